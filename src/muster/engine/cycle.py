@@ -1,0 +1,34 @@
+"""One cycle: the actions of the policy, in its order, on one world."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from muster.engine.allocate import allocate
+from muster.engine.deeds import deeds
+from muster.engine.enqueue import enqueue
+from muster.engine.expire import expire
+from muster.engine.hooks import Policy
+from muster.engine.session import Session
+from muster.model.effects import Outcome
+from muster.state.world import World
+
+ACTIONS: dict[str, Callable[[Session], None]] = {
+    "expire": expire,
+    "enqueue": enqueue,
+    "allocate": allocate,
+}
+
+
+def run_cycle(world: World, policy: Policy) -> Outcome:
+    """Decide. What was decided stands in the world from now on, and comes out as effects to be carried out."""
+    world.cycle += 1
+    world.journal.clear()
+    s = Session(world, policy)
+    s.prepare()
+    for action in policy.actions:
+        ACTIONS[action](s)
+    effects = deeds(s)
+    world.journal.clear()
+    verdicts = tuple((world.gangs[key].title, verdict) for key, verdict in s.verdicts.items())
+    return Outcome(world.cycle, world.now, effects, verdicts, tuple(sorted(s.stats.items())))

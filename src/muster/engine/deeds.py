@@ -1,0 +1,57 @@
+"""From moves to effects: what a cycle changed about each pod, as one deed with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from muster.engine.session import Session
+from muster.model.effects import Bind, Condition, Effect, Evict, Hold, Nominate, Release
+from muster.model.pod import CLAIMS, UNPLACED, Phase, Placement
+from muster.state.store import ROOM
+from muster.state.world import Step
+
+
+def deeds(s: Session) -> tuple[Effect, ...]:
+    """One effect for each pod whose placement is not what it was when the cycle began, in the order of the first moves."""
+    first: dict[str, Step] = {}
+    last: dict[str, Step] = {}
+    for step in s.world.journal:
+        first.setdefault(step.pod.uid, step)
+        last[step.pod.uid] = step
+    effects: list[Effect] = []
+    for uid, step in first.items():
+        now = s.world.placements.get(uid, UNPLACED)
+        if now != step.before:
+            effects.extend(_deed(s, step.before, now, last[uid]))
+    effects.extend(_conditions(s))
+    return tuple(effects)
+
+
+def _deed(s: Session, before: Placement, now: Placement, step: Step) -> Iterator[Effect]:
+    pod, why, cause = step.pod, step.why, step.cause
+    member = s.world.members.get(pod.uid)
+    gang = s.world.gangs[member.gang].title if member is not None else ""
+    node = now.node or ""
+    if now.phase is Phase.BINDING:
+        yield Bind(pod.uid, pod.title, node, gang, why, cause, now.devices)
+    elif now.phase is Phase.HELD:
+        yield Hold(pod.uid, pod.title, node, gang, why, cause, now.since, now.devices)
+    elif now.phase is Phase.NOMINATED:
+        yield Nominate(pod.uid, pod.title, node, gang, why, cause, now.since, now.plan, devices=now.devices)
+    elif now.phase is Phase.LEAVING:
+        s.world.wake(ROOM)
+        yield Evict(pod.uid, pod.title, node, gang, step.for_gang, why, cause)
+    elif now.phase is Phase.PENDING and before.phase in CLAIMS:
+        s.world.wake(ROOM)
+        yield Release(pod.uid, pod.title, before.node or "", gang, why, cause)
+
+
+def _conditions(s: Session) -> Iterator[Condition]:
+    """What the owner of a gang should read now, where that is something else than before."""
+    for key, verdict in s.verdicts.items():
+        memory, gang = s.world.attempts[key], s.world.gangs[key]
+        said = (verdict.code, verdict.why)
+        if memory.said == said or (verdict.ok and memory.said is None):
+            continue
+        memory.said = None if verdict.ok else said
+        yield Condition("gang", gang.title, verdict.ok, verdict.code or "Scheduled", verdict.why or "every member has a node")

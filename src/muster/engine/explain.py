@@ -1,0 +1,100 @@
+"""Why not: verdicts as sentences with numbers that a person can act on."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from muster.engine.hooks import Blames, Domain, Plugin
+from muster.engine.session import Session
+from muster.model.effects import Verdict
+from muster.model.gang import Gang
+from muster.model.pod import SEATED, Phase, Pod
+from muster.state.lifecycle import count
+from muster.state.store import ROOM
+from muster.state.table import BoolColumn, Rows
+
+NO_ROOM = "NoRoom"
+NO_NODE = "NoNodeMatches"
+CLEARING = "Clearing"
+GATHERING = "Gathering"
+INVALID = "Invalid"
+TIMED_OUT = "TimedOut"
+
+
+def gathering(gang: Gang) -> Verdict:
+    """The gang cannot be attempted yet: what is missing, role by role."""
+    if gang.waits_for:
+        return Verdict(ok=False, why=gang.waits_for, code=GATHERING)
+    for role in gang.roles:
+        there = len(role.pods) + role.succeeded
+        if there < role.min:
+            name = f"role {role.name}: " if role.name else ""
+            held_back = f", {role.gated} held back by scheduling gates" if role.gated else ""
+            return Verdict(ok=False, why=f"{name}{there} of at least {role.min} members exist{held_back}", code=GATHERING)
+    there = sum(len(role.pods) + role.succeeded for role in gang.roles)
+    return Verdict(ok=False, why=f"{there} of at least {gang.min} members exist", code=GATHERING)
+
+
+def clearing(s: Session, gang: Gang) -> Verdict:
+    """The gang waits for the room it was promised."""
+    promised = sum(count(s.world, role, {Phase.NOMINATED}) for role in gang.roles)
+    why = f"{promised} members wait for the room that they were promised to become free"
+    return Verdict(ok=False, why=why, code=CLEARING, wakes=(ROOM,))
+
+
+def refused(s: Session, gang: Gang, pod: Pod, domain: Domain, *, soon: bool) -> Verdict:
+    """Nobody took this member: which nodes said no, and why. The members placed before it are still in the trial."""
+    seats = sum(count(s.world, role, SEATED) + role.succeeded for role in gang.roles)
+    phrases, curable = _blames(s, pod, domain, soon=soon)
+    nodes = "; ".join(phrases) if phrases else "there are no nodes"
+    inside = "" if domain.rows is None else f" in {domain.name}"
+    why = f"{seats}/{gang.min} members placed{inside}, {pod.name} fits nowhere: {nodes}"
+    return Verdict(ok=False, why=why, code=NO_ROOM if curable else NO_NODE, curable=curable, wakes=(ROOM,))
+
+
+def _blames(s: Session, pod: Pod, domain: Domain, *, soon: bool) -> tuple[list[str], bool]:
+    """One phrase for each plugin that refuses nodes; every node counts for the first that refuses it."""
+    table = s.world.table
+    left = np.arange(len(table), dtype=np.intp) if domain.rows is None else domain.rows
+    phrases: list[str] = []
+    curable = False
+    for plugin, column in _refusals(s, pod):
+        rows = Rows(table, left, soon=soon)
+        ok = column(rows)
+        bad = left[~ok]
+        if len(bad):
+            phrases.append(_blame(s, plugin, pod, Rows(table, bad, soon=soon)))
+            curable = curable or not hasattr(plugin, "match")
+        left = left[ok]
+    return phrases, curable
+
+
+class _Column:
+    """One plugin's column for a pod, whichever hook it comes from."""
+
+    def __init__(self, s: Session, plugin: Plugin, hook: str, pod: Pod) -> None:
+        self._s, self._hook, self._pod = s, getattr(plugin, hook), pod
+
+    def __call__(self, rows: Rows) -> BoolColumn:
+        column: BoolColumn = self._hook(self._s, self._pod, rows)
+        return column
+
+
+def _refusals(s: Session, pod: Pod) -> list[tuple[Plugin, _Column]]:
+    found: list[tuple[Plugin, _Column]] = []
+    for hook, plugins in (("match", s.policy.matches), ("fit", s.policy.fits)):
+        found.extend((plugin, _Column(s, plugin, hook, pod)) for plugin in plugins)
+    for plugin in s.policy.entangles:
+        if plugin.entangled(s, pod):
+            found.append((plugin, _Column(s, plugin, "fit_among", pod)))
+    return found
+
+
+def _blame(s: Session, plugin: Plugin, pod: Pod, rows: Rows) -> str:
+    if isinstance(plugin, Blames):
+        return plugin.blame(s, pod, rows)
+    return f"{nodes(len(rows))} refused by {plugin.name}"
+
+
+def nodes(count: int) -> str:
+    return f"{count} node" if count == 1 else f"{count} nodes"

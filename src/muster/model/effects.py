@@ -1,0 +1,134 @@
+"""What comes out: the deeds a cycle decided on, each with its reason, and the verdicts on those who were not served."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from muster.model.devices import Slot
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    uid: str
+    pod: str
+    node: str
+    gang: str
+    why: str
+    cause: str = "fits"
+    devices: tuple[Slot, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Keep free room on a node for a pod whose gang is not complete yet."""
+
+    uid: str
+    pod: str
+    node: str
+    gang: str
+    why: str
+    cause: str
+    since: float = 0.0
+    devices: tuple[Slot, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Nominate:
+    """Promise a node to a pod: others are leaving it. `victims` are UIDs, `size` the number of claims of the plan."""
+
+    uid: str
+    pod: str
+    node: str
+    gang: str
+    why: str
+    cause: str
+    since: float = 0.0
+    plan: str = ""
+    size: int = 0
+    victims: tuple[str, ...] = ()
+    devices: tuple[Slot, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A claim ends without a bind. `timed_out`: the pod is marked, and its gang is not scheduled while it lives so marked."""
+
+    uid: str
+    pod: str
+    node: str
+    gang: str
+    why: str
+    cause: str
+    timed_out: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Evict:
+    """`for_gang` is the beneficiary; `manner` one of delete, evict, soft."""
+
+    uid: str
+    pod: str
+    node: str
+    gang: str
+    for_gang: str
+    why: str
+    cause: str
+    manner: str = "delete"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A sentence for the owner of an object: on a gang (its PodGroups and waiting members) or on another object."""
+
+    subject: str
+    """What the sentence is about: `gang`, `queue`, `node`, `domain` or `pod`."""
+    key: str
+    ok: bool
+    code: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStatus:
+    """The status of a PodGroup as it should read now."""
+
+    group: str
+    phase: str
+    scheduled: int = 0
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    start_time: float | None = None
+
+
+Effect = Bind | Hold | Nominate | Release | Evict | Condition | GroupStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Yes, or no with a sentence that has numbers in it and a code for machines.
+
+    `curable`: evicting somebody could change the answer. `wakes` names what can change it (`room`, `queue/a`, `domain/rack-1`),
+    `at` from when on time alone can.
+    """
+
+    ok: bool
+    why: str = ""
+    code: str = ""
+    curable: bool = False
+    wakes: tuple[str, ...] = ()
+    at: float | None = None
+
+
+YES = Verdict(ok=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """All that one cycle decided. `verdicts` holds one for each gang that is still waiting, by the gang's title."""
+
+    cycle: int
+    now: float
+    effects: tuple[Effect, ...] = ()
+    verdicts: tuple[tuple[str, Verdict], ...] = ()
+    stats: tuple[tuple[str, int], ...] = field(default=())

@@ -1,0 +1,66 @@
+"""What comes in: something was seen, is gone, or a deed failed. Events are facts; they carry no decision."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from muster.model.gang import Group
+from muster.model.node import Node
+from muster.model.pod import Pod, no_labels
+from muster.model.queue import Queue
+from muster.model.topology import DomainSpec
+
+
+@dataclass(frozen=True, slots=True)
+class PriorityClass:
+    name: str
+    value: int
+    version: int = 0
+    is_default: bool = False
+    never_preempts: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    name: str
+    version: int = 0
+    labels: Mapping[str, str] = field(default_factory=no_labels, hash=False)
+
+
+Thing = Pod | Node | Group | Queue | PriorityClass | Namespace | DomainSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A thing exists and looks like this now."""
+
+    thing: Thing
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """A thing exists no more. `what` is its class name, `key` its UID for pods, its key or name otherwise."""
+
+    what: str
+    key: str
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BindFailed:
+    uid: str
+    node: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class EvictFailed:
+    """`refused_by` names the disruption budget that said no, or is empty."""
+
+    uid: str
+    why: str
+    refused_by: str = ""
+
+
+Event = Seen | Gone | BindFailed | EvictFailed

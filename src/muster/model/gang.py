@@ -1,0 +1,135 @@
+"""A gang: the unit that is placed whole or not at all. A lone pod is a gang of one; a GangGroup is one whose roles are PodGroups.
+
+`Group` is a PodGroup object of any dialect as it was declared; `Gang` is what the scheduler makes of groups, annotations and pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from muster.model.pod import NOT_DECLARED, Declared, Dialect, Pod, Problem
+from muster.model.resources import NOTHING, Resources
+from muster.model.topology import TopologyAsk
+
+
+class Mode(Enum):
+    STRICT = "Strict"
+    NON_STRICT = "NonStrict"
+
+
+class MatchPolicy(Enum):
+    ONCE_SATISFIED = "once-satisfied"
+    WAITING_AND_RUNNING = "waiting-and-running"
+    ONLY_WAITING = "only-waiting"
+
+
+class Stage(Enum):
+    """How far a gang is. Derived from its children every time, never stored."""
+
+    GATHERING = "gathering"
+    WAITING = "waiting"
+    HOLDING = "holding"
+    CLEARING = "clearing"
+    SATISFIED = "satisfied"
+    TIMED_OUT = "timed out"
+    FINISHED = "finished"
+
+
+@dataclass(frozen=True, slots=True)
+class RoleMin:
+    role: str
+    min: int
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A PodGroup as declared. Its key is the slot in which its pods gather: families of dialects do not share names."""
+
+    dialect: Dialect
+    namespace: str
+    name: str
+    uid: str = ""
+    created: float = 0.0
+    version: int = 0
+    min_member: int = 1
+    role_mins: tuple[RoleMin, ...] = ()
+    min_resources: Resources = NOTHING
+    priority_class: str = ""
+    priority: int | None = None
+    never_preempts: bool = False
+    queue: str = ""
+    topology: TopologyAsk | None = None
+    role_topology: tuple[tuple[str, TopologyAsk], ...] = ()
+    wait_s: float | None = None
+    declared: Declared = NOT_DECLARED
+    phase: str = ""
+    status: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """What the object's status says now, flattened: nothing unchanged is written again."""
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def key(self) -> str:
+        return f"{self.dialect.family}:{self.namespace}/{self.name}"
+
+    @property
+    def title(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """Members that do the same work. `pods` are the live ones, in the order in which they are placed."""
+
+    name: str
+    min: int
+    pods: tuple[Pod, ...] = ()
+    total: int = 0
+    queue: str = ""
+    mode: Mode = Mode.STRICT
+    group: str = ""
+    """Key of the PodGroup that declares it, or empty."""
+    succeeded: int = 0
+    failed: int = 0
+    topology: TopologyAsk | None = None
+    leaving: tuple[Pod, ...] = ()
+    """Members that were told to go: they fill their nodes and queues, and count for nothing else."""
+    gated: int = 0
+    """Members that a scheduling gate keeps back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """`key` is unique for ever; `title` is what a person calls it; `min` counts members of all roles together."""
+
+    key: str
+    title: str
+    roles: tuple[Role, ...]
+    min: int
+    priority: int = 0
+    created: float = 0.0
+    dialect: Dialect = Dialect.LONE
+    mode: Mode = Mode.STRICT
+    match: MatchPolicy = MatchPolicy.WAITING_AND_RUNNING
+    wait_s: float = 600.0
+    topology: TopologyAsk | None = None
+    min_resources: Resources = NOTHING
+    never_preempts: bool = False
+    waits_for: str = ""
+    """What is still missing before the gang can be judged at all (its PodGroup, a sibling), or empty."""
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def queue(self) -> str:
+        """The queue in which the gang is ordered: its first role's."""
+        return self.roles[0].queue if self.roles else ""
+
+    @property
+    def size(self) -> int:
+        return sum(len(role.pods) for role in self.roles)
+
+    def pods(self) -> tuple[Pod, ...]:
+        if len(self.roles) == 1:
+            return self.roles[0].pods
+        return tuple(pod for role in self.roles for pod in role.pods)

@@ -1,0 +1,25 @@
+"""A node as the scheduler sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from muster.model.devices import Device
+from muster.model.pod import Problem, no_labels
+from muster.model.resources import NOTHING, Resources
+from muster.model.selectors import Taint
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    name: str
+    uid: str = ""
+    created: float = 0.0
+    version: int = 0
+    allocatable: Resources = NOTHING
+    labels: Mapping[str, str] = field(default_factory=no_labels, hash=False)
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+    devices: tuple[Device, ...] = ()
+    problems: tuple[Problem, ...] = ()

@@ -1,0 +1,202 @@
+"""A pod as the scheduler sees it, its kind, and its placement.
+
+Pods are identified by UID: a pod re-created under the same name is a new pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+from types import MappingProxyType
+
+from muster.model.devices import Slot
+from muster.model.resources import NOTHING, Resources
+from muster.model.selectors import (
+    NO_NODE_AFFINITY,
+    NO_POD_AFFINITY,
+    HostPort,
+    NodeAffinity,
+    PodAffinity,
+    SpreadConstraint,
+    Toleration,
+)
+
+
+class Phase(IntEnum):
+    """Where a pod stands with its node. The only thing a cycle changes about a pod."""
+
+    PENDING = 0
+    NOMINATED = 1
+    """A node is promised: the room there is still being left by others."""
+    HELD = 2
+    """A node is kept: the room is free now, and the pod waits there for its gang."""
+    BINDING = 3
+    BOUND = 4
+    LEAVING = 5
+    OVERDUE = 6
+    """Should have left long ago: still fills its node, but nobody counts on it going."""
+
+
+CLAIMS = frozenset({Phase.NOMINATED, Phase.HELD})
+SEATED = frozenset({Phase.HELD, Phase.BINDING, Phase.BOUND})
+PROMISED = SEATED | {Phase.NOMINATED}
+UNSEATED = frozenset({Phase.PENDING, Phase.NOMINATED, Phase.HELD})
+GOING = frozenset({Phase.LEAVING, Phase.OVERDUE})
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """`since` is when the pod entered this phase; `plan` names the plan that a nomination belongs to."""
+
+    phase: Phase
+    node: str | None = None
+    since: float = 0.0
+    devices: tuple[Slot, ...] = ()
+    plan: str = ""
+
+
+UNPLACED = Placement(Phase.PENDING)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """All that decides where a pod may go, apart from its own labels. Pods of one kind are interchangeable for a placement."""
+
+    request: Resources = NOTHING
+    node_selector: tuple[tuple[str, str], ...] = ()
+    node_affinity: NodeAffinity = NO_NODE_AFFINITY
+    tolerations: tuple[Toleration, ...] = ()
+    ports: tuple[HostPort, ...] = ()
+    affinity: PodAffinity = NO_POD_AFFINITY
+    anti_affinity: PodAffinity = NO_POD_AFFINITY
+    spread: tuple[SpreadConstraint, ...] = ()
+    claims: tuple[str, ...] = ()
+    """Names of the PersistentVolumeClaims it mounts, in its own namespace."""
+    namespace: str = ""
+    """Only where one of the fields above depends on it, so that plain pods of all namespaces are one kind."""
+
+    def __hash__(self) -> int:
+        # Cheap on purpose: kinds are looked up once per pod, and these two tell nearly all of them apart.
+        return hash((self.request.items, self.node_selector))
+
+
+class Running(Enum):
+    """The pod's own phase, as the kubelet reports it."""
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Bad input: which field, what is wrong, and the nearest valid value. It concerns its object and nothing else."""
+
+    field: str
+    text: str
+
+
+class Dialect(Enum):
+    """Who declared a gang. Later ones lose where a pod declares itself in several."""
+
+    VOLCANO = "volcano"
+    KOORDINATOR = "koordinator"
+    SIGS = "sigs"
+    NATIVE = "native"
+    ANNOTATION = "annotation"
+    LONE = "lone"
+
+    @property
+    def family(self) -> str:
+        """Dialects of one family share their names: an annotation and a PodGroup can declare the same gang."""
+        return "koordinator" if self is Dialect.ANNOTATION else self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What annotations say about a gang, on its pods or on its PodGroup. None: not said."""
+
+    min: int | None = None
+    total: int | None = None
+    wait_s: float | None = None
+    mode: str | None = None
+    match_policy: str | None = None
+    groups: tuple[str, ...] | None = None
+
+
+NOT_DECLARED = Declared()
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """To which gang a pod says it belongs. `needs_group`: the gang waits for a PodGroup object of that name."""
+
+    dialect: Dialect
+    name: str
+    role: str = ""
+    needs_group: bool = True
+    declared: Declared = NOT_DECLARED
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimNote:
+    """A claim as it was written onto the pod object, for a scheduler that starts anew."""
+
+    phase: Phase
+    node: str
+    since: float
+    plan: str = ""
+    size: int = 0
+    """How many claims the plan has: fewer found means that the plan was torn."""
+    victims: tuple[str, ...] = ()
+    devices: tuple[Slot, ...] = ()
+
+
+_NO_LABELS: Mapping[str, str] = MappingProxyType({})
+
+
+def no_labels() -> Mapping[str, str]:
+    return _NO_LABELS
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    uid: str
+    namespace: str
+    name: str
+    kind: Kind
+    created: float = 0.0
+    version: int = 0
+    ours: bool = True
+    """True when its schedulerName is one of ours."""
+    priority: int = 0
+    priority_class: str = ""
+    never_preempts: bool = False
+    protected: str = ""
+    """Why it may never be a victim (a DaemonSet or mirror pod, a critical class, a system namespace), or empty."""
+    labels: Mapping[str, str] = field(default_factory=no_labels, hash=False)
+    annotations: Mapping[str, str] = field(default_factory=no_labels, hash=False)
+    """Only those that the scheduler reads or writes."""
+    membership: Membership | None = None
+    queue: str = ""
+    """The queue that the pod itself names, or empty."""
+    gates: tuple[str, ...] = ()
+    node: str | None = None
+    running: Running = Running.PENDING
+    started: float | None = None
+    deleted_at: float | None = None
+    """Its deletionTimestamp: by when it should be gone, grace period included. None while nobody asked it to go."""
+    nominated_node: str | None = None
+    claim: ClaimNote | None = None
+    timed_out: bool = False
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def title(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def finished(self) -> bool:
+        return self.running is Running.SUCCEEDED or self.running is Running.FAILED

@@ -1,0 +1,1 @@
+"""The only mutable things: what was seen, what is placed where, and the figures that follow from it."""

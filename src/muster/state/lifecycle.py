@@ -1,0 +1,74 @@
+"""How far a gang is: counts over its members and the stage that follows. Nothing here is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from muster.model.gang import Gang, MatchPolicy, Role, Stage
+from muster.model.pod import PROMISED, SEATED, Phase, Pod
+from muster.state.world import World
+
+
+def count(world: World, role: Role, phases: Collection[Phase]) -> int:
+    """Members of a role in one of the phases."""
+    placements = world.placements
+    seats = 0
+    for pod in role.pods:
+        placement = placements.get(pod.uid)
+        if (Phase.PENDING if placement is None else placement.phase) in phases:
+            seats += 1
+    return seats
+
+
+def is_satisfied(world: World, gang: Gang) -> bool:
+    """True from the first bound member on, for as long as one is bound."""
+    bound = frozenset({Phase.BOUND})
+    return any(count(world, role, bound) for role in gang.roles)
+
+
+def reaches_min(world: World, gang: Gang, phases: Collection[Phase] = SEATED) -> bool:
+    """True when every role has its minimum, and the gang its own, with members in these phases or already succeeded."""
+    if gang.match is MatchPolicy.ONCE_SATISFIED and is_satisfied(world, gang):
+        return True
+    if gang.match is MatchPolicy.ONLY_WAITING:
+        phases = frozenset(phases) - {Phase.BOUND}
+    total = 0
+    for role in gang.roles:
+        seats = count(world, role, phases) + role.succeeded
+        if seats < role.min:
+            return False
+        total += seats
+    return total >= gang.min
+
+
+def seats_missing(world: World, gang: Gang, phases: Collection[Phase] = SEATED) -> dict[str, int]:
+    """How many members each role still needs to reach its minimum."""
+    return {role.name: max(0, role.min - count(world, role, phases) - role.succeeded) for role in gang.roles}
+
+
+def has_enough_members(gang: Gang) -> bool:
+    """True when every role has as many children as its minimum: before that an attempt makes no sense."""
+    if any(len(role.pods) + role.succeeded < role.min for role in gang.roles):
+        return False
+    return sum(len(role.pods) + role.succeeded for role in gang.roles) >= gang.min
+
+
+def unplaced(world: World, gang: Gang) -> list[Pod]:
+    placements = world.placements
+    return [pod for pod in gang.pods() if pod.uid not in placements]
+
+
+def stage(world: World, gang: Gang) -> Stage:
+    pods = gang.pods()
+    if not pods and any(role.succeeded or role.failed for role in gang.roles):
+        return Stage.FINISHED
+    if any(pod.timed_out for pod in pods):
+        return Stage.TIMED_OUT
+    if is_satisfied(world, gang):
+        return Stage.SATISFIED
+    if gang.waits_for or not has_enough_members(gang):
+        return Stage.GATHERING
+    phases = {world.phase(pod) for pod in pods}
+    if Phase.NOMINATED in phases:
+        return Stage.CLEARING
+    return Stage.HOLDING if phases & (PROMISED - {Phase.BOUND}) else Stage.WAITING

@@ -1,0 +1,70 @@
+"""A trial: do, look, and undo exactly. The only way in which the engine places, evicts or releases anybody.
+
+Trials nest: each is a stretch of the one journal. What is not committed is undone at the end of the `with` block, newest first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+
+from muster.model.devices import Slot
+from muster.model.pod import UNPLACED, Phase, Placement, Pod
+from muster.state.world import Step, World
+
+
+class Trial:
+    def __init__(self, world: World, *, why: str, cause: str, for_gang: str = "") -> None:
+        self.world = world
+        self.why = why
+        self.cause = cause
+        self.for_gang = for_gang
+        self._start = len(world.journal)
+        self._kept = False
+
+    def __enter__(self) -> Trial:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if not self._kept:
+            self.undo_to(self._start)
+
+    def place(self, pod: Pod, node: str, *, phase: Phase, devices: tuple[Slot, ...] = (), plan: str = "") -> None:
+        self._move(pod, Placement(phase, node, self.world.now, devices, plan))
+
+    def place_many(self, pods: Sequence[Pod], nodes: Sequence[str], *, phase: Phase) -> None:
+        """Equal pods of one role, none of them placed, a node each."""
+        self.world.move_many(pods, nodes, phase=phase)
+        step = (self.why, self.cause, self.for_gang)
+        self.world.journal.extend([Step(pod, UNPLACED, *step) for pod in pods])
+
+    def turn(self, pod: Pod, *, phase: Phase) -> None:
+        """The same node and slots, another phase: a claim is redeemed, a bind becomes a hold."""
+        now = self.world.placement(pod)
+        self._move(pod, Placement(phase, now.node, self.world.now, now.devices, now.plan))
+
+    def evict(self, pod: Pod) -> None:
+        self.turn(pod, phase=Phase.LEAVING)
+
+    def release(self, pod: Pod) -> None:
+        self._move(pod, UNPLACED)
+
+    def restore(self, pod: Pod, placement: Placement) -> None:
+        """Put a pod back exactly where it was, slots included."""
+        self._move(pod, placement)
+
+    def mark(self) -> int:
+        return len(self.world.journal)
+
+    def undo_to(self, mark: int) -> None:
+        journal = self.world.journal
+        while len(journal) > mark:
+            step = journal.pop()
+            self.world.move(step.pod, step.before)
+
+    def commit(self) -> None:
+        self._kept = True
+
+    def _move(self, pod: Pod, placement: Placement) -> None:
+        before = self.world.move(pod, placement)
+        self.world.journal.append(Step(pod, before, self.why, self.cause, self.for_gang))

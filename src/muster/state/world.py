@@ -1,0 +1,190 @@
+"""One picture of the cluster: pods, nodes, gangs, queues, and who is placed where.
+
+The only mutation of a cycle is `move`: a pod gets another placement, and every figure that follows from it (node columns, device
+slots, queue usage) changes with it. Undo is the move back. Facts (pods, nodes, gangs) change between cycles, by the store alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from muster.model.effects import Verdict
+from muster.model.events import Namespace
+from muster.model.gang import Gang
+from muster.model.node import Node
+from muster.model.pod import CLAIMS, GOING, UNPLACED, UNSEATED, Phase, Placement, Pod
+from muster.model.queue import Queue
+from muster.model.topology import DomainSpec
+from muster.state.columns import Amounts, Columns
+from muster.state.ledger import Ledger
+from muster.state.table import NodeTable
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """How a pod takes part: in which gang and role, charged to which queue."""
+
+    gang: str
+    role: str
+    queue: str
+    preemptible: bool = True
+
+
+@dataclass(slots=True)
+class Attempts:
+    """What is remembered of a gang's attempts: how many, and why the last one was refused."""
+
+    count: int = 0
+    verdict: Verdict | None = None
+    versions: tuple[int, ...] = ()
+    """Of what the verdict's `wakes` name, when it was given."""
+    tried_at: float = 0.0
+    said: tuple[str, str] | None = None
+    """Code and sentence of the condition last written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One move in the journal: which pod, what it had before, and why it moved."""
+
+    pod: Pod
+    before: Placement
+    why: str
+    cause: str
+    for_gang: str = ""
+
+
+class World:
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.cycle = 0
+        self.columns = Columns()
+        self.table = NodeTable(self.columns)
+        self.ledger = Ledger(self.columns)
+        self.nodes: dict[str, Node] = {}
+        self.pods: dict[str, Pod] = {}
+        """Live pods: ours, and others' that stand on a node. Finished pods are no longer here."""
+        self.placements: dict[str, Placement] = {}
+        self.on_node: dict[str, dict[str, Pod]] = {}
+        self.members: dict[str, Member] = {}
+        self.gangs: dict[str, Gang] = {}
+        self.unseated: dict[str, int] = {}
+        """How many members of a gang still wait for a seat that is theirs, for the gangs that have any."""
+        self.claims: dict[str, None] = {}
+        """Pods that are held or nominated."""
+        self.going: dict[str, None] = {}
+        """Pods that are leaving or overdue."""
+        self.queues: dict[str, Queue] = {}
+        self.namespaces: dict[str, Namespace] = {}
+        self.domains: dict[str, DomainSpec] = {}
+        self.attempts: dict[str, Attempts] = {}
+        self.versions: dict[str, int] = {}
+        self.journal: list[Step] = []
+        self.memo: dict[object, object] = {}
+        """Columns derived from the table, kept by the engine between cycles. Never a fact of its own."""
+
+    # -- looking ---------------------------------------------------------------------------------------------------------------
+
+    def placement(self, pod: Pod) -> Placement:
+        return self.placements.get(pod.uid, UNPLACED)
+
+    def phase(self, pod: Pod) -> Phase:
+        placement = self.placements.get(pod.uid)
+        return Phase.PENDING if placement is None else placement.phase
+
+    def request(self, pod: Pod) -> Amounts:
+        return self.columns.vector(pod.kind.request)
+
+    def gang_of(self, pod: Pod) -> Gang | None:
+        member = self.members.get(pod.uid)
+        return None if member is None else self.gangs.get(member.gang)
+
+    def version(self, wake: str) -> int:
+        return self.versions.get(wake, 0)
+
+    # -- changing: the store between cycles, trials within one ---------------------------------------------------------------------
+
+    def wake(self, *things: str) -> None:
+        """Something changed that a waiting gang may have been waiting for."""
+        for thing in things:
+            self.versions[thing] = self.versions.get(thing, 0) + 1
+
+    def move(self, pod: Pod, placement: Placement) -> Placement:
+        """Give the pod another placement and return the one it had."""
+        before = self.placements.get(pod.uid, UNPLACED)
+        member = self.members.get(pod.uid)
+        amounts = self.columns.vector(pod.kind.request)
+        if before.node is not None:
+            self._leave(pod, before, amounts)
+        if placement.node is not None:
+            self._enter(pod, placement, amounts)
+        if before.phase is not placement.phase:
+            self._regroup(pod.uid, before.phase, placement.phase)
+        if member is not None:
+            self._charge(member, amounts, before.phase, placement.phase)
+        return before
+
+    def _leave(self, pod: Pod, placement: Placement, amounts: Amounts) -> None:
+        node = placement.node or ""
+        del self.placements[pod.uid]
+        here = self.on_node[node]
+        del here[pod.uid]
+        if not here:
+            del self.on_node[node]
+        row = self.table.row.get(node)
+        if row is not None:
+            self.table.add(row, amounts, phase=placement.phase, sign=-1)
+
+    def _enter(self, pod: Pod, placement: Placement, amounts: Amounts) -> None:
+        node = placement.node or ""
+        self.placements[pod.uid] = placement
+        self.on_node.setdefault(node, {})[pod.uid] = pod
+        row = self.table.row.get(node)
+        if row is not None:
+            self.table.add(row, amounts, phase=placement.phase, sign=1)
+
+    def _regroup(self, uid: str, before: Phase, after: Phase) -> None:
+        for phases, pods in ((CLAIMS, self.claims), (GOING, self.going)):
+            if after in phases:
+                pods[uid] = None
+            elif before in phases:
+                pods.pop(uid, None)
+
+    def _charge(self, member: Member, amounts: Amounts, before: Phase, after: Phase) -> None:
+        if before is after:
+            return
+        charge = self.ledger.charge
+        charge(member.queue, amounts, phase=before, preemptible=member.preemptible, count=-1)
+        charge(member.queue, amounts, phase=after, preemptible=member.preemptible, count=1)
+        change = (after in UNSEATED) - (before in UNSEATED)
+        if change:
+            self.count_unseated(member.gang, change)
+
+    def move_many(self, pods: Sequence[Pod], nodes: Sequence[str], *, phase: Phase) -> None:
+        """Give equal pods of one role, none of which is placed, a node each. The same as moving them one by one."""
+        amounts = self.columns.vector(pods[0].kind.request)
+        row = self.table.row
+        self.table.add_many(np.array([row[node] for node in nodes], dtype=np.intp), amounts, phase=phase)
+        made: dict[str, Placement] = {}
+        for pod, node in zip(pods, nodes, strict=True):
+            placement = made.get(node)
+            if placement is None:
+                placement = made[node] = Placement(phase, node, self.now)
+            self.placements[pod.uid] = placement
+            self.on_node.setdefault(node, {})[pod.uid] = pod
+            if phase in CLAIMS:
+                self.claims[pod.uid] = None
+        member = self.members[pods[0].uid]
+        self.ledger.charge(member.queue, amounts, phase=phase, preemptible=member.preemptible, count=len(pods))
+        if phase not in UNSEATED:
+            self.count_unseated(member.gang, -len(pods))
+
+    def count_unseated(self, gang: str, change: int) -> None:
+        left = self.unseated.get(gang, 0) + change
+        if left:
+            self.unseated[gang] = left
+        else:
+            self.unseated.pop(gang, None)

@@ -1,0 +1,333 @@
+"""The layers of Muster, kept by reading every import.
+
+Each rule is a sentence that says why it stands. Nothing here is imported from Muster: the source is parsed, so a rule
+holds for imports inside functions and under TYPE_CHECKING as well. A package that does not exist breaks no rule.
+"""
+
+import ast
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parent.parent / "src" / "muster"
+
+# Low to high. The package's own __init__ lies lowest, because every import of Muster runs it first; the command line
+# lies highest, because it starts all the others.
+LAYERS: tuple[tuple[str, ...], ...] = (
+    ("__init__",),
+    ("model",),
+    ("state",),
+    ("engine",),
+    ("plugins",),
+    ("config", "adapters"),
+    ("runtime", "scenario"),
+    ("dashboard", "bench"),
+    ("cli", "__main__"),
+)
+LAYER_OF = {name: height for height, names in enumerate(LAYERS) for name in names}
+
+CORE = ("model", "state", "engine", "plugins")
+IMPURE = ("time", "random", "os", "logging", "asyncio", "threading")
+NETWORK = ("aiohttp", "http", "urllib", "requests")
+NETWORK_HOME = ("adapters", "kube", "client")
+MOVES = ("move", "move_many")
+ADAPTERS = ("kube", "sim")
+SHARED_BY_KUBE = (("adapters", "kube", "decode"), ("adapters", "kube", "encode"))
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """One imported name: the dotted path it comes from, and where the import stands."""
+
+    path: tuple[str, ...]
+    line: int
+
+    @property
+    def dotted(self) -> str:
+        return ".".join(self.path)
+
+    @property
+    def inside(self) -> tuple[str, ...]:
+        """The path below `muster`; empty for anything else, and for `muster` itself."""
+        return self.path[1:] if self.path[0] == "muster" else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """One source file: its path below src/muster without the suffix, its syntax tree and its imports."""
+
+    file: str
+    parts: tuple[str, ...]
+    tree: ast.Module
+    imports: tuple[Import, ...]
+
+    @property
+    def top(self) -> str:
+        return self.parts[0]
+
+
+Fault = tuple[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    name: str
+    why: str
+    faults: Callable[[Module], Iterator[Fault]]
+
+
+def complaints(rule: Rule, *, module: Module) -> list[str]:
+    return [f"{module.file}:{line}: {what}. {rule.why}" for line, what in rule.faults(module)]
+
+
+def parse(file: str, *, source: str) -> Module:
+    """Read one module; `file` is its path below src/muster, such as "engine/cycle.py"."""
+    parts = tuple(file.removesuffix(".py").split("/"))
+    tree = ast.parse(source, filename=file)
+    return Module(f"src/muster/{file}", parts, tree, tuple(imports_of(tree, parts=parts)))
+
+
+def imports_of(tree: ast.Module, *, parts: tuple[str, ...]) -> Iterator[Import]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(tuple(alias.name.split(".")), node.lineno)
+        elif isinstance(node, ast.ImportFrom):
+            origin = origin_of(node, parts=parts)
+            for alias in node.names:
+                yield Import(narrowed(origin, name=alias.name), node.lineno)
+
+
+def origin_of(node: ast.ImportFrom, *, parts: tuple[str, ...]) -> tuple[str, ...]:
+    """The absolute path of the module named in a from-import: each leading dot goes up one package."""
+    named = tuple(node.module.split(".")) if node.module else ()
+    if not node.level:
+        return named
+    here = ("muster", *parts)
+    return here[: len(here) - node.level] + named
+
+
+def narrowed(origin: tuple[str, ...], *, name: str) -> tuple[str, ...]:
+    """`from muster import model` means muster.model, but `from muster import __version__` means muster itself."""
+    is_value_of_root = origin == ("muster",) and name not in LAYER_OF
+    return origin if is_value_of_root or name == "*" else (*origin, name)
+
+
+def without_a_layer(module: Module) -> Iterator[Fault]:
+    if module.top not in LAYER_OF:
+        yield 1, f"{module.top} has no layer"
+
+
+def pointing_up(module: Module) -> Iterator[Fault]:
+    height = LAYER_OF.get(module.top, len(LAYERS))
+    for found in module.imports:
+        top = found.inside[0] if found.inside else module.top
+        if top != module.top and LAYER_OF.get(top, len(LAYERS)) >= height:
+            yield found.line, f"{module.top} imports {found.dotted}, which does not lie below it"
+
+
+def plugin_to_plugin(module: Module) -> Iterator[Fault]:
+    # The package's own __init__ is the catalogue that names the plugins.
+    if module.top != "plugins" or module.parts == ("plugins", "__init__"):
+        return
+    for found in module.imports:
+        shared = len(found.inside) > 1 and found.inside[1].startswith("_")
+        if found.inside[:1] == ("plugins",) and not shared:
+            yield found.line, f"the plugin {module.parts[-1]} imports {found.dotted}"
+
+
+def adapter_beyond_model(module: Module) -> Iterator[Fault]:
+    if module.top != "adapters":
+        return
+    for found in module.imports:
+        if found.inside and found.inside[0] not in ("model", "adapters"):
+            yield found.line, f"an adapter imports {found.dotted}"
+
+
+def adapter_to_adapter(module: Module) -> Iterator[Fault]:
+    if module.top != "adapters":
+        return
+    own = module.parts[1]
+    for found in module.imports:
+        other = found.inside[1] if found.inside[:1] == ("adapters",) and len(found.inside) > 1 else own
+        shared = own == "sim" and found.inside[:3] in SHARED_BY_KUBE
+        if other in ADAPTERS and other != own and not shared:
+            yield found.line, f"the adapter {own} imports {found.dotted}"
+
+
+def impure_core(module: Module) -> Iterator[Fault]:
+    if module.top in CORE:
+        for found in module.imports:
+            if found.path[0] in IMPURE:
+                yield found.line, f"{module.top} imports {found.dotted}"
+
+
+def model_beyond_stdlib(module: Module) -> Iterator[Fault]:
+    if module.top == "model":
+        for found in module.imports:
+            if found.path[0] != "muster" and found.path[0] not in sys.stdlib_module_names:
+                yield found.line, f"model imports {found.dotted}"
+
+
+def network_away_from_home(module: Module) -> Iterator[Fault]:
+    if module.parts != NETWORK_HOME:
+        for found in module.imports:
+            if found.path[0] in NETWORK:
+                yield found.line, f"{'/'.join(module.parts)} imports {found.dotted}"
+
+
+def move_outside_state(module: Module) -> Iterator[Fault]:
+    if module.top == "state":
+        return
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in MOVES:
+            yield node.lineno, f"{module.top} calls .{node.func.attr}()"
+
+
+RULES = (
+    Rule(
+        "every module has a layer",
+        "A module that lies in no layer escapes the other rules: give its top-level name a place in LAYERS.",
+        without_a_layer,
+    ),
+    Rule(
+        "imports point down",
+        "Imports point down only, so that each layer can be read and tested without the ones above or beside it.",
+        pointing_up,
+    ),
+    Rule(
+        "plugins are islands",
+        "A plugin imports no other plugin, so that any of them can be left out; what they share lies in plugins/_*.py.",
+        plugin_to_plugin,
+    ),
+    Rule(
+        "adapters know the model only",
+        "Adapters translate between the world and the model; one that sees more of Muster begins to decide.",
+        adapter_beyond_model,
+    ),
+    Rule(
+        "adapters are islands",
+        "One adapter does not reach into another, so that each can be replaced; "
+        "only the simulator shares kube's decode and encode, so that both speak the same objects.",
+        adapter_to_adapter,
+    ),
+    Rule(
+        "the core is pure",
+        "Time, randomness and order are inputs of the core, so that a run can be replayed exactly.",
+        impure_core,
+    ),
+    Rule(
+        "the model needs only Python",
+        "The model is the vocabulary that all layers share, so it must not tie them to a library.",
+        model_beyond_stdlib,
+    ),
+    Rule(
+        "one door to the network",
+        "Only adapters/kube/client.py talks to the network, so that timeouts and retries have one home.",
+        network_away_from_home,
+    ),
+    Rule(
+        "state changes inside a trial",
+        "Outside state/ nothing moves a pod by hand: a change made through a trial can be undone, any other cannot.",
+        move_outside_state,
+    ),
+)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_the_source_keeps_the_rule(rule: Rule) -> None:
+    modules = [
+        parse(path.relative_to(SOURCE).as_posix(), source=path.read_text(encoding="utf-8"))
+        for path in sorted(SOURCE.rglob("*.py"))
+    ]
+    found = [line for module in modules for line in complaints(rule, module=module)]
+    assert not found, "\n" + "\n".join(found)
+
+
+BREACHES = (
+    ("every module has a layer", "leftovers.py", "", 1, "leftovers has no layer"),
+    ("imports point down", "model/gang.py", "import muster.state", 1, "model imports muster.state"),
+    ("imports point down", "state/world.py", "\nfrom muster.engine import cycle", 2, "state imports muster.engine"),
+    ("imports point down", "engine/cycle.py", "from muster import config", 1, "engine imports muster.config"),
+    ("imports point down", "engine/cycle.py", "from ..plugins.drf import Drf", 1, "engine imports muster.plugins.drf"),
+    ("imports point down", "engine/__init__.py", "from .. import cli", 1, "engine imports muster.cli"),
+    ("imports point down", "config.py", "from .adapters import sim", 1, "config imports muster.adapters.sim"),
+    ("imports point down", "runtime.py", "import muster.scenario.load", 1, "runtime imports muster.scenario.load"),
+    ("imports point down", "bench/run.py", "def f():\n    import muster.cli", 2, "bench imports muster.cli"),
+    ("imports point down", "__init__.py", "from muster.model import Gang", 1, "__init__ imports muster.model.Gang"),
+    ("imports point down", "cli.py", "import muster.nowhere", 1, "cli imports muster.nowhere"),
+    ("plugins are islands", "plugins/drf.py", "from muster.plugins import gang", 1, "drf imports muster.plugins.gang"),
+    ("plugins are islands", "plugins/drf.py", "from .gang import ready", 1, "drf imports muster.plugins.gang.ready"),
+    ("plugins are islands", "plugins/drf.py", "import muster.plugins", 1, "drf imports muster.plugins"),
+    ("plugins are islands", "plugins/_shares.py", "from .drf import x", 1, "_shares imports muster.plugins.drf"),
+    ("adapters know the model only", "adapters/sim/pods.py", "import muster.engine", 1, "imports muster.engine"),
+    ("adapters know the model only", "adapters/sim.py", "from ..state import World", 1, "imports muster.state.World"),
+    ("adapters are islands", "adapters/kube/client.py", "from ..sim import x", 1, "kube imports muster.adapters.sim.x"),
+    (
+        "adapters are islands",
+        "adapters/sim/pods.py",
+        "from ..kube import client",
+        1,
+        "sim imports muster.adapters.kube",
+    ),
+    ("the core is pure", "engine/cycle.py", "import os.path", 1, "engine imports os.path"),
+    *(("the core is pure", f"{top}/x.py", f"import {lib}", 1, f"imports {lib}") for top in CORE for lib in IMPURE),
+    ("the model needs only Python", "model/gang.py", "import numpy as np", 1, "model imports numpy"),
+    ("the model needs only Python", "model/gang.py", "from msgspec import Struct", 1, "model imports msgspec.Struct"),
+    ("one door to the network", "adapters/kube/watch.py", "import aiohttp", 1, "adapters/kube/watch imports aiohttp"),
+    (
+        "one door to the network",
+        "runtime.py",
+        "from urllib.request import urlopen",
+        1,
+        "runtime imports urllib.request",
+    ),
+    ("one door to the network", "cli.py", "import http.client, requests", 1, "cli imports http.client"),
+    ("state changes inside a trial", "engine/cycle.py", "\n\nworld.move(pod)", 3, "engine calls .move()"),
+    ("state changes inside a trial", "plugins/drf.py", "a.b().move_many([])", 1, "plugins calls .move_many()"),
+)
+
+
+@pytest.mark.parametrize(("name", "file", "source", "line", "what"), BREACHES)
+def test_a_breach_is_named_with_its_place_and_the_reason(
+    name: str, file: str, source: str, line: int, what: str
+) -> None:
+    rule = next(rule for rule in RULES if rule.name == name)
+    first, *_ = complaints(rule, module=parse(file, source=source))
+    assert first.startswith(f"src/muster/{file}:{line}: ")
+    assert what in first
+    assert first.endswith(rule.why)
+
+
+def test_every_rule_has_a_breach_that_shows_it_firing() -> None:
+    assert {name for name, *_ in BREACHES} == {rule.name for rule in RULES}
+
+
+KEPT = (
+    ("model/gang.py", "from __future__ import annotations\nimport enum\nfrom .key import Key"),
+    ("state/trial.py", "import numpy\nworld.move(pod)\nworld.move_many(pods)"),
+    ("engine/cycle.py", "from muster import __version__\nfrom muster.state.world import World\nfrom . import order"),
+    ("engine/cycle.py", "move(pod)\nplan.moves()\nkey = world.move"),
+    ("plugins/__init__.py", "from . import drf, gang"),
+    (
+        "plugins/drf.py",
+        "from muster.plugins._shares import share\nfrom . import _order\nfrom muster.engine import Hook",
+    ),
+    ("config.py", "import os\nfrom muster.plugins import drf"),
+    ("adapters/kube/client.py", "import aiohttp, asyncio, urllib.parse\nfrom . import decode\nfrom ..port import Port"),
+    (
+        "adapters/sim/cluster.py",
+        "import random\nfrom ..kube.decode import pod\nfrom muster.adapters.kube import encode",
+    ),
+    ("scenario/play.py", "import time\nfrom muster.adapters.sim import Cluster"),
+    ("cli/__init__.py", "from muster import bench, dashboard\nfrom muster.runtime import run"),
+)
+
+
+@pytest.mark.parametrize(("file", "source"), KEPT)
+def test_what_the_layers_allow_is_not_complained_about(file: str, source: str) -> None:
+    module = parse(file, source=source)
+    assert [line for rule in RULES for line in complaints(rule, module=module)] == []
