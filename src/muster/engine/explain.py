@@ -48,7 +48,8 @@ def refused(s: Session, gang: Gang, pod: Pod, domain: Domain, *, soon: bool) -> 
     phrases, curable = _blames(s, pod, domain, soon=soon)
     nodes = "; ".join(phrases) if phrases else "there are no nodes"
     inside = "" if domain.rows is None else f" in {domain.name}"
-    why = f"{seats}/{gang.min} members placed{inside}, {pod.name} fits nowhere: {nodes}"
+    got = f"{seats} members have a node (it needs {gang.min})" if seats >= gang.min else f"{seats}/{gang.min} members placed"
+    why = f"{got}{inside}, {pod.name} fits nowhere: {nodes}"
     return Verdict(ok=False, why=why, code=NO_ROOM if curable else NO_NODE, curable=curable, wakes=(ROOM,))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from muster.model.gang import Group
 from muster.model.node import Node
-from muster.model.pod import Pod, no_labels
+from muster.model.pod import Pod, Problem, no_labels
 from muster.model.queue import Queue
 from muster.model.topology import DomainSpec
 
@@ -19,6 +19,7 @@ class PriorityClass:
     version: int = 0
     is_default: bool = False
     never_preempts: bool = False
+    problems: tuple[Problem, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,7 @@ class Namespace:
     name: str
     version: int = 0
     labels: Mapping[str, str] = field(default_factory=no_labels, hash=False)
+    problems: tuple[Problem, ...] = ()
 
 
 Thing = Pod | Node | Group | Queue | PriorityClass | Namespace | DomainSpec

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
-from types import MappingProxyType
 
 from muster.model.devices import Slot
 from muster.model.resources import NOTHING, Resources
@@ -124,6 +123,10 @@ class Declared:
     mode: str | None = None
     match_policy: str | None = None
     groups: tuple[str, ...] | None = None
+    must_gather: str | None = None
+    """Name of the topology tier in which the whole gang must lie."""
+    prefer_gather: str | None = None
+    """Name of the topology tier in which the gang would rather lie."""
 
 
 NOT_DECLARED = Declared()
@@ -154,7 +157,7 @@ class ClaimNote:
     devices: tuple[Slot, ...] = ()
 
 
-_NO_LABELS: Mapping[str, str] = MappingProxyType({})
+_NO_LABELS: Mapping[str, str] = {}
 
 
 def no_labels() -> Mapping[str, str]:

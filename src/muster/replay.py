@@ -1,0 +1,58 @@
+"""Run a decision log again: the same events must give the same decisions, byte for byte."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from muster.adapters.trace import BadLog, Header, outcome_bytes, read_trace
+from muster.config import load_policy
+from muster.engine.hooks import Policy
+from muster.model.effects import Outcome
+from muster.runtime import Scheduler
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first cycle that came out otherwise."""
+
+    line: int
+    cycle: int
+    logged: bytes
+    decided: bytes
+
+    def explain(self) -> str:
+        """Where the two texts part, with a little of what stands around it."""
+        at = next((i for i, (a, b) in enumerate(zip(self.logged, self.decided, strict=False)) if a != b), 0)
+        at = at or min(len(self.logged), len(self.decided))
+        begin = max(0, at - 60)
+        logged, decided = (text[begin : at + 100].decode("utf-8", "replace") for text in (self.logged, self.decided))
+        return f"line {self.line}, cycle {self.cycle}, byte {at}:\n  logged:  ...{logged}\n  decided: ...{decided}"
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    cycles: int
+    events: int
+    difference: Difference | None = None
+
+
+def replay(lines: Iterable[bytes], *, policy: Policy | None = None) -> Replayed:
+    """Feed the logged events to a fresh scheduler and compare each outcome with the logged one."""
+    scheduler: Scheduler | None = None
+    cycles = events = 0
+    for number, entry, line in read_trace(lines):
+        if isinstance(entry, Header):
+            scheduler = Scheduler(policy or load_policy(entry.policy, file="<log>"))
+            continue
+        if scheduler is None:
+            raise BadLog(f"line {number} comes before the line that names the policy")
+        if not isinstance(entry, Outcome):
+            scheduler.feed([entry])
+            events += 1
+            continue
+        cycles += 1
+        decided = outcome_bytes(scheduler.tick(entry.now))
+        if decided != line:
+            return Replayed(cycles, events, Difference(number, entry.cycle, line, decided))
+    return Replayed(cycles, events)
