@@ -9,6 +9,7 @@ from muster.engine.deeds import deeds
 from muster.engine.enqueue import enqueue
 from muster.engine.expire import expire
 from muster.engine.hooks import Policy
+from muster.engine.recover import recover
 from muster.engine.session import Session
 from muster.model.effects import Outcome
 from muster.state.world import World
@@ -26,6 +27,7 @@ def run_cycle(world: World, policy: Policy) -> Outcome:
     world.journal.clear()
     s = Session(world, policy)
     s.prepare()
+    recover(s)
     for action in policy.actions:
         ACTIONS[action](s)
     effects = deeds(s)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from muster.engine.recover import RECOVERED
 from muster.engine.session import Session
+from muster.engine.status import statuses
 from muster.model.effects import Bind, Condition, Effect, Evict, Hold, Nominate, Release
 from muster.model.pod import CLAIMS, UNPLACED, Phase, Placement
-from muster.state.store import ROOM
+from muster.state.store import HOLDS, ROOM
 from muster.state.world import Step
 
 
@@ -23,6 +25,8 @@ def deeds(s: Session) -> tuple[Effect, ...]:
         now = s.world.placements.get(uid, UNPLACED)
         if now != step.before:
             effects.extend(_deed(s, step.before, now, last[uid]))
+    effects.extend(s.extra)
+    effects.extend(statuses(s))
     effects.extend(_conditions(s))
     return tuple(effects)
 
@@ -34,7 +38,10 @@ def _deed(s: Session, before: Placement, now: Placement, step: Step) -> Iterator
     node = now.node or ""
     if now.phase is Phase.BINDING:
         yield Bind(pod.uid, pod.title, node, gang, why, cause, now.devices)
+    elif cause == RECOVERED and now.phase in CLAIMS:
+        return
     elif now.phase is Phase.HELD:
+        s.world.wake(HOLDS)
         yield Hold(pod.uid, pod.title, node, gang, why, cause, now.since, now.devices)
     elif now.phase is Phase.NOMINATED:
         yield Nominate(pod.uid, pod.title, node, gang, why, cause, now.since, now.plan, devices=now.devices)
@@ -43,7 +50,8 @@ def _deed(s: Session, before: Placement, now: Placement, step: Step) -> Iterator
         yield Evict(pod.uid, pod.title, node, gang, step.for_gang, why, cause)
     elif now.phase is Phase.PENDING and before.phase in CLAIMS:
         s.world.wake(ROOM)
-        yield Release(pod.uid, pod.title, before.node or "", gang, why, cause)
+        timed_out = pod.uid in s.world.marked
+        yield Release(pod.uid, pod.title, before.node or "", gang, why, cause, timed_out=timed_out)
 
 
 def _conditions(s: Session) -> Iterator[Condition]:

@@ -8,6 +8,6 @@ from muster.engine.session import Session
 
 def enqueue(s: Session) -> None:
     for gang in in_order(s):
-        verdict = ready(gang)
+        verdict = ready(s.world, gang)
         if not verdict.ok:
             s.judge(gang, verdict)

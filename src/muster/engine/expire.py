@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+from muster.engine.holds import release_hopeless
 from muster.engine.session import Session
+from muster.model.effects import Release
+from muster.model.gang import Gang
 from muster.model.pod import CLAIMS, Phase, Placement, Pod
 
 OVERDUE_AFTER_S = 60.0
+TIMED_OUT = "TimedOut"
 
 
 def expire(s: Session) -> None:
     _mark_overdue(s)
     _end_lost_claims(s)
+    release_hopeless(s)
+    _end_waits(s)
 
 
 def _mark_overdue(s: Session) -> None:
     """A pod that should have left long ago still fills its node, but nobody counts on its going any more."""
-    world = s.world
+    placements = s.world.placements
     late = [
-        world.pods[uid]
-        for uid in world.going
-        if world.placements[uid].phase is Phase.LEAVING and s.now >= world.placements[uid].since + OVERDUE_AFTER_S
+        s.world.pods[uid]
+        for uid in s.world.going
+        if placements[uid].phase is Phase.LEAVING and s.now >= placements[uid].since + OVERDUE_AFTER_S
     ]
     for pod in late:
         with s.trial("still there long after it was told to go", cause="Overdue") as trial:
@@ -46,3 +52,32 @@ def _why_lost(s: Session, pod: Pod, placement: Placement) -> str:
     if not s.columns(pod, soon=True).match[row]:
         return f"node {placement.node} no longer takes the pod"
     return ""
+
+
+def _end_waits(s: Session) -> None:
+    """A gang that has held nodes for longer than its wait time gives them back and is marked."""
+    world = s.world
+    holders = {world.members[uid].gang: None for uid in world.claims if world.placements[uid].phase is Phase.HELD}
+    for key in holders:
+        gang = world.gangs[key]
+        phases = [world.placement(pod) for pod in gang.pods()]
+        since = min(p.since for p in phases if p.phase is Phase.HELD)
+        # While somebody leaves for it the gang is not to blame for waiting: the plan's own bound counts then.
+        if s.now - since >= gang.wait_s and not any(p.phase is Phase.NOMINATED for p in phases):
+            _time_out(s, gang, s.now - since)
+
+
+def _time_out(s: Session, gang: Gang, waited_s: float) -> None:
+    """Only the unbound are released and marked; the bound run on."""
+    why = f"waited {waited_s:.0f} s of at most {gang.wait_s:.0f} s for its other members"
+    for pod in gang.pods():
+        placement = s.world.placement(pod)
+        if placement.phase is Phase.HELD:
+            with s.trial(why, cause=TIMED_OUT) as trial:
+                trial.release(pod)
+                trial.commit()
+        elif placement.phase is Phase.PENDING:
+            s.extra.append(Release(pod.uid, pod.title, "", gang.title, why, TIMED_OUT, timed_out=True))
+        if placement.phase in (Phase.HELD, Phase.PENDING):
+            s.world.marked[pod.uid] = None
+    s.count("gangs timed out")

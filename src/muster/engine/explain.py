@@ -10,8 +10,9 @@ from muster.model.effects import Verdict
 from muster.model.gang import Gang
 from muster.model.pod import SEATED, Phase, Pod
 from muster.state.lifecycle import count
-from muster.state.store import ROOM
+from muster.state.store import HOLDS, ROOM
 from muster.state.table import BoolColumn, Rows
+from muster.state.world import World
 
 NO_ROOM = "NoRoom"
 NO_NODE = "NoNodeMatches"
@@ -35,11 +36,11 @@ def gathering(gang: Gang) -> Verdict:
     return Verdict(ok=False, why=f"{there} of at least {gang.min} members exist", code=GATHERING)
 
 
-def clearing(s: Session, gang: Gang) -> Verdict:
+def clearing(world: World, gang: Gang) -> Verdict:
     """The gang waits for the room it was promised."""
-    promised = sum(count(s.world, role, {Phase.NOMINATED}) for role in gang.roles)
+    promised = sum(count(world, role, {Phase.NOMINATED}) for role in gang.roles)
     why = f"{promised} members wait for the room that they were promised to become free"
-    return Verdict(ok=False, why=why, code=CLEARING, wakes=(ROOM,))
+    return Verdict(ok=False, why=why, code=CLEARING, wakes=(ROOM, HOLDS))
 
 
 def refused(s: Session, gang: Gang, pod: Pod, domain: Domain, *, soon: bool) -> Verdict:
@@ -50,7 +51,7 @@ def refused(s: Session, gang: Gang, pod: Pod, domain: Domain, *, soon: bool) -> 
     inside = "" if domain.rows is None else f" in {domain.name}"
     got = f"{seats} members have a node (it needs {gang.min})" if seats >= gang.min else f"{seats}/{gang.min} members placed"
     why = f"{got}{inside}, {pod.name} fits nowhere: {nodes}"
-    return Verdict(ok=False, why=why, code=NO_ROOM if curable else NO_NODE, curable=curable, wakes=(ROOM,))
+    return Verdict(ok=False, why=why, code=NO_ROOM if curable else NO_NODE, curable=curable, wakes=(ROOM, HOLDS))
 
 
 def _blames(s: Session, pod: Pod, domain: Domain, *, soon: bool) -> tuple[list[str], bool]:

@@ -50,6 +50,18 @@ def place(s: Session, trial: Trial, pods: Sequence[Pod], *, domain: Domain, phas
     return Placed(count, first_refused)
 
 
+def fits_on(s: Session, pod: Pod, node: str, *, soon: bool) -> bool:
+    """Would every check let the pod onto this node as the world stands?"""
+    row = s.world.table.row.get(node)
+    if row is None:
+        return False
+    rows = Rows(s.world.table, np.array([row], dtype=np.intp), soon=soon)
+    checks = [plugin.match(s, pod, rows) for plugin in s.policy.matches]
+    checks += [plugin.fit(s, pod, rows) for plugin in s.policy.fits]
+    checks += [plugin.fit_among(s, pod, rows) for plugin in s.policy.entangles if plugin.entangled(s, pod)]
+    return all(bool(column[0]) for column in checks)
+
+
 def _runs(s: Session, pods: Sequence[Pod]) -> Iterator[Sequence[Pod]]:
     """Stretches of interchangeable members: the same kind, role and queue, and nothing that entangles them with others."""
     start = 0

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from muster.engine.columns import KindColumns
 from muster.engine.hooks import WHOLE_CLUSTER, Ask, Comparable, Domain, Policy
-from muster.model.effects import YES, Verdict
+from muster.model.effects import YES, Effect, Verdict
 from muster.model.gang import Gang
 from muster.model.pod import Kind, Pod
+from muster.state.lifecycle import is_half_bound
 from muster.state.trial import Trial
 from muster.state.world import World
 
@@ -23,6 +24,8 @@ class Session:
         self.now = world.now
         self.verdicts: dict[str, Verdict] = {}
         self.stats: dict[str, int] = {}
+        self.extra: list[Effect] = []
+        """Effects that no move stands for."""
 
     def prepare(self) -> None:
         for plugin in self.policy.prepares:
@@ -74,8 +77,9 @@ class Session:
         return (WHOLE_CLUSTER,)
 
     def gang_key(self, gang: Gang) -> tuple[Comparable, ...]:
+        """A gang that was caught half bound goes before everybody; then the plugins' keys, creation and name."""
         keys = [plugin.gang_key(self, gang) for plugin in self.policy.orders_gangs]
-        return (*keys, gang.created, gang.title, gang.key)
+        return (0 if is_half_bound(self.world, gang) else 1, *keys, gang.created, gang.title, gang.key)
 
     def queue_key(self, queue: str) -> tuple[Comparable, ...]:
         return (*(plugin.queue_key(self, queue) for plugin in self.policy.orders_queues), queue)

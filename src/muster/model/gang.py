@@ -86,6 +86,9 @@ class Role:
     min: int
     pods: tuple[Pod, ...] = ()
     total: int = 0
+    """The expected size: what was declared, never less than `min`."""
+    bounded: bool = False
+    """True where the expected size was declared: one cycle tries no more than that."""
     queue: str = ""
     mode: Mode = Mode.STRICT
     group: str = ""

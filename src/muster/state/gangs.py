@@ -207,7 +207,7 @@ def member_order(pod: Pod) -> tuple[int, str, int, float, str]:
 
 
 def _lone(slot: str, pod: Pod) -> _Part:
-    role = _role("", [pod], slot="", group=None, declared=NOT_DECLARED, least=1, total=1)
+    role = _role("", [pod], slot="", group=None, declared=NOT_DECLARED, least=1, total=0)
     return _Part(
         slot, pod.title, (role,), NOT_DECLARED, None, Dialect.LONE, pod.created, pod.priority, pod.never_preempts,
         needs_group=False, problems=pod.problems,
@@ -267,6 +267,7 @@ def _role(name: str, pods: list[Pod], *, slot: str, group: Group | None, declare
         min=least,
         pods=tuple(ready),
         total=max(least, total),
+        bounded=total > 0,
         queue=(group.queue if group is not None else "") or next((p.queue for p in ready if p.queue), DEFAULT_QUEUE),
         mode=Mode.NON_STRICT if declared.mode == Mode.NON_STRICT.value else Mode.STRICT,
         group=slot if group is not None else "",

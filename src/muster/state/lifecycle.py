@@ -41,6 +41,18 @@ def reaches_min(world: World, gang: Gang, phases: Collection[Phase] = SEATED) ->
     return total >= gang.min
 
 
+def is_half_bound(world: World, gang: Gang) -> bool:
+    """Some members are bound or binding, but a role has fewer than its minimum: by a failure, a crash or a lost node."""
+    if world.unseated.get(gang.key, 0) >= gang.size:
+        return False
+    placed = frozenset({Phase.BINDING, Phase.BOUND})
+    seats = [count(world, role, placed) for role in gang.roles]
+    if not any(seats):
+        return False
+    short = any(seat + role.succeeded < role.min for seat, role in zip(seats, gang.roles, strict=True))
+    return short or sum(seats) + sum(role.succeeded for role in gang.roles) < gang.min
+
+
 def seats_missing(world: World, gang: Gang, phases: Collection[Phase] = SEATED) -> dict[str, int]:
     """How many members each role still needs to reach its minimum."""
     return {role.name: max(0, role.min - count(world, role, phases) - role.succeeded) for role in gang.roles}
@@ -62,7 +74,7 @@ def stage(world: World, gang: Gang) -> Stage:
     pods = gang.pods()
     if not pods and any(role.succeeded or role.failed for role in gang.roles):
         return Stage.FINISHED
-    if any(pod.timed_out for pod in pods):
+    if any(pod.timed_out or pod.uid in world.marked for pod in pods):
         return Stage.TIMED_OUT
     if is_satisfied(world, gang):
         return Stage.SATISFIED

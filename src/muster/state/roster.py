@@ -20,6 +20,7 @@ class Roster:
         """The gang as it is now: its pods are its members, charged to their queues."""
         world = self._world
         world.gangs[gang.key] = gang
+        world.touched[gang.key] = None
         world.attempts.setdefault(gang.key, Attempts()).verdict = None
         for role in gang.roles:
             member = Member(gang.key, role.name, role.queue)
@@ -43,6 +44,7 @@ class Roster:
         world = self._world
         world.gangs.pop(key, None)
         world.attempts.pop(key, None)
+        world.touched.pop(key, None)
 
     def charge_all(self) -> None:
         """After the ledger was laid out anew."""

@@ -19,6 +19,7 @@ from muster.state.table import COUNTS_IN_TAKEN, COUNTS_IN_USED
 from muster.state.world import World
 
 ROOM = "room"
+HOLDS = "holds"
 
 # Gone pods are remembered so that a late event cannot bring one back; older ones are forgotten.
 _GRAVES = 200_000
@@ -88,6 +89,10 @@ class Store:
             self._shift(pod, before, after)
         elif before.node is not None:
             world.on_node[before.node][pod.uid] = pod
+        if known is None and pod.claim is not None and pod.ours:
+            world.notes[pod.uid] = pod.claim
+        if pod.timed_out:
+            world.marked.pop(pod.uid, None)
         if live:
             world.pods[pod.uid] = pod
         elif known is not None:
@@ -110,6 +115,8 @@ class Store:
             self._world.move(pod, UNPLACED)
             self._world.wake(ROOM)
         self._world.pods.pop(uid, None)
+        self._world.marked.pop(uid, None)
+        self._world.notes.pop(uid, None)
         self._roster.dismiss(pod)
         self._book.drop_pod(uid)
 

@@ -115,6 +115,13 @@ class NodeTable:
         self.used, self.taken, self.allocatable = used, taken, allocatable
         self._forget()
 
+    def lay_out_empty(self, nodes: Mapping[str, Node]) -> None:
+        """Rows for these nodes as if nobody stood on them."""
+        for node in nodes.values():
+            self.columns.require(node.allocatable)
+        nothing = np.zeros(len(self.columns.names), dtype=np.int64)
+        self.lay_out(nodes, dict.fromkeys(nodes, (nothing, nothing)))
+
     def label_codes(self, key: str) -> tuple[npt.NDArray[np.int32], dict[str, int]]:
         """The values of one label as small numbers, -1 where a node does not have it, and what each value's number is."""
         found = self._labels.get(key)

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from muster.model.effects import Verdict
+from muster.model.effects import GroupStatus, Verdict
 from muster.model.events import Namespace
 from muster.model.gang import Gang
 from muster.model.node import Node
-from muster.model.pod import CLAIMS, GOING, UNPLACED, UNSEATED, Phase, Placement, Pod
+from muster.model.pod import CLAIMS, GOING, UNPLACED, UNSEATED, ClaimNote, Phase, Placement, Pod
 from muster.model.queue import Queue
 from muster.model.topology import DomainSpec
 from muster.state.columns import Amounts, Columns
@@ -44,6 +44,8 @@ class Attempts:
     tried_at: float = 0.0
     said: tuple[str, str] | None = None
     """Code and sentence of the condition last written."""
+    started: float | None = None
+    """When it was first attempted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,15 @@ class World:
         self.queues: dict[str, Queue] = {}
         self.namespaces: dict[str, Namespace] = {}
         self.domains: dict[str, DomainSpec] = {}
+        self.notes: dict[str, ClaimNote] = {}
+        """Claims found on pods when they were first seen, to be judged by the next cycle."""
+        self.marked: dict[str, None] = {}
+        """Pods that were told they timed out, until their objects say so themselves."""
+        self.touched: dict[str, None] = {}
+        """Gangs that something happened to since their status was last looked at."""
         self.attempts: dict[str, Attempts] = {}
+        self.statuses: dict[str, GroupStatus] = {}
+        """The status last written for each PodGroup."""
         self.versions: dict[str, int] = {}
         self.journal: list[Step] = []
         self.memo: dict[object, object] = {}
@@ -154,6 +164,7 @@ class World:
                 pods.pop(uid, None)
 
     def _charge(self, member: Member, amounts: Amounts, before: Phase, after: Phase) -> None:
+        self.touched[member.gang] = None
         if before is after:
             return
         charge = self.ledger.charge
@@ -178,6 +189,7 @@ class World:
             if phase in CLAIMS:
                 self.claims[pod.uid] = None
         member = self.members[pods[0].uid]
+        self.touched[member.gang] = None
         self.ledger.charge(member.queue, amounts, phase=phase, preemptible=member.preemptible, count=len(pods))
         if phase not in UNSEATED:
             self.count_unseated(member.gang, -len(pods))

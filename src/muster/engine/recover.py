@@ -1,0 +1,85 @@
+"""Recover: claims that a former scheduler wrote onto pods, taken over if they still hold good.
+
+Anybody can write annotations: a claim counts only where the pod's own status agrees with it and every check passes again. A plan
+that was torn before it was carried out is dropped whole.
+"""
+
+from __future__ import annotations
+
+from muster.engine.place import fits_on
+from muster.engine.session import Session
+from muster.model.effects import Condition, Release
+from muster.model.pod import GOING, ClaimNote, Phase, Placement, Pod
+
+RECOVERED = "Recovered"
+STALE = "StaleClaim"
+
+
+def recover(s: Session) -> None:
+    world = s.world
+    if not world.notes:
+        return
+    notes, world.notes = world.notes, {}
+    found = sorted((world.pods[uid] for uid in notes if uid in world.pods), key=lambda pod: (pod.title, pod.uid))
+    torn = _torn_plans(s, found, notes)
+    for pod in found:
+        _take_over(s, pod, notes[pod.uid], torn)
+
+
+def _torn_plans(s: Session, found: list[Pod], notes: dict[str, ClaimNote]) -> set[str]:
+    """Plans with fewer claims than they should have, unless they were being carried out already."""
+    sizes: dict[str, int] = {}
+    counts: dict[str, int] = {}
+    begun: set[str] = set()
+    for pod in found:
+        note = notes[pod.uid]
+        if not note.plan:
+            continue
+        sizes[note.plan] = max(note.size, sizes.get(note.plan, 0))
+        counts[note.plan] = counts.get(note.plan, 0) + 1
+        if pod.node is not None or any(_is_going(s, uid) for uid in note.victims) or _has_bound_sibling(s, pod):
+            begun.add(note.plan)
+    return {plan for plan, size in sizes.items() if counts[plan] < size and plan not in begun}
+
+
+def _is_going(s: Session, uid: str) -> bool:
+    placement = s.world.placements.get(uid)
+    return placement is not None and placement.phase in GOING
+
+
+def _has_bound_sibling(s: Session, pod: Pod) -> bool:
+    gang = s.world.gang_of(pod)
+    return gang is not None and any(s.world.phase(other) is Phase.BOUND for other in gang.pods())
+
+
+def _take_over(s: Session, pod: Pod, note: ClaimNote, torn: set[str]) -> None:
+    if pod.node is not None:
+        _clear(s, pod, note, "it is bound already", "AlreadyBound")
+        return
+    why = "its plan was never completely written" if note.plan in torn else _why_stale(s, pod, note)
+    if why:
+        _clear(s, pod, note, why, STALE)
+        s.extra.append(Condition("pod", pod.title, False, STALE, f"the claim on node {note.node} was ignored: {why}"))
+        return
+    with s.trial("claimed before the scheduler started", cause=RECOVERED) as trial:
+        trial.restore(pod, Placement(note.phase, note.node, note.since, note.devices, note.plan))
+        trial.commit()
+    s.count("claims recovered")
+
+
+def _why_stale(s: Session, pod: Pod, note: ClaimNote) -> str:
+    if s.world.placements.get(pod.uid) is not None:
+        return "the pod is placed otherwise"
+    if note.phase is Phase.NOMINATED and pod.nominated_node != note.node:
+        return f"the pod's status names {pod.nominated_node or 'no node'} instead"
+    if note.node not in s.world.table.row:
+        return "there is no such node"
+    if not fits_on(s, pod, note.node, soon=note.phase is Phase.NOMINATED):
+        return "the pod does not fit there"
+    return ""
+
+
+def _clear(s: Session, pod: Pod, note: ClaimNote, why: str, cause: str) -> None:
+    member = s.world.members.get(pod.uid)
+    gang = s.world.gangs[member.gang].title if member is not None else ""
+    s.extra.append(Release(pod.uid, pod.title, note.node, gang, why, cause))

@@ -1,0 +1,67 @@
+"""What a PodGroup's status should read: derived from its members, written only where it changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from muster.engine.session import Session
+from muster.model.effects import GroupStatus
+from muster.model.gang import Gang, Role
+from muster.model.pod import Phase, Running
+from muster.state.lifecycle import has_enough_members
+from muster.state.world import World
+
+
+def statuses(s: Session) -> Iterator[GroupStatus]:
+    """New statuses for the PodGroups of all gangs that something happened to."""
+    world = s.world
+    touched, world.touched = world.touched, {}
+    for key in touched:
+        gang = world.gangs.get(key)
+        if gang is None:
+            continue
+        for group in dict.fromkeys(role.group for role in gang.roles if role.group):
+            status = status_of(world, gang, group)
+            if world.statuses.get(group) != status:
+                world.statuses[group] = status
+                yield status
+
+
+def status_of(world: World, gang: Gang, group: str) -> GroupStatus:
+    roles = [role for role in gang.roles if role.group == group]
+    scheduled = sum(_count_scheduled(world, role) for role in roles)
+    running = sum(pod.running is Running.RUNNING for role in roles for pod in role.pods)
+    succeeded = sum(role.succeeded for role in roles)
+    failed = sum(role.failed for role in roles)
+    live = sum(len(role.pods) for role in roles)
+    least = gang.min if len(roles) == len(gang.roles) else sum(role.min for role in roles)
+    phase = _phase(
+        ready=has_enough_members(gang) and not gang.waits_for,
+        least=max(1, least),
+        live=live,
+        scheduled=scheduled,
+        running=running,
+        succeeded=succeeded,
+        failed=failed,
+    )
+    memory = world.attempts.get(gang.key)
+    return GroupStatus(group, phase, scheduled, running, succeeded, failed, memory.started if memory is not None else None)
+
+
+def _count_scheduled(world: World, role: Role) -> int:
+    return sum(world.phase(pod) is Phase.BOUND for pod in role.pods)
+
+
+def _phase(*, ready: bool, least: int, live: int, scheduled: int, running: int, succeeded: int, failed: int) -> str:
+    """One failed child does not make a gang Failed while enough others run or can still be scheduled."""
+    if succeeded >= least and live == 0:
+        return "Finished"
+    if failed and live + succeeded < least:
+        return "Failed"
+    if running + succeeded >= least:
+        return "Running"
+    if scheduled + succeeded >= least:
+        return "Scheduled"
+    if scheduled:
+        return "Scheduling"
+    return "PreScheduling" if ready else "Pending"
