@@ -67,6 +67,7 @@ class Store:
         for gang in gangs.values():
             self._roster.enlist(gang)
         world.table.trim_log()
+        world.trim_moves()
         return world
 
     # -- pods ------------------------------------------------------------------------------------------------------------------

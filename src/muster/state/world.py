@@ -22,6 +22,9 @@ from muster.state.columns import Amounts, Columns
 from muster.state.ledger import Ledger
 from muster.state.table import NodeTable
 
+# Past this many remembered moves, what is derived from placements is worked out anew.
+_LONGEST_LOG = 400_000
+
 
 @dataclass(frozen=True, slots=True)
 class Member:
@@ -93,6 +96,10 @@ class World:
         """The status last written for each PodGroup."""
         self.versions: dict[str, int] = {}
         self.journal: list[Step] = []
+        self.moves: list[str] = []
+        """UIDs of the pods that moved, in order, undone moves included; `moves_start` counts those that were forgotten. What is
+        derived from placements follows this, and looks each pod's placement up."""
+        self.moves_start = 0
         self.memo: dict[object, object] = {}
         """Columns derived from the table, kept by the engine between cycles. Never a fact of its own."""
 
@@ -115,6 +122,19 @@ class World:
     def version(self, wake: str) -> int:
         return self.versions.get(wake, 0)
 
+    @property
+    def moves_position(self) -> int:
+        return self.moves_start + len(self.moves)
+
+    def moved_since(self, position: int) -> list[str] | None:
+        """Pods that moved since that position, or None when that is no longer known."""
+        return None if position < self.moves_start else self.moves[position - self.moves_start :]
+
+    def trim_moves(self) -> None:
+        if len(self.moves) > _LONGEST_LOG:
+            self.moves_start += len(self.moves)
+            self.moves = []
+
     # -- changing: the store between cycles, trials within one ---------------------------------------------------------------------
 
     def wake(self, *things: str) -> None:
@@ -125,6 +145,7 @@ class World:
     def move(self, pod: Pod, placement: Placement) -> Placement:
         """Give the pod another placement and return the one it had."""
         before = self.placements.get(pod.uid, UNPLACED)
+        self.moves.append(pod.uid)
         member = self.members.get(pod.uid)
         amounts = self.columns.vector(pod.kind.request)
         if before.node is not None:
@@ -188,6 +209,7 @@ class World:
             self.on_node.setdefault(node, {})[pod.uid] = pod
             if phase in CLAIMS:
                 self.claims[pod.uid] = None
+        self.moves.extend([pod.uid for pod in pods])
         member = self.members[pods[0].uid]
         self.touched[member.gang] = None
         self.ledger.charge(member.queue, amounts, phase=phase, preemptible=member.preemptible, count=len(pods))
