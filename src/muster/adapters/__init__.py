@@ -1,0 +1,1 @@
+"""The outside: each adapter translates between the model and one world, and decides nothing."""

@@ -1,0 +1,1 @@
+"""Kubernetes: API objects in, model values out. `decode.Decoder` is the door."""

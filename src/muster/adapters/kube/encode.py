@@ -1,0 +1,178 @@
+"""The way back: effects of the scheduler as patches of API objects. Pure functions; whoever talks to a cluster sends them.
+
+All patches are JSON merge patches (RFC 7386) and touch the scheduler's own annotations and status fields only. A pod's annotations
+and its nominated node go into one patch of its status subresource, which takes both: a claim is written whole or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from muster.adapters.kube import names
+from muster.adapters.kube.claims import write_claim
+from muster.adapters.kube.groups import DIALECT
+from muster.model.effects import Bind, Condition, Evict, GroupStatus, Hold, Nominate
+from muster.model.pod import ClaimNote, Phase
+
+Patch = dict[str, Any]
+ConditionEntry = dict[str, str]
+
+YES, NO = "True", "False"
+POD_SCHEDULED = "PodScheduled"
+UNSCHEDULABLE = "Unschedulable"
+SCHEDULED = "Scheduled"
+INITIALLY_SCHEDULED = "PodGroupInitiallyScheduled"
+VALID = "muster.dev/Valid"
+"""Type of the condition on a queue, a node or a HyperNode: whether the scheduler can work with it as it is written."""
+
+CLAIM_ANNOTATIONS = (names.PIPELINED_STATUS, names.PIPELINED_NODE, names.EVICTION_OCCURRED, names.CLAIM)
+MARKS = names.WRITTEN
+"""All annotations that the scheduler writes onto pods. A pod made anew from an old one must not bear them."""
+MARKING_LABELS = frozenset({names.SOFT_EVICTION})
+
+API_GROUP_OF_FAMILY = {dialect.family: group for group, dialect in DIALECT.items()}
+
+
+# --- Pods ---------------------------------------------------------------------------------------------------------------------
+
+
+def claim_patch(effect: Hold | Nominate) -> Patch:
+    """A claim on a node: what Volcano's names can say of a nomination, our own annotation for all of it, and the node's name
+    where the API server wants to see it."""
+    nominated = isinstance(effect, Nominate)
+    annotations = {
+        names.PIPELINED_STATUS: "true" if nominated else None,
+        names.PIPELINED_NODE: effect.node if nominated else None,
+        names.EVICTION_OCCURRED: "true" if isinstance(effect, Nominate) and effect.victims else None,
+        names.CLAIM: write_claim(_note(effect), uid=effect.uid),
+    }
+    return {"metadata": {"annotations": annotations}, "status": {"nominatedNodeName": effect.node}}
+
+
+def _note(effect: Hold | Nominate) -> ClaimNote:
+    if isinstance(effect, Hold):
+        return ClaimNote(Phase.HELD, effect.node, effect.since, devices=effect.devices)
+    return ClaimNote(
+        Phase.NOMINATED,
+        effect.node,
+        effect.since,
+        plan=effect.plan,
+        size=effect.size,
+        victims=effect.victims,
+        devices=effect.devices,
+    )
+
+
+def no_claim_patch(*, timed_out: bool = False) -> Patch:
+    """All of a claim taken back, and the mark of a wait that ran out where it did."""
+    annotations: dict[str, str | None] = dict.fromkeys(CLAIM_ANNOTATIONS)
+    if timed_out:
+        annotations[names.GANG_TIMEOUT] = "true"
+    return {"metadata": {"annotations": annotations}, "status": {"nominatedNodeName": None}}
+
+
+def binding(effect: Bind) -> Patch:
+    """The body of a pod's binding. The UID makes it fail on a pod that was made anew under the same name."""
+    namespace, _, name = effect.pod.rpartition("/")
+    return {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": name, "namespace": namespace, "uid": effect.uid},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": effect.node},
+    }
+
+
+def soft_eviction_patch(effect: Evict, *, now: float) -> Patch:
+    """Asks whoever owns the pod to remove it: a label to select by, and an annotation that says for whom and why."""
+    told = {"preemptJob": effect.for_gang, "timestamp": stamp(now), "reason": effect.why}
+    said = json.dumps(told, ensure_ascii=False, separators=(",", ":"))
+    return {"metadata": {"labels": {names.SOFT_EVICTION: "true"}, "annotations": {names.SOFT_EVICTION: said}}}
+
+
+def no_soft_eviction_patch() -> Patch:
+    return {"metadata": {"labels": {names.SOFT_EVICTION: None}, "annotations": {names.SOFT_EVICTION: None}}}
+
+
+def unscheduled(effect: Condition) -> ConditionEntry:
+    """What a waiting pod says. The reason is the one that autoscalers look for; our own code stands behind the words."""
+    message = f"{effect.why} [{effect.code}]" if effect.code else effect.why
+    return {"type": POD_SCHEDULED, "status": NO, "reason": UNSCHEDULABLE, "message": message}
+
+
+# --- PodGroups and others -----------------------------------------------------------------------------------------------------
+
+
+def group_conditions(effect: Condition, *, api_group: str, present: Sequence[Mapping[str, Any]]) -> list[ConditionEntry]:
+    """What a PodGroup of this API group says about its gang."""
+    said = {"reason": effect.code, "message": effect.why}
+    if api_group == names.NATIVE_GROUP:
+        if _status_of(INITIALLY_SCHEDULED, present) == YES:
+            return []  # Once scheduled, always scheduled: Kubernetes does not take this condition back.
+        if not effect.ok:
+            said = {"reason": UNSCHEDULABLE, "message": f"{effect.why} [{effect.code}]"}
+        return [{"type": INITIALLY_SCHEDULED, "status": YES if effect.ok else NO, **said}]
+    if api_group == names.VOLCANO_GROUP:
+        true, false = (SCHEDULED, UNSCHEDULABLE) if effect.ok else (UNSCHEDULABLE, SCHEDULED)
+        entries = [{"type": true, "status": YES, **said}]
+        return [*entries, {"type": false, "status": NO, **said}] if _status_of(false, present) == YES else entries
+    return [{"type": SCHEDULED, "status": YES if effect.ok else NO, **said}]
+
+
+def validity(effect: Condition) -> ConditionEntry:
+    return {"type": VALID, "status": YES if effect.ok else NO, "reason": effect.code, "message": effect.why}
+
+
+def group_status(effect: GroupStatus, *, api_group: str) -> Patch:
+    """The figures that a PodGroup of this API group has a field for."""
+    if api_group == names.NATIVE_GROUP:
+        return {}
+    status: Patch = {
+        "phase": effect.phase,
+        "running": effect.running,
+        "succeeded": effect.succeeded,
+        "failed": effect.failed,
+    }
+    if api_group != names.VOLCANO_GROUP:
+        status["scheduled"] = effect.scheduled
+        if effect.start_time is not None:
+            status["scheduleStartTime"] = stamp(effect.start_time)
+    return {"status": status}
+
+
+def conditions_patch(entries: Sequence[ConditionEntry], *, present: Sequence[Mapping[str, Any]], now: float) -> Patch:
+    """A patch of `status.conditions`, empty if they say all that already. A list is replaced whole by a merge patch, so those of
+    others are in it as they are."""
+    conditions = list(present)
+    for entry in entries:
+        _put(entry, into=conditions, now=now)
+    return {} if conditions == list(present) else {"status": {"conditions": conditions}}
+
+
+def _put(entry: ConditionEntry, *, into: list[Mapping[str, Any]], now: float) -> None:
+    place = next((i for i, known in enumerate(into) if known.get("type") == entry["type"]), len(into))
+    known = into[place] if place < len(into) else {}
+    if all(known.get(key) == value for key, value in entry.items()):
+        return
+    # The time is that of the last change of status, not of the last change of words.
+    since = known.get("lastTransitionTime") if known.get("status") == entry["status"] else None
+    into[place : place + 1] = [{**entry, "lastTransitionTime": since or stamp(now)}]
+
+
+def _status_of(kind: str, conditions: Sequence[Mapping[str, Any]]) -> object:
+    return next((known.get("status") for known in conditions if known.get("type") == kind), None)
+
+
+def group_of_slot(slot: str) -> tuple[str, str, str] | None:
+    """API group, namespace and name of the PodGroup that a slot (`volcano:team-a/train`) is named after; None for a lone pod."""
+    family, _, title = slot.partition(":")
+    api_group = API_GROUP_OF_FAMILY.get(family)
+    namespace, slash, name = title.partition("/")
+    return (api_group, namespace, name) if api_group is not None and slash else None
+
+
+def stamp(when: float) -> str:
+    """A time as API objects write it: RFC 3339 in UTC, whole seconds."""
+    return datetime.fromtimestamp(int(when), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,120 @@
+"""PodGroups of all four API groups as one `Group`."""
+
+from __future__ import annotations
+
+from muster.adapters.kube import names, wire
+from muster.adapters.kube.dialects import declared_by, queue_of
+from muster.adapters.kube.problems import Problems
+from muster.adapters.kube.values import epoch, flattened, read_resources, read_version
+from muster.model.gang import Group, RoleMin
+from muster.model.pod import Declared, Dialect
+from muster.model.topology import TopologyAsk
+
+DIALECT = {
+    names.VOLCANO_GROUP: Dialect.VOLCANO,
+    names.SIGS_GROUP: Dialect.KOORDINATOR,
+    names.X_K8S_GROUP: Dialect.SIGS,
+    names.NATIVE_GROUP: Dialect.NATIVE,
+}
+"""Who declares a gang by the PodGroup of which API group."""
+
+_Asks = tuple[tuple[str, TopologyAsk], ...]
+
+
+def read_group(written: wire.PodGroup, *, dialect: Dialect, problems: Problems) -> Group:
+    meta, spec = written.metadata, written.spec
+    declared = declared_by(meta.labels, meta.annotations, problems=problems)
+    status = flattened(written.status)
+    return Group(
+        dialect=dialect,
+        namespace=meta.namespace or "default",
+        name=meta.name,
+        uid=meta.uid,
+        created=epoch(meta.creation_timestamp) or 0.0,
+        version=read_version(meta.resource_version),
+        min_member=_min_member(spec, dialect=dialect, problems=problems),
+        role_mins=_role_mins(spec, problems=problems),
+        min_resources=read_resources(spec.min_resources, field="spec.minResources", problems=problems),
+        priority_class=spec.priority_class_name,
+        priority=spec.priority,
+        never_preempts=spec.preemption_policy == "Never",
+        queue=f"queue/{spec.queue}" if spec.queue else queue_of(meta.labels, meta.annotations, problems=problems),
+        topology=_topology(spec, declared=declared, problems=problems),
+        role_topology=_role_topology(spec, problems=problems),
+        wait_s=_wait_s(spec, problems=problems),
+        declared=declared,
+        phase=status.get("phase", ""),
+        status=status,
+        problems=problems.all(),
+    )
+
+
+def _min_member(spec: wire.PodGroupSpec, *, dialect: Dialect, problems: Problems) -> int:
+    """Nothing, or zero, is one: a gang of which nobody need be placed is one whose members come one by one."""
+    field, written = "spec.minMember", spec.min_member
+    if dialect is Dialect.NATIVE:
+        gang = spec.scheduling_policy.gang if spec.scheduling_policy is not None else None
+        field, written = "spec.schedulingPolicy.gang.minCount", gang.min_count if gang is not None else None
+    return _at_least(1, written, field=field, problems=problems)
+
+
+def _role_mins(spec: wire.PodGroupSpec, *, problems: Problems) -> tuple[RoleMin, ...]:
+    return tuple(
+        RoleMin(role, _at_least(0, least, field=f"spec.minTaskMember[{role}]", problems=problems))
+        for role, least in sorted(spec.min_task_member.items())
+    )
+
+
+def _at_least(floor: int, written: int | None, *, field: str, problems: Problems) -> int:
+    if written is not None and written < 0:
+        problems.add(field, value=written, advice=f"is negative; {floor} is used")
+    return max(floor, written or 0)
+
+
+def _topology(spec: wire.PodGroupSpec, *, declared: Declared, problems: Problems) -> TopologyAsk | None:
+    if spec.network_topology is not None:
+        return _network_topology(spec.network_topology, field="spec.networkTopology", problems=problems)
+    constraints = spec.scheduling_constraints.topology if spec.scheduling_constraints is not None else ()
+    if constraints:
+        # Kubernetes names a node label; nodes with one value of it are one domain.
+        return TopologyAsk(hard=True, highest_tier_name=constraints[0].key)
+    if declared.must_gather is not None:
+        return TopologyAsk(hard=True, highest_tier_name=declared.must_gather)
+    if declared.prefer_gather is not None:
+        return TopologyAsk(hard=False, highest_tier_name=declared.prefer_gather)
+    return None
+
+
+def _network_topology(written: wire.NetworkTopology, *, field: str, problems: Problems) -> TopologyAsk:
+    if written.mode not in ("hard", "soft", ""):
+        problems.add(f"{field}.mode", value=written.mode, advice="is unknown, so hard is used; write hard or soft")
+    tier = written.highest_tier_allowed
+    if tier is not None and tier < 0:
+        problems.add(f"{field}.highestTierAllowed", value=tier, advice="is negative; 0 is used")
+    return TopologyAsk(
+        hard=written.mode != "soft",
+        highest_tier=None if tier is None else max(0, tier),
+        highest_tier_name=written.highest_tier_name,
+    )
+
+
+def _role_topology(spec: wire.PodGroupSpec, *, problems: Problems) -> _Asks:
+    """What sub-groups ask for. A sub-group is a role where its selector names one; else it bears the role's name."""
+    return tuple(
+        (_role(policy), _network_topology(policy.network_topology, field=place, problems=problems))
+        for i, policy in enumerate(spec.sub_group_policy)
+        if policy.network_topology is not None and (place := f"spec.subGroupPolicy[{i}].networkTopology")
+    )
+
+
+def _role(policy: wire.SubGroupPolicy) -> str:
+    chosen = policy.label_selector.match_labels if policy.label_selector is not None else {}
+    return chosen.get(names.VOLCANO_TASK, policy.name)
+
+
+def _wait_s(spec: wire.PodGroupSpec, *, problems: Problems) -> float | None:
+    """Zero is the same as nothing said."""
+    seconds = spec.schedule_timeout_seconds
+    if seconds is not None and seconds < 0:
+        problems.add("spec.scheduleTimeoutSeconds", value=seconds, advice="is negative and was ignored; write 600")
+    return float(seconds) if seconds is not None and seconds > 0 else None

@@ -1,0 +1,152 @@
+"""Every name of the Kubernetes API that Muster reads or writes: groups, labels, annotations, well-known values.
+
+Names only. What they mean is written where they are read; who may write them is written in `WRITTEN`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# --- API groups -------------------------------------------------------------------------------------------------------
+CORE_GROUP: Final = ""
+"""Pod, Node, Namespace."""
+NATIVE_GROUP: Final = "scheduling.k8s.io"
+"""PriorityClass, and since Kubernetes 1.36 a PodGroup of its own."""
+VOLCANO_GROUP: Final = "scheduling.volcano.sh"
+"""Volcano's PodGroup and Queue."""
+VOLCANO_TOPOLOGY_GROUP: Final = "topology.volcano.sh"
+"""Volcano's HyperNode."""
+SIGS_GROUP: Final = "scheduling.sigs.k8s.io"
+"""PodGroup and ElasticQuota as Koordinator uses them."""
+X_K8S_GROUP: Final = "scheduling.x-k8s.io"
+"""PodGroup and ElasticQuota of the community's scheduler plugins."""
+
+# --- Volcano: annotations of pods (labels of the same name are accepted where the comment says so) ----------------------
+VOLCANO_GROUP_NAME: Final = "scheduling.k8s.io/group-name"
+"""Names the pod's PodGroup."""
+VOLCANO_GROUP_NAME_ALIAS: Final = "scheduling.volcano.sh/group-name"
+"""The same, read second."""
+VOLCANO_QUEUE_NAME: Final = "scheduling.volcano.sh/queue-name"
+"""Names the pod's Queue; also a label."""
+VOLCANO_TASK: Final = "volcano.sh/task-spec"
+"""Names the pod's role in its job; also a label."""
+VOLCANO_PREEMPTABLE: Final = "volcano.sh/preemptable"
+""""false" protects the pod from every eviction; also a label."""
+PIPELINED_STATUS: Final = "volcano.sh/pipelined-status"
+"""The phase of a claim, for those who know Volcano's name for it."""
+PIPELINED_NODE: Final = "volcano.sh/pipelined-node"
+"""The node of a claim."""
+EVICTION_OCCURRED: Final = "volcano.sh/eviction-occurred"
+""""true" on a nominee whose plan evicts somebody."""
+
+# --- Koordinator and the community: membership of a gang ----------------------------------------------------------------
+SIGS_POD_GROUP: Final = "pod-group.scheduling.sigs.k8s.io"
+"""Label: names the pod's PodGroup (of SIGS_GROUP)."""
+LIGHT_NAME: Final = "pod-group.scheduling.sigs.k8s.io/name"
+"""Label: names a gang that needs no PodGroup."""
+LIGHT_MIN_AVAILABLE: Final = "pod-group.scheduling.sigs.k8s.io/min-available"
+"""Label: the minimum of such a gang; read before the annotation."""
+X_K8S_POD_GROUP: Final = "scheduling.x-k8s.io/pod-group"
+"""Label: names the pod's PodGroup (of X_K8S_GROUP)."""
+
+# --- Koordinator: annotations of pods and PodGroups ---------------------------------------------------------------------
+GANG_NAME: Final = "gang.scheduling.koordinator.sh/name"
+"""Names a gang that needs no PodGroup."""
+GANG_MIN_AVAILABLE: Final = "gang.scheduling.koordinator.sh/min-available"
+"""How many members must be placed together."""
+GANG_TOTAL_NUMBER: Final = "gang.scheduling.koordinator.sh/total-number"
+"""How many members are expected."""
+GANG_WAITING_TIME: Final = "gang.scheduling.koordinator.sh/waiting-time"
+"""How long members are held for the rest, such as 1h30m."""
+GANG_MODE: Final = "gang.scheduling.koordinator.sh/mode"
+"""Strict or NonStrict."""
+GANG_GROUPS: Final = "gang.scheduling.koordinator.sh/groups"
+"""JSON list of the gangs (namespace/name) that start together."""
+GANG_GROUPS_ALIAS: Final = "gang.scheduling.koordinator.sh/gang-groups"
+"""The same, read second."""
+GANG_MATCH_POLICY: Final = "gang.scheduling.koordinator.sh/match-policy"
+"""Which members count towards the minimum."""
+GANG_MATCH_POLICY_ALIAS: Final = "pod-group.scheduling.sigs.k8s.io/match-policy"
+"""The same, read second."""
+GANG_TOPOLOGY: Final = "gang.scheduling.koordinator.sh/network-topology-spec"
+"""JSON: the topology layers in which the gang gathers."""
+GANG_TOPOLOGY_INDEX: Final = "gang.scheduling.koordinator.sh/network-topology-index"
+"""The member's rank within its gang."""
+GANG_TIMEOUT: Final = "gang.scheduling.koordinator.sh/timeout"
+""""true" on members whose wait time ran out; the gang is not scheduled while one of them lives."""
+
+# --- Koordinator: preemption and quotas ---------------------------------------------------------------------------------
+QUOTA_NAME: Final = "quota.scheduling.koordinator.sh/name"
+"""Label of pods: names the ElasticQuota."""
+QUOTA_PREEMPTIBLE: Final = "quota.scheduling.koordinator.sh/preemptible"
+"""Label of pods: "false" keeps the pod within the quota's minimum and safe from eviction."""
+QUOTA_CAN_PREEMPT: Final = "quota.scheduling.koordinator.sh/can-preempt"
+"""Label of pods: whether the pod may cause evictions."""
+SOFT_EVICTION: Final = "scheduling.koordinator.sh/soft-eviction"
+"""Label and annotation of a pod that was asked to leave by somebody else's hand."""
+DISABLE_PREEMPTIBLE: Final = "scheduling.koordinator.sh/disable-preemptible"
+"""Label of pods: "true" means never a victim."""
+PREEMPTION_POLICY: Final = "scheduling.koordinator.sh/preemption-policy"
+"""Label of pods: "Never" means that the pod causes no evictions."""
+QUOTA_PARENT: Final = "quota.scheduling.koordinator.sh/parent"
+"""Label of quotas: the name of the parent."""
+QUOTA_IS_PARENT: Final = "quota.scheduling.koordinator.sh/is-parent"
+"""Label of quotas: "true" if it has children."""
+QUOTA_LENDS: Final = "quota.scheduling.koordinator.sh/allow-lent-resource"
+"""Label of quotas: "false" keeps unused room from others."""
+QUOTA_TREE: Final = "quota.scheduling.koordinator.sh/tree-id"
+"""Label of quotas: which tree it belongs to."""
+QUOTA_SHARED_WEIGHT: Final = "quota.scheduling.koordinator.sh/shared-weight"
+"""Annotation of quotas: JSON, weight by resource."""
+QUOTA_NAMESPACES: Final = "quota.scheduling.koordinator.sh/namespaces"
+"""Annotation of quotas: JSON list of the namespaces whose pods belong to it."""
+ROOT_QUOTA: Final = "koordinator-root-quota"
+"""Name of the quota above all others."""
+ROOT_VOLCANO_QUEUE: Final = "root"
+"""Name of the queue above all others."""
+
+# --- Kubernetes itself ----------------------------------------------------------------------------------------------------
+MIRROR_POD: Final = "kubernetes.io/config.mirror"
+"""Annotation of a pod that only mirrors a file on its node."""
+SYSTEM_NAMESPACE: Final = "kube-system"
+DEFAULT_SCHEDULER: Final = "default-scheduler"
+"""What an absent schedulerName means."""
+
+# --- Our own annotations --------------------------------------------------------------------------------------------------
+CLAIM: Final = "muster.dev/claim"
+"""A claim as JSON: what Volcano's three annotations cannot say."""
+LAST_CHECKPOINT: Final = "muster.dev/last-checkpoint"
+"""When the pod last saved its work, such as 2026-03-01T12:00:00Z (RFC 3339)."""
+RESTART_SECONDS: Final = "muster.dev/restart-seconds"
+"""How long the pod takes to get going again."""
+
+WRITTEN: Final = frozenset({PIPELINED_STATUS, PIPELINED_NODE, EVICTION_OCCURRED, CLAIM, GANG_TIMEOUT, SOFT_EVICTION})
+"""Annotations of pods that the scheduler itself writes and clears."""
+
+READ: Final = frozenset(
+    {
+        VOLCANO_GROUP_NAME,
+        VOLCANO_GROUP_NAME_ALIAS,
+        VOLCANO_QUEUE_NAME,
+        VOLCANO_TASK,
+        VOLCANO_PREEMPTABLE,
+        GANG_NAME,
+        GANG_MIN_AVAILABLE,
+        GANG_TOTAL_NUMBER,
+        GANG_WAITING_TIME,
+        GANG_MODE,
+        GANG_GROUPS,
+        GANG_GROUPS_ALIAS,
+        GANG_MATCH_POLICY,
+        GANG_MATCH_POLICY_ALIAS,
+        GANG_TOPOLOGY,
+        GANG_TOPOLOGY_INDEX,
+        MIRROR_POD,
+        LAST_CHECKPOINT,
+        RESTART_SECONDS,
+    }
+)
+"""Annotations of pods that others write and the scheduler reads."""
+
+KEPT: Final = READ | WRITTEN
+"""All annotations that a decoded pod keeps; the rest is dropped."""
