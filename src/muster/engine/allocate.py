@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from muster.engine import explain
-from muster.engine.claims import NOT_COMPLETE, Attempted, bind_held, redeem
+from muster.engine.claims import NOT_COMPLETE, Attempted, bind_held, nominate_on_room_being_left, redeem
 from muster.engine.holds import could_ever_complete, take_holds
 from muster.engine.hooks import Ask, Domain, Purpose
 from muster.engine.place import place
@@ -28,7 +28,10 @@ def allocate(s: Session) -> None:
     for gang in in_order(s):
         visited.add(gang.key)
         if not s.is_settled(gang):
-            s.judge(gang, attempt(s, gang, visited))
+            result = attempt(s, gang, visited)
+            s.judge(gang, result.verdict)
+            if not result.complete or not result.verdict.ok:
+                s.refused[gang.key] = result.verdict
 
 
 def in_order(s: Session) -> list[Gang]:
@@ -37,22 +40,22 @@ def in_order(s: Session) -> list[Gang]:
     return sorted((gangs[key] for key in s.world.unseated), key=s.gang_key)
 
 
-def attempt(s: Session, gang: Gang, visited: set[str]) -> Verdict:
+def attempt(s: Session, gang: Gang, visited: set[str]) -> Attempted:
     """One attempt: everything this gang may have in this cycle. A strict gang that fails leaves no trace.
 
     `visited` are the gangs that came before it in the order, and itself: holds of all others give way if that completes it.
     """
     verdict = ready(s.world, gang)
     if not verdict.ok:
-        return verdict
+        return Attempted(complete=False, verdict=verdict)
     _count(s, gang)
     first = seat(s, gang)
     if first.complete:
-        return first.verdict
+        return first
     second = take_holds(s, gang, visited, seat)
     if second.complete:
-        return second.verdict
-    return first.verdict
+        return second
+    return nominate_on_room_being_left(s, gang) or first
 
 
 def _count(s: Session, gang: Gang) -> None:

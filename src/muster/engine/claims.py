@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from muster.engine import explain
-from muster.engine.hooks import WHOLE_CLUSTER
+from muster.engine.hooks import WHOLE_CLUSTER, Ask, Purpose
 from muster.engine.place import place
 from muster.engine.session import Session
 from muster.model.effects import YES, Verdict
 from muster.model.gang import Gang, Mode
-from muster.model.pod import Phase, Pod
-from muster.state.lifecycle import reaches_min
+from muster.model.pod import PROMISED, Phase, Pod
+from muster.state.lifecycle import count, reaches_min
 from muster.state.trial import Trial
-from muster.state.world import World
+from muster.state.world import PlanNote, World
 
 REDEEMED = "Redeemed"
 REDEEMED_WHY = "the room that it was promised is free"
@@ -36,32 +36,31 @@ def redeem(s: Session, gang: Gang) -> Attempted | None:
     promised = [pod for pod in gang.pods() if s.world.phase(pod) is Phase.NOMINATED]
     if not promised:
         return None
-    with s.trial(REDEEMED_WHY, cause=REDEEMED) as trial:
-        there = [pod for pod in promised if room_is_there(s.world, pod)]
-        for pod in there:
-            trial.turn(pod, phase=Phase.BINDING)
-        if len(there) == len(promised) and reaches_min(s.world, gang):
-            _place_the_others(s, trial, gang)
-            trial.commit()
-            s.count("claims redeemed", len(there))
-            return Attempted(complete=True, verdict=_verdict(s.world, gang))
-    moved = _move(s, gang, promised)
-    if moved:
+    there = [pod for pod in promised if room_is_there(s.world, pod)]
+    if len(there) == len(promised):
+        whole = _redeem(s, gang, there)
+        if whole is not None:
+            return whole
+    if _move(s, gang, promised):
         return Attempted(complete=True, verdict=_verdict(s.world, gang))
-    return _redeem_some(s, gang, there)
+    some = _redeem(s, gang, there)
+    return some or Attempted(complete=False, verdict=explain.clearing(s.world, gang))
 
 
-def _redeem_some(s: Session, gang: Gang, there: list[Pod]) -> Attempted:
-    """Not all of it is there yet: that is enough where the minimum is reached, else all wait on."""
+def _redeem(s: Session, gang: Gang, there: list[Pod]) -> Attempted | None:
+    """Bind these, and whoever else finds room; it counts only where the minimum is reached by that."""
     with s.trial(REDEEMED_WHY, cause=REDEEMED) as trial:
         for pod in there:
             trial.turn(pod, phase=Phase.BINDING)
-        complete = reaches_min(s.world, gang)
-        if complete:
-            _place_the_others(s, trial, gang)
-            trial.commit()
-            s.count("claims redeemed", len(there))
-    return Attempted(complete=complete, verdict=explain.clearing(s.world, gang))
+        bind_held(s.world, trial, gang)
+        waiting = [pod for pod in gang.pods() if pod.uid not in s.world.placements]
+        if waiting:
+            place(s, trial, waiting, domain=WHOLE_CLUSTER, phase=Phase.BINDING)
+        if not reaches_min(s.world, gang):
+            return None
+        trial.commit()
+    s.count("claims redeemed", len(there))
+    return Attempted(complete=True, verdict=_verdict(s.world, gang))
 
 
 def _move(s: Session, gang: Gang, promised: list[Pod]) -> bool:
@@ -79,11 +78,57 @@ def _move(s: Session, gang: Gang, promised: list[Pod]) -> bool:
     return True
 
 
-def _place_the_others(s: Session, trial: Trial, gang: Gang) -> None:
-    bind_held(s.world, trial, gang)
-    waiting = [pod for pod in gang.pods() if pod.uid not in s.world.placements]
-    if waiting:
-        place(s, trial, waiting, domain=WHOLE_CLUSTER, phase=Phase.BINDING)
+def nominate_on_room_being_left(s: Session, gang: Gang) -> Attempted | None:
+    """Room that is being left and that nobody claims is as good as free for a promise: nobody has to be evicted for that."""
+    if not s.world.going or reaches_min(s.world, gang, PROMISED):
+        return None
+    pods = needed(s.world, gang)
+    if not s.admit(Ask(gang, pods, Purpose.NOMINATE)).ok:
+        return None
+    name = f"{gang.title}@{s.now:.0f}"
+    for domain in s.domains(Ask(gang, pods, Purpose.NOMINATE)):
+        with s.trial("the room that it needs is being left", cause="Nominated") as trial:
+            placed = place(s, trial, pods, domain=domain, phase=Phase.NOMINATED)
+            if placed.first_refused is not None or not reaches_min(s.world, gang, PROMISED):
+                continue
+            for pod in pods:
+                trial.restore(pod, replace(s.world.placement(pod), plan=name))
+            trial.commit()
+        s.world.plans[name] = PlanNote(gang.key, len(pods), (), s.now)
+        return Attempted(complete=True, verdict=explain.clearing(s.world, gang))
+    return None
+
+
+def needed(world: World, gang: Gang) -> tuple[Pod, ...]:
+    """Members that the gang still needs for its minimums and that have neither a seat nor a claim."""
+    pods: list[Pod] = []
+    spare: list[Pod] = []
+    for role in gang.roles:
+        waiting = [pod for pod in role.pods if pod.uid not in world.placements]
+        lacking = max(0, role.min - count(world, role, PROMISED) - role.succeeded)
+        pods.extend(waiting[:lacking])
+        spare.extend(waiting[lacking:])
+    have = sum(count(world, role, PROMISED) + role.succeeded for role in gang.roles)
+    return (*pods, *spare[: max(0, gang.min - have - len(pods))])
+
+
+def end_broken_plans(s: Session) -> None:
+    """A gang that lost a claim and found no new room gives up its other claims too: half of it is worth nothing."""
+    world = s.world
+    promised = {world.members[uid].gang: None for uid in world.claims if world.placements[uid].phase is Phase.NOMINATED}
+    for key in promised:
+        gang = world.gangs[key]
+        if not reaches_min(world, gang, PROMISED):
+            end_claims(s, gang, "claims that it needs were lost and no other room was found", cause="PlanBroken")
+
+
+def end_claims(s: Session, gang: Gang, why: str, *, cause: str) -> None:
+    """All nominations of a gang end together."""
+    for pod in gang.pods():
+        if s.world.phase(pod) is Phase.NOMINATED:
+            with s.trial(why, cause=cause) as trial:
+                trial.release(pod)
+                trial.commit()
 
 
 def bind_held(world: World, trial: Trial, gang: Gang) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from muster.engine.allocate import allocate
+from muster.engine.claims import end_broken_plans
 from muster.engine.deeds import deeds
 from muster.engine.enqueue import enqueue
+from muster.engine.evict.actions import gang_preempt
 from muster.engine.expire import expire
 from muster.engine.hooks import Policy
 from muster.engine.recover import recover
@@ -18,6 +20,7 @@ ACTIONS: dict[str, Callable[[Session], None]] = {
     "expire": expire,
     "enqueue": enqueue,
     "allocate": allocate,
+    "gang-preempt": gang_preempt,
 }
 
 
@@ -30,6 +33,7 @@ def run_cycle(world: World, policy: Policy) -> Outcome:
     recover(s)
     for action in policy.actions:
         ACTIONS[action](s)
+    end_broken_plans(s)
     effects = deeds(s)
     world.journal.clear()
     verdicts = tuple((world.gangs[key].title, verdict) for key, verdict in s.verdicts.items())

@@ -44,7 +44,8 @@ def _deed(s: Session, before: Placement, now: Placement, step: Step) -> Iterator
         s.world.wake(HOLDS)
         yield Hold(pod.uid, pod.title, node, gang, why, cause, now.since, now.devices)
     elif now.phase is Phase.NOMINATED:
-        yield Nominate(pod.uid, pod.title, node, gang, why, cause, now.since, now.plan, devices=now.devices)
+        plan = s.world.plans[now.plan]
+        yield Nominate(pod.uid, pod.title, node, gang, why, cause, now.since, now.plan, plan.size, plan.victims, now.devices)
     elif now.phase is Phase.LEAVING:
         s.world.wake(ROOM)
         yield Evict(pod.uid, pod.title, node, gang, step.for_gang, why, cause)

@@ -9,8 +9,11 @@ those, as a column.
 | `prepare` | nothing | each, once a cycle |
 | `admit` | Verdict | all must agree; the first refusal is the reason |
 | `queue_key`, `gang_key`, `pod_key` | a comparable value | a tuple in the policy's order, then creation and name |
+| `quota_room` | Room | the least of all; how many more pods like this one its queues take |
+| `deserved`, `over_share` | Resources | of `deserved` the first answer, of `over_share` what all agree on |
 | `domains` | ordered domains, or None | the first opinion decides; an empty list is a refusal |
 | `match` | bool column | and; what eviction cannot change; kept per kind of pod |
+| `prefer` | float column, 0 to 1 | weighted sum; a score that follows from labels and taints alone; kept per kind of pod |
 | `fit` | bool column | and; what eviction can change; must follow from the rows' own figures |
 | `score` | float column, 0 to 1 | weighted sum; must follow from the rows' own figures |
 | `entangled`, then `fit_among`, `score_among` | as `fit` and `score` | for pods whose place depends on other nodes' pods |
@@ -24,12 +27,15 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from muster.model.effects import Verdict
+from muster.model.effects import YES, Verdict
 from muster.model.gang import Gang
-from muster.model.pod import Pod
+from muster.model.pod import Phase, Pod
+from muster.model.resources import Resources
 from muster.state.table import BoolColumn, FloatColumn, RowIndex, Rows
 
 if TYPE_CHECKING:
+    from muster.engine.evict.bundles import Bundles
+    from muster.engine.evict.seats import SeatTable
     from muster.engine.session import Session
 
 
@@ -37,6 +43,9 @@ class Purpose(Enum):
     ENQUEUE = "enqueue"
     ALLOCATE = "allocate"
     EVICT = "evict"
+    """Could room be made? What the ask may evict does not count as used."""
+    NOMINATE = "nominate"
+    """Judged on what will be once the releases under way are done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +55,21 @@ class Ask:
     gang: Gang
     pods: tuple[Pod, ...]
     purpose: Purpose
+    action: str = "allocate"
+    needed: int = 0
+    """So many of the first pods are what the gang's minimum still needs: these are admitted together or not at all."""
+
+    @property
+    def minimum(self) -> tuple[Pod, ...]:
+        return self.pods[: self.needed]
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How many seats there are, and why there are not more."""
+
+    seats: int
+    verdict: Verdict = YES
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +87,8 @@ Comparable = int | float | str | tuple[int | float | str, ...]
 
 
 class Plugin(Protocol):
-    name: str
+    @property
+    def name(self) -> str: ...
 
 
 @runtime_checkable
@@ -77,7 +102,26 @@ class Admits(Protocol):
 
 
 @runtime_checkable
+class BoundsQueues(Protocol):
+    """Asked as members are placed, with all that was placed before them already counted. `phase` is what they are to become."""
+
+    def quota_room(self, s: Session, pod: Pod, *, count: int, phase: Phase) -> Room: ...
+
+
+@runtime_checkable
+class SharesOut(Protocol):
+    """What a queue deserves, and what it uses beyond that, in the dimensions in which it deserves anything in particular. A
+    queue without any deserves nothing in particular, and all that it uses is beyond its share."""
+
+    def deserved(self, s: Session, queue: str) -> Resources: ...
+
+    def over_share(self, s: Session, queue: str) -> Resources: ...
+
+
+@runtime_checkable
 class OrdersQueues(Protocol):
+    """The key must follow from the queue's own figures and from what does not change within a cycle."""
+
     def queue_key(self, s: Session, queue: str) -> Comparable: ...
 
 
@@ -102,20 +146,30 @@ class Matches(Protocol):
 
 
 @runtime_checkable
+class Prefers(Protocol):
+    @property
+    def weight(self) -> float: ...
+
+    def prefer(self, s: Session, pod: Pod, rows: Rows) -> FloatColumn: ...
+
+
+@runtime_checkable
 class Fits(Protocol):
     def fit(self, s: Session, pod: Pod, rows: Rows) -> BoolColumn: ...
 
 
 @runtime_checkable
 class Scores(Protocol):
-    weight: float
+    @property
+    def weight(self) -> float: ...
 
     def score(self, s: Session, pod: Pod, rows: Rows) -> FloatColumn: ...
 
 
 @runtime_checkable
 class ScoresDomains(Protocol):
-    weight: float
+    @property
+    def weight(self) -> float: ...
 
     def score_domain(self, s: Session, ask: Ask, domain: Domain) -> float: ...
 
@@ -131,7 +185,8 @@ class Entangles(Protocol):
 
 @runtime_checkable
 class ScoresAmong(Protocol):
-    weight: float
+    @property
+    def weight(self) -> float: ...
 
     def score_among(self, s: Session, pod: Pod, rows: Rows) -> FloatColumn: ...
 
@@ -141,22 +196,81 @@ class Blames(Protocol):
     def blame(self, s: Session, pod: Pod, rows: Rows) -> str: ...
 
 
+@runtime_checkable
+class Vetoes(Protocol):
+    """Asked once for all candidates of a domain, in order: whom may the ask never take? Seats are rows of the seat table."""
+
+    def evictable(self, s: Session, ask: Ask, seats: SeatTable, seat: RowIndex) -> BoolColumn: ...
+
+
+@runtime_checkable
+class Limits(Protocol):
+    """Asked as each unit is taken, with all that was taken before already gone: may this one go too?"""
+
+    def may_take(self, s: Session, ask: Ask, pods: Sequence[Pod]) -> Verdict: ...
+
+
+@runtime_checkable
+class Losses(Protocol):
+    """Hours of work that are lost with each seat, and hours to get going again."""
+
+    def lost_hours(self, s: Session, seats: SeatTable, seat: RowIndex) -> FloatColumn: ...
+
+
+@runtime_checkable
+class SelectsVictims(Protocol):
+    """May replace the choice of units: numbers of units in the order in which to take them, or None for no opinion."""
+
+    def victims(self, s: Session, ask: Ask, bundles: Bundles) -> Sequence[int] | None: ...
+
+
+@runtime_checkable
+class CostsNodes(Protocol):
+    def node_cost(self, s: Session, pod: Pod, node: str, victims: Sequence[Pod]) -> Comparable: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a policy file sets that belongs to no plugin."""
+
+    scheduler_names: tuple[str, ...] = ("muster",)
+    """Pods whose schedulerName is one of these are ours."""
+    whole_gang: str = "cluster"
+    """What goes when a whole gang must go: all its seats in the `cluster`, or only those in the `domain`."""
+    default_wait_s: float = 600.0
+    """How long a gang holds nodes for members that do not come, where nobody says otherwise."""
+
+
+DEFAULT_SETTINGS = Settings()
+
+
 class Policy:
     """The plugins and actions that a policy file chose, sorted by what they take part in."""
 
-    def __init__(self, plugins: Sequence[Plugin], actions: Sequence[str], *, source: str = "") -> None:
+    def __init__(
+        self, plugins: Sequence[Plugin], actions: Sequence[str], *, settings: Settings = DEFAULT_SETTINGS, source: str = ""
+    ) -> None:
         self.plugins = tuple(plugins)
         self.actions = tuple(actions)
+        self.settings = settings
         self.source = source
         self.prepares = [p for p in plugins if isinstance(p, Prepares)]
         self.admits = [p for p in plugins if isinstance(p, Admits)]
+        self.bounds_queues = [p for p in plugins if isinstance(p, BoundsQueues)]
+        self.shares_out = [p for p in plugins if isinstance(p, SharesOut)]
         self.orders_queues = [p for p in plugins if isinstance(p, OrdersQueues)]
         self.orders_gangs = [p for p in plugins if isinstance(p, OrdersGangs)]
         self.orders_pods = [p for p in plugins if isinstance(p, OrdersPods)]
         self.names_domains = [p for p in plugins if isinstance(p, NamesDomains)]
         self.matches = [p for p in plugins if isinstance(p, Matches)]
+        self.prefers = [p for p in plugins if isinstance(p, Prefers)]
         self.fits = [p for p in plugins if isinstance(p, Fits)]
         self.scores = [p for p in plugins if isinstance(p, Scores)]
         self.scores_domains = [p for p in plugins if isinstance(p, ScoresDomains)]
         self.entangles = [p for p in plugins if isinstance(p, Entangles)]
+        self.vetoes = [p for p in plugins if isinstance(p, Vetoes)]
+        self.limits = [p for p in plugins if isinstance(p, Limits)]
+        self.losses = [p for p in plugins if isinstance(p, Losses)]
+        self.selects_victims = [p for p in plugins if isinstance(p, SelectsVictims)]
+        self.costs_nodes = [p for p in plugins if isinstance(p, CostsNodes)]
         self.scores_among = [p for p in plugins if isinstance(p, ScoresAmong)]

@@ -24,6 +24,8 @@ class Session:
         self.now = world.now
         self.verdicts: dict[str, Verdict] = {}
         self.stats: dict[str, int] = {}
+        self.refused: dict[str, Verdict] = {}
+        """Gangs that were attempted in this cycle and did not get what they need, in their order, by key."""
         self.extra: list[Effect] = []
         """Effects that no move stands for."""
 

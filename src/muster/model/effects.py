@@ -101,7 +101,15 @@ class GroupStatus:
     start_time: float | None = None
 
 
-Effect = Bind | Hold | Nominate | Release | Evict | Condition | GroupStatus
+@dataclass(frozen=True, slots=True)
+class QueueStatus:
+    """What the status of a queue or quota should read now. Deeper values join their keys with dots: ("allocated.cpu", "4")."""
+
+    key: str
+    fields: tuple[tuple[str, str], ...]
+
+
+Effect = Bind | Hold | Nominate | Release | Evict | Condition | GroupStatus | QueueStatus
 
 
 @dataclass(frozen=True, slots=True)

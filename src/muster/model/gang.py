@@ -89,7 +89,10 @@ class Role:
     """The expected size: what was declared, never less than `min`."""
     bounded: bool = False
     """True where the expected size was declared: one cycle tries no more than that."""
+    named_queue: str = ""
+    """The queue that was named for it, as it was named, or empty."""
     queue: str = ""
+    """The queue that it is charged to. It follows from the name and from the queues there are."""
     mode: Mode = Mode.STRICT
     group: str = ""
     """Key of the PodGroup that declares it, or empty."""
@@ -127,6 +130,11 @@ class Gang:
     def queue(self) -> str:
         """The queue in which the gang is ordered: its first role's."""
         return self.roles[0].queue if self.roles else ""
+
+    @property
+    def is_lone(self) -> bool:
+        """A pod that nobody declared to be part of anything."""
+        return self.dialect is Dialect.LONE
 
     @property
     def size(self) -> int:

@@ -58,8 +58,15 @@ class Placement:
 UNPLACED = Placement(Phase.PENDING)
 
 
+class _KnowsItsHash:
+    """A place for a hash that is worked out once; no field, so that it is neither compared nor written anywhere."""
+
+    __slots__ = ("_hash",)
+    _hash: int
+
+
 @dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(_KnowsItsHash):
     """All that decides where a pod may go, apart from its own labels. Pods of one kind are interchangeable for a placement."""
 
     request: Resources = NOTHING
@@ -76,8 +83,20 @@ class Kind:
     """Only where one of the fields above depends on it, so that plain pods of all namespaces are one kind."""
 
     def __hash__(self) -> int:
-        # Cheap on purpose: kinds are looked up once per pod, and these two tell nearly all of them apart.
-        return hash((self.request.items, self.node_selector))
+        # Kinds are looked up for every pod, and those of many gangs differ in their affinity only.
+        try:
+            return self._hash
+        except AttributeError:
+            nodes = (self.node_selector, self.node_affinity, self.tolerations, self.ports)
+            others = (self.affinity, self.anti_affinity, self.spread)
+            found = hash((self.request, nodes, others, self.claims, self.namespace))
+            object.__setattr__(self, "_hash", found)
+            return found
+
+    @property
+    def minds_others(self) -> bool:
+        """True where other pods take part in where such a pod may go, as far as it says so itself."""
+        return bool(self.spread) or self.affinity != NO_POD_AFFINITY or self.anti_affinity != NO_POD_AFFINITY
 
 
 class Running(Enum):
@@ -194,6 +213,10 @@ class Pod:
     nominated_node: str | None = None
     claim: ClaimNote | None = None
     timed_out: bool = False
+    checkpoint: float | None = None
+    """When it last saved its work, where it says so."""
+    restart_s: float = 0.0
+    """How long it takes to get going again, where it says so."""
     problems: tuple[Problem, ...] = ()
 
     @property

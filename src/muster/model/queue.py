@@ -16,6 +16,17 @@ from muster.model.resources import NOTHING, Resources
 ROOT_QUEUE = "root"
 DEFAULT_QUEUE = "queue/default"
 
+# Koordinator's built-in quotas: the root above all others, and two that take no part in sharing.
+ROOT_QUOTA = "koordinator-root-quota"
+DEFAULT_QUOTA = "koordinator-default-quota"
+SYSTEM_QUOTA = "koordinator-system-quota"
+
+ANY_NAMESPACE = "quota/?/"
+"""How a quota is named where its namespace is not known."""
+
+PREEMPTIBLE_LABEL = "quota.scheduling.koordinator.sh/preemptible"
+"""On a pod: "false" keeps it within its quota's minimum and safe from eviction."""
+
 
 class QueueState(Enum):
     OPEN = "Open"
@@ -56,3 +67,13 @@ class Queue:
     @property
     def title(self) -> str:
         return self.key.split("/", 1)[-1]
+
+    @property
+    def name(self) -> str:
+        return self.key.rsplit("/", 1)[-1]
+
+
+def show_queue(key: str) -> str:
+    """A queue as a person names it: `queue research`, `quota team-a/train`."""
+    kind, _, title = key.replace(ANY_NAMESPACE, "quota/", 1).partition("/")
+    return f"{kind} {title}" if title else f"queue {kind}"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from muster.model.effects import GroupStatus, Verdict
+from muster.model.effects import Condition, GroupStatus, QueueStatus, Verdict
 from muster.model.events import Namespace
 from muster.model.gang import Gang
 from muster.model.node import Node
@@ -20,6 +20,7 @@ from muster.model.queue import Queue
 from muster.model.topology import DomainSpec
 from muster.state.columns import Amounts, Columns
 from muster.state.ledger import Ledger
+from muster.state.queues import QueueTree
 from muster.state.table import NodeTable
 
 # Past this many remembered moves, what is derived from placements is worked out anew.
@@ -49,6 +50,18 @@ class Attempts:
     """Code and sentence of the condition last written."""
     started: float | None = None
     """When it was first attempted."""
+    enqueued: bool = False
+    """True once its minimum resources were found to fit."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanNote:
+    """A plan under way: for which gang, how many claims, who leaves for it, and since when."""
+
+    gang: str
+    size: int
+    victims: tuple[str, ...]
+    since: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +95,16 @@ class World:
         """Pods that are held or nominated."""
         self.going: dict[str, None] = {}
         """Pods that are leaving or overdue."""
+        self.awaited: dict[str, None] = {}
+        """Gangs of which only the PodGroup exists so far."""
         self.queues: dict[str, Queue] = {}
+        self.tree = QueueTree({})
+        self.in_queue: dict[str, dict[str, None]] = {}
+        """The gangs with a role in each queue that has any."""
         self.namespaces: dict[str, Namespace] = {}
         self.domains: dict[str, DomainSpec] = {}
+        self.plans: dict[str, PlanNote] = {}
+        """Plans whose claims are not all redeemed or ended, by name."""
         self.notes: dict[str, ClaimNote] = {}
         """Claims found on pods when they were first seen, to be judged by the next cycle."""
         self.marked: dict[str, None] = {}
@@ -94,12 +114,21 @@ class World:
         self.attempts: dict[str, Attempts] = {}
         self.statuses: dict[str, GroupStatus] = {}
         """The status last written for each PodGroup."""
+        self.queue_statuses: dict[str, QueueStatus] = {}
+        """The status last written for each queue."""
+        self.queue_conditions: dict[str, Condition] = {}
+        """The condition last written for each queue that has one."""
         self.versions: dict[str, int] = {}
         self.journal: list[Step] = []
         self.moves: list[str] = []
         """UIDs of the pods that moved, in order, undone moves included; `moves_start` counts those that were forgotten. What is
         derived from placements follows this, and looks each pod's placement up."""
         self.moves_start = 0
+        self.regrouped: list[str] = []
+        """Keys of the gangs that were made, changed or disbanded, in order; `regrouped_start` counts those that were forgotten."""
+        self.regrouped_start = 0
+        self.refused: dict[str, str] = {}
+        """Pods that a disruption budget would not let go, and which: not asked again before that budget changes."""
         self.memo: dict[object, object] = {}
         """Columns derived from the table, kept by the engine between cycles. Never a fact of its own."""
 
@@ -130,10 +159,13 @@ class World:
         """Pods that moved since that position, or None when that is no longer known."""
         return None if position < self.moves_start else self.moves[position - self.moves_start :]
 
-    def trim_moves(self) -> None:
+    def trim_logs(self) -> None:
         if len(self.moves) > _LONGEST_LOG:
             self.moves_start += len(self.moves)
             self.moves = []
+        if len(self.regrouped) > _LONGEST_LOG:
+            self.regrouped_start += len(self.regrouped)
+            self.regrouped = []
 
     # -- changing: the store between cycles, trials within one ---------------------------------------------------------------------
 
@@ -141,6 +173,10 @@ class World:
         """Something changed that a waiting gang may have been waiting for."""
         for thing in things:
             self.versions[thing] = self.versions.get(thing, 0) + 1
+
+    def wake_queue(self, queue: str) -> None:
+        """Something changed that gangs in this queue, or beside it below one of its ancestors, may have been waiting for."""
+        self.wake(*self.ledger.path(queue))
 
     def move(self, pod: Pod, placement: Placement) -> Placement:
         """Give the pod another placement and return the one it had."""

@@ -1,0 +1,139 @@
+"""The evicting actions: who asks, which action serves it, and how a plan becomes claims and evictions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from muster.engine import explain
+from muster.engine.claims import needed
+from muster.engine.evict.policy import GANG_PREEMPT, EvictionPolicy
+from muster.engine.evict.search import Plan, plan_in
+from muster.engine.hooks import Ask, Purpose
+from muster.engine.session import Session
+from muster.model.effects import YES, Verdict
+from muster.model.gang import Gang, MatchPolicy
+from muster.model.pod import PROMISED, Phase, Placement, Pod
+from muster.state.lifecycle import is_satisfied, reaches_min
+from muster.state.world import PlanNote
+
+PREEMPT, GANG, RECLAIM, JOB = "preempt", "gang-preempt", "gang-reclaim", "job-preempt"
+
+
+def gang_preempt(s: Session) -> None:
+    serve(s, GANG_PREEMPT)
+
+
+def serve(s: Session, policy: EvictionPolicy) -> None:
+    """Plans for the gangs that were refused in this cycle for lack of room, in their order, one each at most."""
+    for key in list(s.refused):
+        gang = s.world.gangs[key]
+        if action_for(s, gang) == policy.name or policy.name == RECLAIM:
+            _serve_one(s, gang, policy)
+
+
+def action_for(s: Session, gang: Gang) -> str:
+    """Which action serves this ask: the first that fits it, of those that the policy has."""
+    wanted = GANG
+    if gang.queue.startswith("quota/"):
+        wanted = JOB
+    elif (gang.min == 1 and gang.size == 1 and gang.is_lone) or (
+        gang.match is MatchPolicy.ONCE_SATISFIED and is_satisfied(s.world, gang)
+    ):
+        wanted = PREEMPT
+    return wanted if wanted in s.policy.actions else GANG
+
+
+def _serve_one(s: Session, gang: Gang, policy: EvictionPolicy) -> None:
+    refusal = s.refused[gang.key]
+    if gang.never_preempts:
+        _say(s, gang, refusal, "its preemption policy is Never")
+        return
+    pods = demand(s, gang)
+    if not pods or not refusal.curable:
+        return
+    ask = Ask(gang, pods, Purpose.EVICT, policy.name)
+    verdict = s.admit(ask)
+    if not verdict.ok:
+        _say(s, gang, refusal, verdict.why, verdict)
+        return
+    whys: list[str] = []
+    for domain in s.domains(ask):
+        found = plan_in(s, ask, policy, domain)
+        if isinstance(found, Plan):
+            carry_out(s, gang, found, policy)
+            return
+        whys.append(found if domain.rows is None else f"{domain.name}: {found}")
+    _say(s, gang, refusal, "; ".join(dict.fromkeys(whys)) or "no domain of the cluster is allowed")
+
+
+def demand(s: Session, gang: Gang) -> tuple[Pod, ...]:
+    """Whom room is made for: what the minimums lack; and, once it goes pod by pod, whoever waits."""
+    if _one_by_one(s, gang):
+        return tuple(pod for pod in gang.pods() if pod.uid not in s.world.placements)
+    return () if reaches_min(s.world, gang, PROMISED) else needed(s.world, gang)
+
+
+def _one_by_one(s: Session, gang: Gang) -> bool:
+    return gang.match is MatchPolicy.ONCE_SATISFIED and is_satisfied(s.world, gang)
+
+
+def _say(s: Session, gang: Gang, refusal: Verdict, why: str, verdict: Verdict | None = None) -> None:
+    """Add to a refusal why nobody can be evicted either."""
+    at = verdict.at if verdict is not None else None
+    wakes = tuple(dict.fromkeys((*refusal.wakes, *(verdict.wakes if verdict is not None else ()), USAGE)))
+    both = replace(refusal, why=f"{refusal.why}; nobody is evicted for it: {why}", wakes=wakes, at=at or refusal.at)
+    s.judge(gang, both)
+
+
+USAGE = "usage"
+
+
+def carry_out(s: Session, gang: Gang, plan: Plan, policy: EvictionPolicy) -> None:
+    """Claims first, then evictions: decided as one."""
+    del s.refused[gang.key]
+    if not plan.victims:
+        _bind_now(s, gang, plan)
+        return
+    name = f"{gang.title}@{s.now:.0f}"
+    victims = tuple(pod.uid for pod in plan.victims)
+    s.world.plans[name] = PlanNote(gang.key, len(plan.seats), victims, s.now)
+    with s.trial(f"{len(victims)} pods leave for it", cause=policy.name, for_gang=gang.title) as trial:
+        for pod, placement in plan.seats:
+            trial.restore(pod, Placement(Phase.NOMINATED, placement.node, s.now, placement.devices, name))
+        trial.commit()
+    _release(s, gang, plan, policy)
+    for pod in plan.victims:
+        with s.trial(_why(s, gang, pod, policy), cause=policy.name, for_gang=gang.title) as trial:
+            trial.evict(pod)
+            trial.commit()
+    s.judge(gang, explain.clearing(s.world, gang))
+    s.count(policy.name)
+
+
+def _bind_now(s: Session, gang: Gang, plan: Plan) -> None:
+    """Nobody has to leave: what others only claimed is enough, and the gang is bound at once."""
+    _release(s, gang, plan, None)
+    with s.trial("others gave up what they only claimed", cause="Fits", for_gang=gang.title) as trial:
+        for pod, placement in plan.seats:
+            trial.restore(pod, Placement(Phase.BINDING, placement.node, s.now, placement.devices))
+        trial.commit()
+    s.judge(gang, YES)
+
+
+def _release(s: Session, gang: Gang, plan: Plan, policy: EvictionPolicy | None) -> None:
+    """Those who only lose a claim, or what this very cycle gave them, wait again and are told for whom."""
+    why = f"gives way to {gang.title}"
+    for pod in plan.released:
+        with s.trial(why, cause=policy.name if policy is not None else "Yields", for_gang=gang.title) as trial:
+            trial.release(pod)
+            trial.commit()
+        loser = s.world.gang_of(pod)
+        if loser is not None:
+            s.judge(loser, Verdict(ok=False, why=why, code="GaveWay", at=s.now))
+
+
+def _why(s: Session, gang: Gang, victim: Pod, policy: EvictionPolicy) -> str:
+    loser = s.world.gang_of(victim)
+    priority = loser.priority if loser is not None else victim.priority
+    verb = "reclaimed" if policy.name == RECLAIM else "preempted"
+    return f"{verb} for {gang.title}: priority {priority} against {gang.priority}"

@@ -1,0 +1,223 @@
+"""Victims as units: seats that a gang can spare go one by one and cost nothing, the others go with their whole gang.
+
+For one ask and one domain. The order of the units says who is taken first; their class is what is never traded for efficiency
+(spare before whole, then the victim's priority or its queue).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from muster.engine.evict.policy import EvictionPolicy
+from muster.engine.evict.seats import BROKEN_AFTER_S, Ints, SeatTable
+from muster.engine.hooks import Ask
+from muster.engine.session import Session
+from muster.model.gang import Gang
+from muster.model.pod import SEATED, Phase
+from muster.model.resources import PODS
+from muster.state.columns import Amounts
+from muster.state.lifecycle import count
+from muster.state.table import BoolColumn, FloatColumn, RowIndex
+
+ROI_STEP = 0.05
+
+
+@dataclass(slots=True)
+class Bundles:
+    """Columns over seats, and over units in the order in which they are taken: unit 0 goes first."""
+
+    seat: RowIndex
+    unit: Ints
+    row: RowIndex
+    request: Amounts
+    local: BoolColumn
+    unit_class: Ints
+    unit_cost: FloatColumn
+    unit_spare: BoolColumn
+    unit_gang: Ints
+
+    def __len__(self) -> int:
+        return len(self.unit_class)
+
+    def seats_of(self, unit: int) -> RowIndex:
+        mine: RowIndex = self.seat[self.unit == unit]
+        return mine
+
+
+def bundles(s: Session, ask: Ask, policy: EvictionPolicy, seats: SeatTable, inside: BoolColumn, need: Amounts) -> Bundles:
+    """The units that this ask may take in a domain. `inside` is a column over nodes, `need` what the ask lacks in all."""
+    size = len(seats.pods)
+    alive = np.flatnonzero(seats.alive[:size])
+    seat = alive[policy.eligible(s, ask, seats)[seats.gang[alive]]]
+    local = _local(seats, seat, inside)
+    if s.policy.settings.whole_gang == "domain":
+        seat, local = seat[local], local[local]
+    barred = _barred(s, ask, seats, seat)
+    unit = _units(s, seats, seat, local, need)
+    keep = _complete(unit, local, barred)
+    return _ordered(s, ask, policy, seats, seat[keep], unit[keep], local[keep], need)
+
+
+def _local(seats: SeatTable, seat: RowIndex, inside: BoolColumn) -> BoolColumn:
+    rows = seats.row[seat]
+    local: BoolColumn = rows >= 0
+    local[local] = inside[rows[local]]
+    return local
+
+
+def _barred(s: Session, ask: Ask, seats: SeatTable, seat: RowIndex) -> BoolColumn:
+    """All candidates are shown to the policies once: whom one of them bars may not be taken. Binds that were sent are nobody's
+    to take back."""
+    barred: BoolColumn = seats.bars[seat] | ((seats.phase[seat] == Phase.BINDING) & (seats.since[seat] < s.now))
+    for plugin in s.policy.vetoes:
+        barred |= ~plugin.evictable(s, ask, seats, seat)
+    return barred
+
+
+def _units(s: Session, seats: SeatTable, seat: RowIndex, local: BoolColumn, need: Amounts) -> Ints:
+    """A number for each seat's unit, -1 where it can be in none: the gang's number for the gang as a whole, then one for each
+    seat that goes alone, then one for what a gang only claims or was given in this very cycle."""
+    total = len(seats.gangs)
+    gang, phase = seats.gang[seat], seats.phase[seat]
+    unit = gang.copy()
+    bound = phase == Phase.BOUND
+    unit[~bound] = total + len(seats.pods) + gang[~bound]
+    single = bound & seats.gang_single[gang]
+    unit[single] = total + seat[single]
+    spare = np.bincount(seats.gang[_seated(seats)], minlength=total)[:total] + seats.gang_succeeded[:total] - seats.gang_min[:total]
+    for number in np.unique(gang[bound & ~single & local & (spare[gang] != 0)]).tolist():
+        here = np.flatnonzero(bound & local & (gang == number))
+        for at in _goes_alone(s, seats, seat, here, need, spare=int(spare[number]), gang=seats.gangs[number]):
+            unit[at] = total + seat[at]
+    # Nobody served in this cycle is a victim in it.
+    served = np.zeros(total, dtype=np.bool_)
+    served[gang[phase == Phase.BINDING]] = True
+    unit[bound & served[gang]] = -1
+    return unit
+
+
+def _seated(seats: SeatTable) -> RowIndex:
+    phase = seats.phase[: len(seats.pods)]
+    return np.flatnonzero(seats.alive[: len(seats.pods)] & ((phase == Phase.BOUND) | (phase == Phase.BINDING)))
+
+
+def _goes_alone(
+    s: Session, seats: SeatTable, seat: RowIndex, here: RowIndex, need: Amounts, *, spare: int, gang: Gang
+) -> list[int]:
+    """Which of the gang's seats in the domain it can spare: all of a broken gang's, else what is above its minimums."""
+    if spare < 0:
+        return here.tolist() if is_broken(s, gang) else []
+    budget = {role.name: count(s.world, role, SEATED) + role.succeeded - role.min for role in gang.roles}
+    members = s.world.members
+    alone: list[int] = []
+    for at in sorted(here.tolist(), key=lambda i: _victim_order(seats, int(seat[i]), need)):
+        role = members[seats.pods[int(seat[at])].uid].role
+        if len(alone) < spare and budget[role] > 0:
+            alone.append(at)
+            budget[role] -= 1
+    return alone
+
+
+def is_broken(s: Session, gang: Gang) -> bool:
+    """Below its minimum for good: the missing members do not exist, or have waited long enough."""
+    world = s.world
+    waiting = [pod for pod in gang.pods() if world.phase(pod) is Phase.PENDING]
+    seated = sum(count(world, role, SEATED) + role.succeeded for role in gang.roles)
+    if seated + len(waiting) < gang.min:
+        return True
+    return all(s.now - pod.created >= BROKEN_AFTER_S for pod in waiting)
+
+
+def _victim_order(seats: SeatTable, at: int, need: Amounts) -> tuple[float, int, float, float, str]:
+    """Within a gang: who covers most of the need, the least important, the least waste, the youngest."""
+    asked = need > 0
+    request = seats.request[at]
+    coverage = float((np.minimum(request[asked], need[asked]) / need[asked]).sum())
+    waste = float((request[asked] / need[asked]).sum())
+    pod = seats.pods[at]
+    return (-coverage, pod.priority, waste, -pod.created, pod.title)
+
+
+def _complete(unit: Ints, local: BoolColumn, barred: BoolColumn) -> BoolColumn:
+    """Keep units that have a seat in the domain and none that is barred: a whole gang goes whole or not at all."""
+    size = int(unit.max(initial=0)) + 1
+    known = unit >= 0
+    spoilt, inside = np.zeros(size, dtype=np.bool_), np.zeros(size, dtype=np.bool_)
+    spoilt[unit[known & barred]] = True
+    inside[unit[known & local]] = True
+    keep = known.copy()
+    keep[known] = inside[unit[known]] & ~spoilt[unit[known]]
+    return keep
+
+
+def _ordered(
+    s: Session,
+    ask: Ask,
+    policy: EvictionPolicy,
+    seats: SeatTable,
+    seat: RowIndex,
+    unit: Ints,
+    local: BoolColumn,
+    need: Amounts,
+) -> Bundles:
+    """Number the units in the order in which they are taken."""
+    names, unit = np.unique(unit, return_inverse=True)
+    units, total = len(names), len(seats.gangs)
+    gang = np.zeros(units, dtype=np.int64)
+    gang[unit] = seats.gang[seat]
+    free = names >= total + len(seats.pods)
+    alone = (names >= total) & ~free
+    spare = free | (alone & ~seats.gang_single[gang])
+    cost, gain, lost = _figures(s, seats, seat, unit, local, units, need)
+    cost[spare] = 0.0
+    roi = np.where(cost > 0, np.round(gain / np.where(cost > 0, cost, 1.0) / ROI_STEP), 0.0)
+    first = policy.queue_rank(s, ask, seats)[gang] if policy.queue_rank is not None else seats.gang_priority[gang]
+    last = seats.gang_priority[gang] if policy.queue_rank is not None else np.zeros(units, dtype=np.int64)
+    kind = np.where(free, 0, np.where(spare, 1, 2))
+    youngest = np.zeros(units)
+    youngest[unit] = -seats.since[seat]
+    order = np.lexsort(
+        (names, youngest, seats.gang_rank[gang], -seats.gang_created[gang], lost, last, np.where(spare, 0.0, -roi), first, kind)
+    )
+    position = np.empty(units, dtype=np.int64)
+    position[order] = np.arange(units)
+    return Bundles(
+        seat=seat,
+        unit=position[unit],
+        row=seats.row[seat],
+        request=seats.request[seat],
+        local=local,
+        unit_class=_classes(kind[order], first[order]),
+        unit_cost=cost[order],
+        unit_spare=spare[order],
+        unit_gang=gang[order],
+    )
+
+
+def _classes(kind: Ints, first: Ints) -> Ints:
+    """Equal numbers for units that may be traded for each other; growing along the order."""
+    if not len(kind):
+        return kind
+    change = (np.diff(kind) != 0) | ((np.diff(first) != 0) & (kind[1:] == 2))
+    return np.concatenate([[0], np.cumsum(change)]).astype(np.int64)
+
+
+def _figures(
+    s: Session, seats: SeatTable, seat: RowIndex, unit: Ints, local: BoolColumn, units: int, need: Amounts
+) -> tuple[FloatColumn, FloatColumn, FloatColumn]:
+    """Of each unit: what it costs everywhere, what it gains here, and the hours of work that it loses."""
+    asked = np.flatnonzero(need > 0)
+    asked = asked[asked != s.world.columns.position[PODS]]
+    share = (seats.request[seat][:, asked] / need[asked]).sum(axis=1)
+    hours = np.zeros(len(seat))
+    for plugin in s.policy.losses:
+        hours += plugin.lost_hours(s, seats, seat)
+    cost = np.asarray(np.bincount(unit, weights=share * (1.0 + hours), minlength=units), dtype=np.float64)
+    lost = np.asarray(np.bincount(unit, weights=hours, minlength=units), dtype=np.float64)
+    gain = np.zeros(units)
+    for column in asked.tolist():
+        here = np.bincount(unit[local], weights=seats.request[seat[local], column], minlength=units)
+        gain += np.minimum(here, need[column]) / need[column]
+    return cost, gain, lost

@@ -1,0 +1,372 @@
+"""The search for room: take units until the ask is placed with every check on, then give back whoever it can do without.
+
+Two greedy choices are tried: by what a seat costs on each node, and by the order of the units alone; the cheaper valid plan wins.
+Sums of freed room only say when a placement is worth trying.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from muster.engine.evict.bundles import Bundles, bundles
+from muster.engine.evict.policy import EvictionPolicy
+from muster.engine.evict.seats import Ints, SeatTable, seat_table
+from muster.engine.hooks import Ask, Domain
+from muster.engine.place import place
+from muster.engine.session import Session
+from muster.model.pod import Phase, Placement, Pod
+from muster.state.columns import Amounts
+from muster.state.table import BoolColumn, RowIndex
+from muster.state.trial import Trial
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Who goes, who comes, and what it costs. `victims` are evicted, `released` only lose what they claimed."""
+
+    domain: str
+    victims: tuple[Pod, ...]
+    released: tuple[Pod, ...]
+    seats: tuple[tuple[Pod, Placement], ...]
+    cost: float
+    classes: tuple[int, ...]
+
+
+def plan_in(s: Session, ask: Ask, policy: EvictionPolicy, domain: Domain) -> Plan | str:
+    """The cheapest plan found in one domain, or why there is none. The world is as before."""
+    search = _Search(s, ask, policy, domain)
+    if not len(search.bundles):
+        return policy.nobody
+    if not search.could_ever_fit():
+        return f"it would not fit even if all {len(search.bundles)} gangs and seats that may go were gone"
+    plans = [plan for take in (search.by_node_cost, search.by_order) if (plan := search.attempt(take)) is not None]
+    if not plans:
+        return search.refusal or "whoever may go, a check still refuses the placement"
+    return min(plans, key=lambda plan: (plan.classes, plan.cost, len(plan.victims)))
+
+
+_Option = tuple[tuple[float, ...], list[int], list[int], int]
+"""A way to gain seats: its price, the units to take, the nodes that they are on, and the seats gained."""
+
+
+@dataclass(slots=True)
+class _Want:
+    """Equal members of the ask: how many, and what each needs."""
+
+    pods: list[Pod]
+    request: Amounts
+    asked: RowIndex
+    rows: RowIndex = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
+
+
+class _Search:
+    def __init__(self, s: Session, ask: Ask, policy: EvictionPolicy, domain: Domain) -> None:
+        self.s, self.ask, self.domain = s, ask, domain
+        self.seats: SeatTable = seat_table(s.world)
+        table = s.world.table
+        inside = np.ones(len(table), dtype=np.bool_)
+        if domain.rows is not None:
+            inside[:] = False
+            inside[domain.rows] = True
+        self.wants = self._wants(inside)
+        self.pods = tuple(pod for want in self.wants for pod in want.pods)
+        need = np.sum([want.request * len(want.pods) for want in self.wants], axis=0)
+        self.bundles: Bundles = bundles(s, ask, policy, self.seats, inside, need)
+        self._by_row = self._sorted_by_row()
+        self.taken: list[int] = []
+        self._before: dict[int, list[tuple[Pod, Placement]]] = {}
+        self._out: BoolColumn = np.zeros(len(self.bundles), dtype=np.bool_)
+        self.refusal = ""
+
+    def _wants(self, inside: BoolColumn) -> list[_Want]:
+        """The ask by kinds of pod, the largest first: small ones find room more easily."""
+        groups: dict[object, list[Pod]] = {}
+        for pod in self.ask.pods:
+            groups.setdefault(pod.kind, []).append(pod)
+        wants = []
+        for pods in groups.values():
+            request = self.s.world.request(pods[0])
+            rows = np.flatnonzero(inside & self.s.columns(pods[0], soon=True).match)
+            wants.append(_Want(pods, request, np.flatnonzero(request), rows))
+        capacity = np.maximum(self.s.world.table.allocatable.max(axis=0, initial=1), 1)
+        return sorted(wants, key=lambda want: -float((want.request / capacity).max()))
+
+    def _sorted_by_row(self) -> RowIndex:
+        """Seats in the domain by node, and on each node in the order in which their units are taken."""
+        b = self.bundles
+        here = np.flatnonzero(b.local)
+        return here[np.lexsort((b.unit[here], b.row[here]))]
+
+    # -- could it ever work? ---------------------------------------------------------------------------------------------------
+
+    def could_ever_fit(self) -> bool:
+        """With everybody gone who may go: is there room for each kind of member? Fewer questions could not refuse faster."""
+        table, b = self.s.world.table, self.bundles
+        free = table.allocatable - table.taken
+        np.add.at(free, b.row[b.local], b.request[b.local])
+        return all(_slots(free[want.rows], want).sum() >= len(want.pods) for want in self.wants)
+
+    # -- one plan --------------------------------------------------------------------------------------------------------------
+
+    def attempt(self, take: Callable[[Trial, _Want], bool]) -> Plan | None:
+        """Take, place, give back, write down, and undo everything."""
+        self.taken, self._before = [], {}
+        self._out = np.zeros(len(self.bundles), dtype=np.bool_)
+        with self.s.trial("simulated", cause="Simulated") as trial:
+            if not all(self._make_room(trial, want, take) for want in self.wants):
+                return None
+            if not self._give_back(trial):
+                return None
+            return self._plan()
+
+    def _make_room(self, trial: Trial, want: _Want, take: Callable[[Trial, _Want], bool]) -> bool:
+        """Take until these members are placed. Where the sums are right and a check still says no, more units go, in order."""
+        if not take(trial, want):
+            return False
+        more = 1
+        while True:
+            mark = trial.mark()
+            if place(self.s, trial, want.pods, domain=self.domain, phase=Phase.NOMINATED).count == len(want.pods):
+                return True
+            trial.undo_to(mark)
+            if not self._take_next(trial, more):
+                return False
+            more *= 2
+
+    def _take_next(self, trial: Trial, count: int) -> bool:
+        took = 0
+        for unit in np.flatnonzero(~self._out).tolist():
+            took += self._take(trial, unit)
+            if took == count:
+                break
+        return took > 0
+
+    def _take(self, trial: Trial, unit: int) -> bool:
+        """Tell a unit to go, unless a limit forbids it now."""
+        if self._out[unit]:
+            return False
+        self._out[unit] = True
+        pods = [self.seats.pods[at] for at in self.bundles.seats_of(unit).tolist()]
+        for plugin in self.s.policy.limits:
+            verdict = plugin.may_take(self.s, self.ask, pods)
+            if not verdict.ok:
+                self.refusal = self.refusal or verdict.why
+                return False
+        self._before[unit] = [(pod, self.s.world.placement(pod)) for pod in pods]
+        self._send(trial, unit)
+        self.taken.append(unit)
+        return True
+
+    def _send(self, trial: Trial, unit: int) -> None:
+        for pod, placement in self._before[unit]:
+            if placement.phase is Phase.BOUND:
+                trial.evict(pod)
+            else:
+                trial.release(pod)
+
+    # -- choosing --------------------------------------------------------------------------------------------------------------
+
+    def by_node_cost(self, trial: Trial, want: _Want) -> bool:
+        """Again and again the cheapest way to one more seat: a unit that frees some, or the first few units of a node together."""
+        while True:
+            free = self._free()
+            slots = np.zeros(len(self.s.world.table), dtype=np.int64)
+            slots[want.rows] = _slots(free[want.rows], want)
+            missing = len(want.pods) - int(slots.sum())
+            if missing <= 0:
+                return True
+            if not self._take_cheapest(trial, want, free, slots, missing):
+                return False
+
+    def _take_cheapest(self, trial: Trial, want: _Want, free: Amounts, slots: Ints, missing: int) -> bool:
+        took = False
+        touched: set[int] = set()
+        for units, rows, gain in self._options(want, free, slots, missing):
+            if touched.intersection(rows) or any(self._out[unit] for unit in units):
+                continue
+            willing = [unit for unit in units if self._take(trial, unit)]
+            if len(willing) == len(units):
+                missing -= gain
+            took = True
+            touched.update(rows)
+            if missing <= 0:
+                break
+        return took
+
+    def _options(self, want: _Want, free: Amounts, slots: Ints, missing: int) -> list[tuple[list[int], list[int], int]]:
+        """Ways to gain seats, the cheapest per seat first: (units, nodes, seats gained)."""
+        b = self.bundles
+        here = self._by_row[~self._out[b.unit[self._by_row]]]
+        fits = np.zeros(len(slots), dtype=np.bool_)
+        fits[want.rows] = True
+        here = here[fits[b.row[here]]]
+        if not len(here):
+            return []
+        row, unit, request = b.row[here], b.unit[here], b.request[here]
+        first_of_row = np.concatenate([[True], row[1:] != row[:-1]])
+        first_of_unit = first_of_row | np.concatenate([[True], unit[1:] != unit[:-1]])
+        options = self._alone(want, free, slots, missing, row, unit, request, first_of_unit)
+        options += self._together(want, free, slots, row, unit, request, first_of_row, first_of_unit)
+        options.sort(key=lambda option: option[0])
+        return [option[1:] for option in options]
+
+    def _alone(
+        self, want: _Want, free: Amounts, slots: Ints, missing: int, row: RowIndex, unit: Ints, request: Amounts, starts: BoolColumn
+    ) -> list[_Option]:
+        """Units that free seats by themselves, over all their nodes."""
+        b = self.bundles
+        at = np.flatnonzero(starts)
+        freed = np.add.reduceat(request, at, axis=0)
+        gained = _slots(free[row[at]] + freed, want) - slots[row[at]]
+        total = np.bincount(unit[at], weights=gained, minlength=len(b)).astype(np.int64)
+        found = np.flatnonzero(total > 0)
+        useful = np.minimum(total[found], missing)
+        keys = np.column_stack([b.unit_class[found], b.unit_cost[found] / useful, b.unit_cost[found], found])
+        best = np.lexsort(keys.T[::-1])[: 4 * missing + 16]
+        rows: dict[int, list[int]] = {}
+        chosen = set(found[best].tolist())
+        for each, where in zip(unit[at].tolist(), row[at].tolist(), strict=True):
+            if each in chosen:
+                rows.setdefault(each, []).append(where)
+        return [(tuple(keys[i].tolist()), [int(found[i])], rows[int(found[i])], int(total[found[i]])) for i in best.tolist()]
+
+    def _together(
+        self,
+        want: _Want,
+        free: Amounts,
+        slots: Ints,
+        row: RowIndex,
+        unit: Ints,
+        request: Amounts,
+        starts: BoolColumn,
+        first_of_unit: BoolColumn,
+    ) -> list[_Option]:
+        """On each node the first few units, in order, that free a seat together."""
+        b = self.bundles
+        begin = np.maximum.accumulate(np.where(starts, np.arange(len(row)), 0))
+        summed = np.cumsum(request, axis=0)
+        freed = summed - summed[begin] + request[begin]
+        gained = _slots(free[row] + freed, want) - slots[row]
+        spent = np.cumsum(np.where(first_of_unit, b.unit_cost[unit], 0.0))
+        cost = spent - spent[begin] + b.unit_cost[unit[begin]]
+        enough = np.flatnonzero(gained > 0)
+        _, first = np.unique(row[enough], return_index=True)
+        at = enough[first]
+        at = at[unit[at] != unit[begin[at]]]
+        options: list[_Option] = []
+        for i in at[np.lexsort((row[at], cost[at] / gained[at], b.unit_class[unit[at]]))][:64].tolist():
+            units = self._trimmed(want, free[row[i]], slots[row[i]], unit[begin[i] : i + 1], request[begin[i] : i + 1])
+            worst = float(b.unit_class[max(units)])
+            price = float(b.unit_cost[units].sum())
+            options.append(((worst, price, price, float(row[i])), units, [int(row[i])], 1))
+        return options
+
+    def _trimmed(self, want: _Want, free: Amounts, slots: int, unit: Ints, request: Amounts) -> list[int]:
+        """Of the first few units on a node, those that are really needed for one more seat: the dearest are left out first."""
+        b = self.bundles
+        kept = sorted(set(unit.tolist()))
+        for each in sorted(kept, key=lambda u: (-b.unit_class[u], -b.unit_cost[u], -u)):
+            rest = [u for u in kept if u != each]
+            freed = request[np.isin(unit, rest)].sum(axis=0)
+            if rest and _slots((free + freed)[None, :], want)[0] > slots:
+                kept = rest
+        return kept
+
+    def by_order(self, trial: Trial, want: _Want) -> bool:
+        """Units in their order, as few as the sums ask for; of these only the ones on the nodes that serve best."""
+        b = self.bundles
+        free = self._free()
+        count = self._shortest_prefix(want, free)
+        if count is None:
+            return False
+        use = b.local & (b.unit < count) & ~self._out[b.unit]
+        cost_here = np.zeros(len(free))
+        np.add.at(cost_here, b.row[use], b.unit_cost[b.unit[use]])
+        np.add.at(free, b.row[use], b.request[use])
+        slots = np.zeros(len(free), dtype=np.int64)
+        slots[want.rows] = _slots(free[want.rows], want)
+        useful = np.flatnonzero(slots)
+        order = useful[np.lexsort((useful, cost_here[useful] / slots[useful]))]
+        enough = int(np.searchsorted(np.cumsum(slots[order]), len(want.pods))) + 1
+        serving = np.zeros(len(free), dtype=np.bool_)
+        serving[order[:enough]] = True
+        for unit in np.unique(b.unit[use & serving[b.row]]).tolist():
+            self._take(trial, unit)
+        return True
+
+    def _shortest_prefix(self, want: _Want, free: Amounts) -> int | None:
+        """How many units, in order, must go before the sums allow a placement at all."""
+        b = self.bundles
+        use = b.local & ~self._out[b.unit]
+
+        def enough(count: int) -> bool:
+            after = free.copy()
+            mine = use & (b.unit < count)
+            np.add.at(after, b.row[mine], b.request[mine])
+            return bool(_slots(after[want.rows], want).sum() >= len(want.pods))
+
+        low, high = 0, len(b)
+        if not enough(high):
+            return None
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if enough(middle) else (middle + 1, high)
+        return low
+
+    def _free(self) -> Amounts:
+        table = self.s.world.table
+        return table.allocatable - table.taken
+
+    # -- giving back -----------------------------------------------------------------------------------------------------------
+
+    def _give_back(self, trial: Trial) -> bool:
+        """Everybody the plan can do without stays, the dearest first, in the unit in which it was taken."""
+        for pod in self.pods:
+            trial.release(pod)
+        b = self.bundles
+        for unit in sorted(self.taken, key=lambda u: (-b.unit_class[u], -b.unit_cost[u], -u)):
+            mark = trial.mark()
+            for pod, placement in self._before[unit]:
+                trial.restore(pod, placement)
+            if self._sums_allow() and self._all_placed(trial):
+                self.taken.remove(unit)
+            else:
+                trial.undo_to(mark)
+        return place(self.s, trial, self.pods, domain=self.domain, phase=Phase.NOMINATED).count == len(self.pods)
+
+    def _sums_allow(self) -> bool:
+        table = self.s.world.table
+        for want in self.wants:
+            free = (table.allocatable[want.rows] - table.taken[want.rows])[:, want.asked]
+            if np.maximum((free // want.request[want.asked]).min(axis=1), 0).sum() < len(want.pods):
+                return False
+        return True
+
+    def _all_placed(self, trial: Trial) -> bool:
+        mark = trial.mark()
+        placed = place(self.s, trial, self.pods, domain=self.domain, phase=Phase.NOMINATED)
+        trial.undo_to(mark)
+        return placed.count == len(self.pods)
+
+    def _plan(self) -> Plan:
+        b = self.bundles
+        going = [(pod, placement) for unit in sorted(self.taken) for pod, placement in self._before[unit]]
+        return Plan(
+            domain=self.domain.name,
+            victims=tuple(pod for pod, placement in going if placement.phase is Phase.BOUND),
+            released=tuple(pod for pod, placement in going if placement.phase is not Phase.BOUND),
+            seats=tuple((pod, self.s.world.placement(pod)) for pod in self.pods),
+            cost=float(b.unit_cost[self.taken].sum()),
+            classes=tuple(sorted({int(b.unit_class[unit]) for unit in self.taken}, reverse=True)),
+        )
+
+
+def _slots(free: Amounts, want: _Want) -> Ints:
+    """How many further members of this kind each of these rows could take, by its figures alone."""
+    if not len(free):
+        return np.zeros(0, dtype=np.int64)
+    counts: Ints = (free[:, want.asked] // want.request[want.asked]).min(axis=1)
+    return np.maximum(counts, 0)

@@ -1,0 +1,185 @@
+"""Everybody who has a seat, as columns: what a search for victims looks at. Derived from the world by following its moves.
+
+One row is one member that is bound, binding or has a claim. Gangs are numbered; what is asked about a gang (its priority, how many
+of its seats are above its minimum) is a column over gangs.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from muster.model.gang import Gang, MatchPolicy
+from muster.model.pod import Phase, Pod
+from muster.state.columns import Amounts
+from muster.state.table import BoolColumn, FloatColumn, RowIndex
+from muster.state.world import World
+
+PREEMPTABLE = "volcano.sh/preemptable"
+
+_SEAT = frozenset({Phase.NOMINATED, Phase.HELD, Phase.BINDING, Phase.BOUND})
+
+# How long a member may be missing before its gang counts as broken: one lost node does not make the others free to take.
+BROKEN_AFTER_S = 60.0
+
+Ints = npt.NDArray[np.int64]
+
+SEAT_COLUMNS = ("alive", "row", "gang", "phase", "since", "started", "bars", "request")
+GANG_COLUMNS = ("gang_priority", "gang_created", "gang_min", "gang_succeeded", "gang_single", "gang_queue")
+
+
+class SeatTable:
+    def __init__(self) -> None:
+        self.pods: list[Pod] = []
+        self.index: dict[str, int] = {}
+        self._spare: list[int] = []
+        self._position = -1
+        self._layout = -1
+        size = 1024
+        self.alive: BoolColumn = np.zeros(size, dtype=np.bool_)
+        self.row: RowIndex = np.full(size, -1, dtype=np.intp)
+        self.gang: Ints = np.full(size, -1, dtype=np.int64)
+        self.phase: npt.NDArray[np.int8] = np.zeros(size, dtype=np.int8)
+        self.since: FloatColumn = np.zeros(size)
+        self.started: FloatColumn = np.zeros(size)
+        self.bars: BoolColumn = np.zeros(size, dtype=np.bool_)
+        """True for whoever may never be told to go."""
+        self.request: Amounts = np.zeros((size, 0), dtype=np.int64)
+        self.gangs: list[Gang] = []
+        self.gang_number: dict[str, int] = {}
+        self.gang_priority: Ints = np.zeros(size, dtype=np.int64)
+        self.gang_created: FloatColumn = np.zeros(size)
+        self.gang_min: Ints = np.zeros(size, dtype=np.int64)
+        self.gang_succeeded: Ints = np.zeros(size, dtype=np.int64)
+        self.gang_single: BoolColumn = np.zeros(size, dtype=np.bool_)
+        """Seats of these go one by one: gangs that are scheduled pod by pod once they are satisfied."""
+        self.gang_queue: Ints = np.zeros(size, dtype=np.int64)
+        self.queue_number: dict[str, int] = {}
+        self.mixed: dict[int, frozenset[str]] = {}
+        """Gangs whose roles are in several queues, and which."""
+        self._gangs_position = -1
+        self._ranks: Ints | None = None
+
+    def refresh(self, world: World) -> None:
+        self._follow_gangs(world)
+        moved = world.moved_since(self._position)
+        width = len(world.columns.names)
+        if moved is None or self._position < 0 or self.request.shape[1] != width:
+            self._rebuild(world, width)
+        else:
+            for uid in dict.fromkeys(moved):
+                self._put(world, uid)
+        self._position = world.moves_position
+        if self._layout != world.table.layout:
+            self._find_rows(world)
+
+    # -- keeping up ------------------------------------------------------------------------------------------------------------
+
+    def _rebuild(self, world: World, width: int) -> None:
+        self.pods, self.index, self._spare = [], {}, []
+        self.alive[:] = False
+        self.request = np.zeros((len(self.alive), width), dtype=np.int64)
+        for uid in world.placements:
+            self._put(world, uid)
+
+    def _put(self, world: World, uid: str) -> None:
+        placement = world.placements.get(uid)
+        member = world.members.get(uid)
+        at = self.index.get(uid)
+        if placement is None or member is None or placement.phase not in _SEAT or member.gang not in self.gang_number:
+            if at is not None:
+                self._drop(uid, at)
+            return
+        pod = world.pods[uid]
+        if at is None:
+            at = self._take_row(uid, pod)
+        self.pods[at] = pod
+        self.alive[at] = True
+        self.row[at] = world.table.row.get(placement.node or "", -1)
+        self.gang[at] = self.gang_number[member.gang]
+        self.phase[at] = placement.phase
+        self.since[at] = placement.since
+        self.started[at] = pod.started if pod.started is not None else placement.since
+        self.bars[at] = bool(pod.protected) or pod.annotations.get(PREEMPTABLE) == "false" or uid in world.refused
+        self.request[at] = world.request(pod)
+
+    def _drop(self, uid: str, at: int) -> None:
+        del self.index[uid]
+        self.alive[at] = False
+        self._spare.append(at)
+
+    def _take_row(self, uid: str, pod: Pod) -> int:
+        if self._spare:
+            at = self._spare.pop()
+        else:
+            at = len(self.pods)
+            self.pods.append(pod)
+            if at >= len(self.alive):
+                self._grow(SEAT_COLUMNS)
+        self.index[uid] = at
+        return at
+
+    def _grow(self, names: tuple[str, ...]) -> None:
+        for name in names:
+            old = getattr(self, name)
+            new = np.zeros((2 * len(old), *old.shape[1:]), dtype=old.dtype)
+            new[: len(old)] = old
+            setattr(self, name, new)
+
+    def _find_rows(self, world: World) -> None:
+        for uid, at in self.index.items():
+            self.row[at] = world.table.row.get(world.placements[uid].node or "", -1)
+        self._layout = world.table.layout
+
+    def _follow_gangs(self, world: World) -> None:
+        """Gangs keep their number for ever; only those that came, changed or went are looked at."""
+        start = world.regrouped_start
+        if self._gangs_position < start:
+            changed = list(world.gangs)
+        else:
+            changed = world.regrouped[self._gangs_position - start :]
+        for key in dict.fromkeys(changed):
+            gang = world.gangs.get(key)
+            if gang is not None:
+                self._put_gang(key, gang)
+        self._gangs_position = start + len(world.regrouped)
+        if changed:
+            self._ranks = None
+
+    def _put_gang(self, key: str, gang: Gang) -> None:
+        number = self.gang_number.setdefault(key, len(self.gangs))
+        if number == len(self.gangs):
+            self.gangs.append(gang)
+            if number >= len(self.gang_priority):
+                self._grow(GANG_COLUMNS)
+        self.gangs[number] = gang
+        self.gang_priority[number] = gang.priority
+        self.gang_created[number] = gang.created
+        self.gang_min[number] = gang.min
+        self.gang_succeeded[number] = sum(role.succeeded for role in gang.roles)
+        self.gang_single[number] = gang.match is MatchPolicy.ONCE_SATISFIED
+        queues = {role.queue for role in gang.roles}
+        self.gang_queue[number] = self.queue_number.setdefault(gang.queue, len(self.queue_number))
+        if len(queues) > 1:
+            self.mixed[number] = frozenset(queues)
+        else:
+            self.mixed.pop(number, None)
+
+    @property
+    def gang_rank(self) -> Ints:
+        """Position of each gang's name among all, so that names can break ties in columns."""
+        if self._ranks is None or len(self._ranks) < len(self.gangs):
+            gangs = self.gangs
+            order = sorted(range(len(gangs)), key=lambda n: (gangs[n].title, gangs[n].key))
+            self._ranks = np.empty(len(gangs), dtype=np.int64)
+            self._ranks[order] = np.arange(len(gangs))
+        return self._ranks
+
+
+def seat_table(world: World) -> SeatTable:
+    """The seats as they stand now."""
+    found = world.memo.get("seats")
+    if not isinstance(found, SeatTable):
+        found = world.memo["seats"] = SeatTable()
+    found.refresh(world)
+    return found
