@@ -9,7 +9,9 @@ from muster.engine import explain
 from muster.engine.claims import NOT_COMPLETE, Attempted, bind_held, nominate_on_room_being_left, redeem
 from muster.engine.holds import could_ever_complete, take_holds
 from muster.engine.hooks import Ask, Domain, Purpose
+from muster.engine.order import in_order
 from muster.engine.place import place
+from muster.engine.quota import may_enter
 from muster.engine.session import Session
 from muster.model.effects import YES, Verdict
 from muster.model.gang import Gang, Mode
@@ -32,12 +34,6 @@ def allocate(s: Session) -> None:
             s.judge(gang, result.verdict)
             if not result.complete or not result.verdict.ok:
                 s.refused[gang.key] = result.verdict
-
-
-def in_order(s: Session) -> list[Gang]:
-    """The gangs that still want seats, most entitled first."""
-    gangs = s.world.gangs
-    return sorted((gangs[key] for key in s.world.unseated), key=s.gang_key)
 
 
 def attempt(s: Session, gang: Gang, visited: set[str]) -> Attempted:
@@ -74,7 +70,7 @@ def ready(world: World, gang: Gang) -> Verdict:
     if marked is not None:
         why = f"{marked.title} is marked as timed out: delete and re-create the pods, or remove the mark"
         return Verdict(ok=False, why=why, code=explain.TIMED_OUT)
-    return YES
+    return may_enter(world, gang)
 
 
 def seat(s: Session, gang: Gang) -> Attempted:
@@ -83,7 +79,8 @@ def seat(s: Session, gang: Gang) -> Attempted:
         redeemed = redeem(s, gang)
         if redeemed is not None:
             return redeemed
-    ask = Ask(gang, tuple(wanted(s.world, gang)), Purpose.ALLOCATE)
+    pods, needed = wanted(s.world, gang)
+    ask = Ask(gang, tuple(pods), Purpose.ALLOCATE, needed=needed)
     verdict = s.admit(ask)
     if not verdict.ok:
         return Attempted(complete=False, verdict=verdict)
@@ -94,19 +91,24 @@ def seat(s: Session, gang: Gang) -> Attempted:
     return _in_domain(s, ask, domain)
 
 
-def wanted(world: World, gang: Gang) -> list[Pod]:
-    """Members without a node: first what each role needs for its minimum, then the others."""
+def wanted(world: World, gang: Gang) -> tuple[list[Pod], int]:
+    """Members without a node: first what each role needs for its minimum, then the others; and how many the minimum needs."""
     placements = world.placements
     first: list[Pod] = []
     rest: list[Pod] = []
+    seats = 0
     for role in gang.roles:
         waiting = [pod for pod in role.pods if pod.uid not in placements]
         if role.bounded:
             waiting = waiting[: role.total]
-        needed = max(0, role.min - count(world, role, SEATED) - role.succeeded)
+        seated = count(world, role, SEATED) + role.succeeded
+        needed = max(0, role.min - seated)
         first.extend(waiting[:needed])
         rest.extend(waiting[needed:])
-    return first + rest
+        seats += seated
+    if reaches_min(world, gang):
+        return first + rest, 0
+    return first + rest, max(len(first), gang.min - seats)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +147,9 @@ def _in_domain(s: Session, ask: Ask, domain: Domain) -> Attempted:
 
 def _try(s: Session, trial: Trial, ask: Ask, domain: Domain) -> _Try:
     placed = place(s, trial, ask.pods, domain=domain, phase=Phase.BINDING)
-    if placed.first_refused is not None:
+    if placed.verdict is not None:
+        verdict = placed.verdict
+    elif placed.first_refused is not None:
         verdict = explain.refused(s, ask.gang, placed.first_refused, domain, soon=False)
     elif reaches_min(s.world, ask.gang):
         verdict = YES

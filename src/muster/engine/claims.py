@@ -50,8 +50,7 @@ def redeem(s: Session, gang: Gang) -> Attempted | None:
 def _redeem(s: Session, gang: Gang, there: list[Pod]) -> Attempted | None:
     """Bind these, and whoever else finds room; it counts only where the minimum is reached by that."""
     with s.trial(REDEEMED_WHY, cause=REDEEMED) as trial:
-        for pod in there:
-            trial.turn(pod, phase=Phase.BINDING)
+        turned = _turn(s, trial, there)
         bind_held(s.world, trial, gang)
         waiting = [pod for pod in gang.pods() if pod.uid not in s.world.placements]
         if waiting:
@@ -59,8 +58,18 @@ def _redeem(s: Session, gang: Gang, there: list[Pod]) -> Attempted | None:
         if not reaches_min(s.world, gang):
             return None
         trial.commit()
-    s.count("claims redeemed", len(there))
+    s.count("claims redeemed", turned)
     return Attempted(complete=True, verdict=_verdict(s.world, gang))
+
+
+def _turn(s: Session, trial: Trial, pods: list[Pod]) -> int:
+    """Bind these where they were promised to go, as far as those who leave their queues have left; how many were bound."""
+    turned = 0
+    for pod in pods:
+        if s.room(pod, count=1, phase=Phase.BINDING).seats:
+            trial.turn(pod, phase=Phase.BINDING)
+            turned += 1
+    return turned
 
 
 def _move(s: Session, gang: Gang, promised: list[Pod]) -> bool:

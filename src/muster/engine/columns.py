@@ -1,6 +1,6 @@
 """What the plugins say of every node for one kind of pod, kept between pods and cycles and refreshed row by row.
 
-Matches are computed once per layout of the table; fit and score only for the rows whose figures changed since.
+Matches and preferences are computed once per layout of the table; fit and score only for the rows whose figures changed since.
 """
 
 from __future__ import annotations
@@ -8,7 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
+from muster.engine.hooks import Plugin
 from muster.model.pod import Pod
 from muster.state.table import BoolColumn, FloatColumn, RowIndex, Rows
 
@@ -18,57 +20,92 @@ if TYPE_CHECKING:
 REFUSED = -np.inf
 
 
+class PluginError(Exception):
+    """A plugin answered something that is no answer to its hook."""
+
+
 class KindColumns:
-    """`value` is the score of each node, or minus infinity where the pod cannot go."""
+    """`value` is the score of each node, or REFUSED where the pod cannot go. `base` is the part of it that stays: what the pod
+    prefers of labels and taints, or REFUSED where they do not match."""
 
     def __init__(self, *, soon: bool) -> None:
         self.soon = soon
         self.layout = -1
         self.position = 0
-        self.match: BoolColumn = np.zeros(0, dtype=np.bool_)
-        self.value: FloatColumn = np.zeros(0, dtype=np.float64)
+        self.base: FloatColumn = np.zeros(0, dtype=np.float64)
+        self.value: FloatColumn = self.base
+
+    @property
+    def match(self) -> BoolColumn:
+        return self.base > REFUSED
 
     def refresh(self, s: Session, pod: Pod) -> None:
         table = s.world.table
         if self.layout != table.layout:
-            self._compute_all(s, pod)
-            return
-        if self.position == table.position:
-            return
-        changed = table.changed_since(self.position)
-        if changed is None or len(changed) > len(table) // 2:
-            self._compute_rows(s, pod, None)
-        else:
-            self._compute_rows(s, pod, np.array(sorted(set(changed)), dtype=np.intp))
+            rows = Rows(table, soon=self.soon)
+            self.base = base_column(s, pod, rows)
+            self.value = values(s, pod, rows, self.base, check=True)
+            self.layout = table.layout
+        elif self.position != table.position:
+            changed = table.changed_since(self.position)
+            if changed is None or len(changed) > len(table) // 2:
+                self.value = values(s, pod, Rows(table, soon=self.soon), self.base)
+            else:
+                index: RowIndex = np.array(sorted(set(changed)), dtype=np.intp)
+                self.value[index] = values(s, pod, Rows(table, index, soon=self.soon), self.base)
         self.position = table.position
 
-    def _compute_all(self, s: Session, pod: Pod) -> None:
-        table = s.world.table
-        self.match = match_column(s, pod, Rows(table, soon=self.soon))
-        self._compute_rows(s, pod, None)
-        self.layout, self.position = table.layout, table.position
 
-    def _compute_rows(self, s: Session, pod: Pod, index: RowIndex | None) -> None:
-        rows = Rows(s.world.table, index, soon=self.soon)
-        if index is None:
-            self.value = np.where(self.match, values(s, pod, rows), REFUSED)
-        else:
-            self.value[index] = np.where(self.match[index], values(s, pod, rows), REFUSED)
-
-
-def match_column(s: Session, pod: Pod, rows: Rows) -> BoolColumn:
-    column = np.ones(len(rows), dtype=np.bool_)
-    for plugin in s.policy.matches:
-        column &= plugin.match(s, pod, rows)
-    return column
-
-
-def values(s: Session, pod: Pod, rows: Rows) -> FloatColumn:
-    """Fit and score together. Both follow from the rows' own figures, so rows with hypothetical pods on them may be asked too."""
-    fits = np.ones(len(rows), dtype=np.bool_)
-    for fitter in s.policy.fits:
-        fits &= fitter.fit(s, pod, rows)
+def base_column(s: Session, pod: Pod, rows: Rows) -> FloatColumn:
+    """The weighted preferences, and REFUSED where a plugin does not match."""
     total = np.zeros(len(rows), dtype=np.float64)
-    for scorer in s.policy.scores:
-        total += scorer.weight * scorer.score(s, pod, rows)
-    return np.where(fits, total, REFUSED)
+    for prefers in s.policy.prefers:
+        column = prefers.prefer(s, pod, rows)
+        _check_score(prefers, "prefer", column, rows)
+        total += prefers.weight * column
+    for matches in s.policy.matches:
+        answer = matches.match(s, pod, rows)
+        _check_bools(matches, "match", answer, rows)
+        total[~answer] = REFUSED
+    return total
+
+
+def values(s: Session, pod: Pod, rows: Rows, base: FloatColumn, *, check: bool = False) -> FloatColumn:
+    """The base, the scores and the fit together. All follow from the rows' own figures, so rows with hypothetical pods on them
+    may be asked too. `check` makes sure that the plugins answer what the hooks want."""
+    total = base.copy() if rows.index is None else base[rows.index]
+    for scores in s.policy.scores:
+        column = scores.score(s, pod, rows)
+        if check:
+            _check_score(scores, "score", column, rows)
+        total += column if scores.weight == 1.0 else scores.weight * column
+    for fits in s.policy.fits:
+        answer = fits.fit(s, pod, rows)
+        if check:
+            _check_bools(fits, "fit", answer, rows)
+        total[~answer] = REFUSED
+    return total
+
+
+def _check_bools(plugin: Plugin, hook: str, column: object, rows: Rows) -> None:
+    answer = _column(plugin, hook, column, rows)
+    if answer.dtype != np.bool_:
+        raise PluginError(f"{plugin.name}.{hook} must answer a column of bool, not of {answer.dtype}")
+
+
+def _check_score(plugin: Plugin, hook: str, column: object, rows: Rows) -> None:
+    answer = _column(plugin, hook, column, rows)
+    if answer.dtype != np.float64:
+        raise PluginError(f"{plugin.name}.{hook} must answer a column of float64, not of {answer.dtype}")
+    least, most = (float(answer.min()), float(answer.max())) if len(answer) else (0.0, 1.0)
+    # Both fail for NaN too.
+    if not least >= 0.0 or not most <= 1.0:
+        raise PluginError(f"{plugin.name}.{hook} must answer scores from 0 to 1, not from {least:g} to {most:g}")
+
+
+def _column(plugin: Plugin, hook: str, column: object, rows: Rows) -> npt.NDArray[np.generic]:
+    """Plugins may come from anywhere: what they answer is not what their types promise."""
+    if isinstance(column, np.ndarray) and column.shape == (len(rows),):
+        return column
+    got = f"an array of shape {column.shape}" if isinstance(column, np.ndarray) else type(column).__name__
+    raise PluginError(f"{plugin.name}.{hook} must answer a column of {len(rows)} rows, not {got}")

@@ -35,6 +35,8 @@ def _deed(s: Session, before: Placement, now: Placement, step: Step) -> Iterator
     pod, why, cause = step.pod, step.why, step.cause
     member = s.world.members.get(pod.uid)
     gang = s.world.gangs[member.gang].title if member is not None else ""
+    if member is not None and before.node is not None:
+        s.world.wake_queue(member.queue)
     node = now.node or ""
     if now.phase is Phase.BINDING:
         yield Bind(pod.uid, pod.title, node, gang, why, cause, now.devices)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from muster.engine.claims import end_claims
 from muster.engine.holds import release_hopeless
 from muster.engine.session import Session
 from muster.model.effects import Release
 from muster.model.gang import Gang
-from muster.model.pod import CLAIMS, Phase, Placement, Pod
+from muster.model.pod import Phase, Placement, Pod
 
 OVERDUE_AFTER_S = 60.0
 TIMED_OUT = "TimedOut"
+CLAIM_LOST = "ClaimLost"
 
 
 def expire(s: Session) -> None:
     _mark_overdue(s)
     _end_lost_claims(s)
+    _end_late_plans(s)
     release_hopeless(s)
     _end_waits(s)
 
@@ -34,24 +39,47 @@ def _mark_overdue(s: Session) -> None:
 
 
 def _end_lost_claims(s: Session) -> None:
-    """A claim on a node that is gone or no longer takes the pod is no claim."""
+    """A claim on a node that is gone, no longer takes the pod, or has no room for it any more is no claim."""
     for uid in list(s.world.claims):
         pod = s.world.pods[uid]
         why = _why_lost(s, pod, s.world.placements[uid])
         if why:
-            with s.trial(why, cause="ClaimLost") as trial:
+            with s.trial(why, cause=CLAIM_LOST) as trial:
                 trial.release(pod)
                 trial.commit()
+                s.count("claims lost")
 
 
 def _why_lost(s: Session, pod: Pod, placement: Placement) -> str:
-    assert placement.phase in CLAIMS
-    row = s.world.table.row.get(placement.node or "")
+    table = s.world.table
+    row = table.row.get(placement.node or "")
     if row is None:
         return f"node {placement.node} is gone"
     if not s.columns(pod, soon=True).match[row]:
         return f"node {placement.node} no longer takes the pod"
+    # Whoever came later, or will not leave: the room was lost. Claims end one by one until what is left fits.
+    over = table.taken[row] > table.allocatable[row]
+    if bool((over & (s.world.request(pod) > 0)).any()):
+        return f"the room on node {placement.node} was taken by others, or is not being left"
     return ""
+
+
+def _end_late_plans(s: Session) -> None:
+    """Claims that are not redeemed in time end, all of a gang's together."""
+    world = s.world
+    live = {world.placements[uid].plan for uid in world.claims}
+    for name in [name for name in world.plans if name not in live]:
+        del world.plans[name]
+    for name, plan in list(world.plans.items()):
+        left = [world.placements[uid].since for uid in plan.victims if uid in world.going]
+        since = max(plan.since, plan.left_at, *left) if left else max(plan.since, plan.left_at)
+        world.plans[name] = replace(plan, left_at=since)
+        gang = world.gangs.get(plan.gang)
+        if gang is not None and s.now >= since + s.policy.settings.claim_s:
+            end_claims(
+                s, gang, f"the room that it was promised did not become free within {s.now - since:.0f} s", cause="ClaimExpired"
+            )
+            s.count("claims expired")
 
 
 def _end_waits(s: Session) -> None:

@@ -50,7 +50,7 @@ def _held_by_others(s: Session, visited: set[str]) -> list[Pod]:
 def _give_back(s: Session, trial: Trial, held: list[Pod], before: dict[str, Placement]) -> None:
     for pod in held:
         placement = before[pod.uid]
-        if fits_on(s, pod, placement.node or "", soon=False):
+        if fits_on(s, pod, placement.node or "", soon=False) and s.room(pod, count=1, phase=Phase.HELD).seats:
             trial.restore(pod, placement)
 
 
@@ -73,12 +73,12 @@ def could_ever_complete(s: Session, gang: Gang) -> bool:
     """Would the gang fit if nobody else were there? Worked out on an empty copy of the nodes, once for each state of both."""
     world = s.world
     key = ("could complete", gang.key)
-    state = (id(gang), world.table.layout)
+    state = (id(gang), id(world.tree), world.table.layout)
     found = world.memo.get(key)
     if isinstance(found, tuple) and found[0] == state:
         return bool(found[1])
     answer = _fits_alone(s, gang)
-    world.memo[key] = (state, answer, gang)
+    world.memo[key] = (state, answer, gang, world.tree)
     return answer
 
 
@@ -87,11 +87,12 @@ def _fits_alone(s: Session, gang: Gang) -> bool:
     empty.now = s.now
     empty.nodes, empty.namespaces, empty.queues = s.world.nodes, s.world.namespaces, s.world.queues
     empty.table.lay_out_empty(empty.nodes)
-    for role in gang.roles:
-        for pod in role.pods:
-            empty.pods[pod.uid] = pod
-            empty.members[pod.uid] = s.world.members[pod.uid]
-    empty.ledger.lay_out({role.queue: "" for role in gang.roles})
+    empty.tree = s.world.tree
+    empty.ledger.lay_out(s.world.ledger.parents)
+    for pod in gang.pods():
+        member = empty.members[pod.uid] = s.world.members[pod.uid]
+        empty.pods[pod.uid] = pod
+        empty.ledger.request(member.queue, empty.request(pod), preemptible=member.preemptible, count=1)
     empty.gangs[gang.key] = gang
     empty.unseated[gang.key] = gang.size
     alone = Session(empty, s.policy)

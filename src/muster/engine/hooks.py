@@ -56,8 +56,8 @@ class Ask:
     pods: tuple[Pod, ...]
     purpose: Purpose
     action: str = "allocate"
-    needed: int = 0
-    """So many of the first pods are what the gang's minimum still needs: these are admitted together or not at all."""
+    needed: int | None = None
+    """So many of the first pods are what the gang's minimum still needs: these are admitted together or not at all. None: all."""
 
     @property
     def minimum(self) -> tuple[Pod, ...]:
@@ -204,6 +204,13 @@ class Vetoes(Protocol):
 
 
 @runtime_checkable
+class Waits(Protocol):
+    """A veto that time ends: from when on each of these may be taken."""
+
+    def free_at(self, s: Session, ask: Ask, seats: SeatTable, seat: RowIndex) -> FloatColumn: ...
+
+
+@runtime_checkable
 class Limits(Protocol):
     """Asked as each unit is taken, with all that was taken before already gone: may this one go too?"""
 
@@ -237,6 +244,8 @@ class Settings:
     """Pods whose schedulerName is one of these are ours."""
     whole_gang: str = "cluster"
     """What goes when a whole gang must go: all its seats in the `cluster`, or only those in the `domain`."""
+    claim_s: float = 600.0
+    """How long a promise stands after the last of those who leave for it should be gone."""
     default_wait_s: float = 600.0
     """How long a gang holds nodes for members that do not come, where nobody says otherwise."""
 
@@ -269,6 +278,7 @@ class Policy:
         self.scores_domains = [p for p in plugins if isinstance(p, ScoresDomains)]
         self.entangles = [p for p in plugins if isinstance(p, Entangles)]
         self.vetoes = [p for p in plugins if isinstance(p, Vetoes)]
+        self.waits = [p for p in plugins if isinstance(p, Waits)]
         self.limits = [p for p in plugins if isinstance(p, Limits)]
         self.losses = [p for p in plugins if isinstance(p, Losses)]
         self.selects_victims = [p for p in plugins if isinstance(p, SelectsVictims)]

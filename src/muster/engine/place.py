@@ -8,46 +8,45 @@ would say after one, two, three more of them. Members whose place depends on oth
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from muster.engine.columns import REFUSED, values
+from muster.engine.columns import REFUSED, KindColumns, values
 from muster.engine.hooks import Domain
 from muster.engine.session import Session
+from muster.model.effects import Verdict
 from muster.model.pod import Phase, Pod
 from muster.state.table import FloatColumn, RowIndex, Rows
 from muster.state.trial import Trial
-from muster.state.world import Member
 
-# How many (node, further pods) pairs the plugins are asked about at once when equal pods are placed together.
-_BATCH = 8192
+# Of how many further seats on one row the plugins are asked at once, at most.
+_DEEPEST = 64
+# So many best rows are found one by one; whoever needs more sorts all of them.
+_FEW_ROWS = 24
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """How many were placed, and who was refused first."""
+    """How many were placed, and who was refused first. `verdict` says why where it was a queue that refused."""
 
     count: int
     first_refused: Pod | None
+    verdict: Verdict | None = None
 
 
 def place(s: Session, trial: Trial, pods: Sequence[Pod], *, domain: Domain, phase: Phase) -> Placed:
     """Place as many of these as fit, in order; each is tried once."""
-    soon = phase is Phase.NOMINATED
-    count, first_refused = 0, None
-    for run in _runs(s, pods):
-        together = len(run) > 1 or not s.policy.entangles or not s.is_entangled(run[0])
-        seated = (
-            _place_equal(s, trial, run, domain, phase, soon=soon)
-            if together
-            else _place_one(s, trial, run[0], domain, phase, soon=soon)
-        )
+    count, first_refused, verdict = 0, None, None
+    for run, entangled in _runs(s, pods):
+        room = s.room(run[0], count=len(run), phase=phase)
+        seated = (_place_one if entangled else _place_equal)(s, trial, run[: room.seats], domain, phase) if room.seats else 0
         count += seated
         if seated < len(run) and first_refused is None:
             first_refused = run[seated]
-    return Placed(count, first_refused)
+            verdict = room.verdict if seated == room.seats else None
+    return Placed(count, first_refused, verdict)
 
 
 def fits_on(s: Session, pod: Pod, node: str, *, soon: bool) -> bool:
@@ -62,79 +61,87 @@ def fits_on(s: Session, pod: Pod, node: str, *, soon: bool) -> bool:
     return all(bool(column[0]) for column in checks)
 
 
-def _runs(s: Session, pods: Sequence[Pod]) -> Iterator[Sequence[Pod]]:
-    """Stretches of interchangeable members: the same kind, role and queue, and nothing that entangles them with others."""
+def _runs(s: Session, pods: Sequence[Pod]) -> Iterator[tuple[Sequence[Pod], bool]]:
+    """Stretches of interchangeable members: the same kind, role and queue. Whoever is entangled with others goes alone."""
+    members, tangles = s.world.members, bool(s.policy.entangles)
     start = 0
-    members = s.world.members
-    for end in range(1, len(pods) + 1):
-        if end < len(pods) and _alike(s, pods[start], pods[end], members):
-            continue
-        yield pods[start:end]
-        start = end
+    alone = tangles and bool(pods) and s.is_entangled(pods[0])
+    for end in range(1, len(pods)):
+        a, b = pods[start], pods[end]
+        tangled = tangles and s.is_entangled(b)
+        alike = (a.kind is b.kind or a.kind == b.kind) and members[a.uid] == members[b.uid]
+        if alone or tangled or not alike:
+            yield pods[start:end], alone
+            start, alone = end, tangled
+    if pods:
+        yield pods[start:], alone
 
 
-def _alike(s: Session, a: Pod, b: Pod, members: Mapping[str, Member]) -> bool:
-    if a.kind is not b.kind and a.kind != b.kind:
-        return False
-    if members[a.uid] is not members[b.uid] and members[a.uid] != members[b.uid]:
-        return False
-    return not s.policy.entangles or not (s.is_entangled(a) or s.is_entangled(b))
-
-
-def _place_one(s: Session, trial: Trial, pod: Pod, domain: Domain, phase: Phase, *, soon: bool) -> int:
+def _place_one(s: Session, trial: Trial, pods: Sequence[Pod], domain: Domain, phase: Phase) -> int:
     """A pod whose place depends on more than each row's figures."""
-    value = _within(s.columns(pod, soon=soon).value, domain).copy()
-    candidates = np.flatnonzero(value > REFUSED)
+    pod, soon = pods[0], phase is Phase.NOMINATED
+    value = s.columns(pod, soon=soon).value
+    inside = value if domain.rows is None else value[domain.rows]
+    candidates = np.flatnonzero(inside > REFUSED) if domain.rows is None else domain.rows[inside > REFUSED]
     rows = Rows(s.world.table, candidates, soon=soon)
-    fits = np.ones(len(candidates), dtype=np.bool_)
-    for plugin in s.policy.entangles:
-        if plugin.entangled(s, pod):
-            fits &= plugin.fit_among(s, pod, rows)
-    if not fits.any():
-        return 0
     total = value[candidates]
     for scorer in s.policy.scores_among:
         total += scorer.weight * scorer.score_among(s, pod, rows)
-    best = int(np.argmax(np.where(fits, total, REFUSED)))
+    for plugin in s.policy.entangles:
+        if plugin.entangled(s, pod):
+            total[~plugin.fit_among(s, pod, rows)] = REFUSED
+    best = int(total.argmax()) if len(total) else 0
+    if not len(total) or total[best] == REFUSED:
+        return 0
     trial.place(pod, s.world.table.names[candidates[best]], phase=phase)
     return 1
 
 
-def _place_equal(s: Session, trial: Trial, pods: Sequence[Pod], domain: Domain, phase: Phase, *, soon: bool) -> int:
-    value = _within(s.columns(pods[0], soon=soon).value, domain)
+def _place_equal(s: Session, trial: Trial, pods: Sequence[Pod], domain: Domain, phase: Phase) -> int:
+    columns = s.columns(pods[0], soon=phase is Phase.NOMINATED)
+    names = s.world.table.names
     if len(pods) == 1:
-        row = int(np.argmax(value)) if len(value) else 0
-        if not len(value) or value[row] == REFUSED:
+        row = _best_row(columns.value, domain.rows)
+        if row is None:
             return 0
-        trial.place(pods[0], s.world.table.names[row], phase=phase)
+        trial.place(pods[0], names[row], phase=phase)
         return 1
-    picked = _pick(s, pods[0], value, len(pods), soon=soon)
+    picked = _pick(_Seats(s, pods[0], columns), _Untouched(columns.value, domain.rows), len(pods))
     if picked:
-        names = s.world.table.names
         trial.place_many(pods[: len(picked)], [names[row] for row in picked], phase=phase)
     return len(picked)
 
 
-def _within(value: FloatColumn, domain: Domain) -> FloatColumn:
-    if domain.rows is None:
-        return value
-    inside = np.full(len(value), REFUSED)
-    inside[domain.rows] = value[domain.rows]
-    return inside
+def _best_row(value: FloatColumn, rows: RowIndex | None) -> int | None:
+    inside = value if rows is None else value[rows]
+    at = int(inside.argmax()) if len(inside) else 0
+    if not len(inside) or inside[at] == REFUSED:
+        return None
+    return at if rows is None else int(rows[at])
 
 
-def _pick(s: Session, pod: Pod, value: FloatColumn, wanted: int, *, soon: bool) -> list[int]:
-    """The rows that `wanted` equal pods take one after the other, best first, ties by row.
+def _pick(seats: _Seats, untouched: _Untouched, wanted: int) -> list[int]:
+    """The rows that `wanted` equal pods take one after the other: each goes to the row whose next seat has the highest score.
 
-    A pod goes to the row whose next seat has the highest score. No row outside the `wanted` best can ever come first: one of those
-    is always left untouched until the last pod.
+    The heap has the next seat of some rows, best first; `limit` is the worst of those when they were fetched, so that whatever
+    comes before it in the heap comes before every row that was not fetched yet.
     """
-    rows = best_rows(value, wanted)
-    seats = _Seats(s, pod, rows, wanted=wanted, soon=soon)
-    heap = [(-float(value[row]), int(row)) for row in rows]
-    heapq.heapify(heap)
     picked: list[int] = []
-    while heap and len(picked) < wanted:
+    heap: list[tuple[float, int]] = []
+    limit, fetched = (-np.inf, -1), 1
+    while len(picked) < wanted:
+        if not heap or heap[0] > limit:
+            fresh = untouched.best(min(fetched, wanted - len(picked)))
+            fetched *= 4
+            if fresh:
+                limit = fresh[-1]
+                seats.open([row for _, row in fresh], left=wanted - len(picked))
+                for seat in fresh:
+                    heapq.heappush(heap, seat)
+            elif not heap:
+                break
+            else:
+                limit = (np.inf, -1)
         row = heap[0][1]
         picked.append(row)
         following = seats.after_taking(row)
@@ -145,52 +152,77 @@ def _pick(s: Session, pod: Pod, value: FloatColumn, wanted: int, *, soon: bool) 
     return picked
 
 
-def best_rows(value: FloatColumn, wanted: int) -> RowIndex:
-    """The rows with the highest values, at most `wanted`, equal ones in row order; refused rows never."""
-    open_rows = np.flatnonzero(value > REFUSED)
-    if len(open_rows) <= wanted:
-        return open_rows
-    least = np.partition(value[open_rows], len(open_rows) - wanted)[len(open_rows) - wanted]
-    above = open_rows[value[open_rows] > least]
-    level = open_rows[value[open_rows] == least]
-    return np.sort(np.concatenate([above, level[: wanted - len(above)]]))
+class _Untouched:
+    """Rows that got none of the pods yet, as (minus score, row): the best first, of equals the first by row. Refused ones never."""
+
+    def __init__(self, value: FloatColumn, rows: RowIndex | None) -> None:
+        self._value = value.copy() if rows is None else value[rows]
+        self._rows = rows
+        self._found = 0
+        self._sorted: list[tuple[float, int]] | None = None
+
+    def best(self, count: int) -> list[tuple[float, int]]:
+        """The next ones: `count`, or as many as there are. Finding a few is cheaper than sorting all."""
+        self._found += count
+        if self._found <= _FEW_ROWS:
+            return list(self._highest(count))
+        if self._sorted is None:
+            self._sorted = self._from_worst_to_best()
+        cut = max(0, len(self._sorted) - count)
+        found = self._sorted[cut:][::-1]
+        del self._sorted[cut:]
+        return found
+
+    def _highest(self, count: int) -> Iterator[tuple[float, int]]:
+        for _ in range(count if len(self._value) else 0):
+            at = int(self._value.argmax())
+            score = float(self._value[at])
+            if score == REFUSED:
+                return
+            self._value[at] = REFUSED
+            yield -score, at if self._rows is None else int(self._rows[at])
+
+    def _from_worst_to_best(self) -> list[tuple[float, int]]:
+        left = np.flatnonzero(self._value > REFUSED)
+        order = left[np.argsort(-self._value[left], kind="stable")][::-1]
+        rows = order if self._rows is None else self._rows[order]
+        return list(zip((-self._value[order]).tolist(), rows.tolist(), strict=True))
 
 
 class _Seats:
-    """The scores of further seats on rows, computed for many rows and seats at a time."""
+    """The scores of further seats on rows, asked for many rows and seats at a time."""
 
-    def __init__(self, s: Session, pod: Pod, rows: RowIndex, *, wanted: int, soon: bool) -> None:
-        self._s, self._pod, self._soon = s, pod, soon
+    def __init__(self, s: Session, pod: Pod, columns: KindColumns) -> None:
+        self._s, self._pod, self._columns = s, pod, columns
         self._request = s.world.request(pod)
+        self._unasked: list[int] = []
+        self._depth = 1
         self._ahead: dict[int, list[float]] = {}
         self._taken: dict[int, int] = {}
-        self._depth = max(1, min(64, 2 * -(-wanted // max(1, len(rows)))))
-        self._queue = rows.tolist()
-        self._next = 0
+
+    def open(self, rows: list[int], *, left: int) -> None:
+        """These rows come next. Nothing is asked before one of them is taken, and then as deep as rows were filled so far."""
+        filled = -(-sum(self._taken.values()) // len(self._taken)) if self._taken else left
+        self._unasked.extend(rows)
+        self._depth = max(1, min(2 * filled, left, _DEEPEST))
 
     def after_taking(self, row: int) -> float:
-        """Take one seat on the row; the score of its next seat, or minus infinity."""
+        """Take one seat on the row; the score of its next seat, or REFUSED."""
         taken = self._taken[row] = self._taken.get(row, 0) + 1
         ahead = self._ahead.get(row)
         if ahead is None:
-            self._look_ahead(row)
+            for each, scores in zip(self._unasked, self._ask(self._unasked, start=1, depth=self._depth), strict=True):
+                self._ahead[each] = scores
+            self._unasked = []
             ahead = self._ahead[row]
         elif taken > len(ahead):
-            ahead.extend(self._ask([row], start=len(ahead) + 1, depth=min(_BATCH, 4 * len(ahead)))[0])
+            ahead.extend(self._ask([row], start=taken, depth=3 * len(ahead))[0])
         return ahead[taken - 1]
-
-    def _look_ahead(self, row: int) -> None:
-        """Ask about this row and, in the same breath, about others that were not asked about yet."""
-        others = self._queue[self._next : self._next + max(1, _BATCH // self._depth)]
-        self._next += len(others)
-        asked = list(dict.fromkeys([row, *(other for other in others if other not in self._ahead)]))
-        for each, scores in zip(asked, self._ask(asked, start=1, depth=self._depth), strict=True):
-            self._ahead[each] = scores
 
     def _ask(self, rows: Sequence[int], *, start: int, depth: int) -> list[list[float]]:
         """For each row, the scores after `start`, `start` + 1, ... further pods."""
         index = np.repeat(np.array(rows, dtype=np.intp), depth)
         extra = np.tile(np.arange(start, start + depth, dtype=np.int64), len(rows))
-        view = Rows(self._s.world.table, index, soon=self._soon, extra=extra, request=self._request)
-        answer: list[list[float]] = values(self._s, self._pod, view).reshape(len(rows), depth).tolist()
+        view = Rows(self._s.world.table, index, soon=self._columns.soon, extra=extra, request=self._request)
+        answer: list[list[float]] = values(self._s, self._pod, view, self._columns.base).reshape(len(rows), depth).tolist()
         return answer

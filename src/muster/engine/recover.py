@@ -9,7 +9,9 @@ from __future__ import annotations
 from muster.engine.place import fits_on
 from muster.engine.session import Session
 from muster.model.effects import Condition, Release
+from muster.model.gang import Gang
 from muster.model.pod import GOING, ClaimNote, Phase, Placement, Pod
+from muster.state.world import PlanNote
 
 RECOVERED = "Recovered"
 STALE = "StaleClaim"
@@ -23,7 +25,34 @@ def recover(s: Session) -> None:
     found = sorted((world.pods[uid] for uid in notes if uid in world.pods), key=lambda pod: (pod.title, pod.uid))
     torn = _torn_plans(s, found, notes)
     for pod in found:
+        if pod.node is None and notes[pod.uid].plan not in torn:
+            _send_away(s, pod, notes[pod.uid])
+    for pod in found:
         _take_over(s, pod, notes[pod.uid], torn)
+
+
+def _send_away(s: Session, pod: Pod, note: ClaimNote) -> None:
+    """Victims named by a claim count as leaving: an eviction that was never issued is issued now."""
+    gang = s.world.gang_of(pod)
+    if gang is None or _why_stale(s, pod, note, room=False):
+        return
+    for uid in note.victims:
+        victim = s.world.pods.get(uid)
+        if victim is None or s.world.phase(victim) is not Phase.BOUND or not _may_go(s, gang, victim):
+            continue
+        with s.trial(
+            f"evicted for {gang.title}, as was decided before the scheduler started", cause=RECOVERED, for_gang=gang.title
+        ) as trial:
+            trial.evict(victim)
+            trial.commit()
+
+
+def _may_go(s: Session, gang: Gang, victim: Pod) -> bool:
+    """Anybody can write a claim, so it cannot name just anybody: only who could have been chosen for this gang."""
+    loser = s.world.gang_of(victim)
+    if loser is None or victim.protected or loser.key == gang.key:
+        return False
+    return loser.priority < gang.priority or loser.queue != gang.queue
 
 
 def _torn_plans(s: Session, found: list[Pod], notes: dict[str, ClaimNote]) -> set[str]:
@@ -61,22 +90,28 @@ def _take_over(s: Session, pod: Pod, note: ClaimNote, torn: set[str]) -> None:
         _clear(s, pod, note, why, STALE)
         s.extra.append(Condition("pod", pod.title, False, STALE, f"the claim on node {note.node} was ignored: {why}"))
         return
+    member = s.world.members[pod.uid]
+    if note.plan:
+        s.world.plans.setdefault(note.plan, PlanNote(member.gang, note.size, note.victims, note.since))
     with s.trial("claimed before the scheduler started", cause=RECOVERED) as trial:
         trial.restore(pod, Placement(note.phase, note.node, note.since, note.devices, note.plan))
         trial.commit()
     s.count("claims recovered")
 
 
-def _why_stale(s: Session, pod: Pod, note: ClaimNote) -> str:
+def _why_stale(s: Session, pod: Pod, note: ClaimNote, *, room: bool = True) -> str:
+    if pod.uid not in s.world.members:
+        return "the pod belongs to no gang"
     if s.world.placements.get(pod.uid) is not None:
         return "the pod is placed otherwise"
     if note.phase is Phase.NOMINATED and pod.nominated_node != note.node:
         return f"the pod's status names {pod.nominated_node or 'no node'} instead"
     if note.node not in s.world.table.row:
         return "there is no such node"
-    if not fits_on(s, pod, note.node, soon=note.phase is Phase.NOMINATED):
+    if room and not fits_on(s, pod, note.node, soon=note.phase is Phase.NOMINATED):
         return "the pod does not fit there"
-    return ""
+    quota = s.room(pod, count=1, phase=note.phase)
+    return quota.verdict.why if room and not quota.seats else ""
 
 
 def _clear(s: Session, pod: Pod, note: ClaimNote, why: str, cause: str) -> None:

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar, cast
 
+import numpy as np
+
+from muster.engine import quota
 from muster.engine.columns import KindColumns
-from muster.engine.hooks import WHOLE_CLUSTER, Ask, Comparable, Domain, Policy
+from muster.engine.hooks import WHOLE_CLUSTER, Ask, Comparable, Domain, Policy, Room
 from muster.model.effects import YES, Effect, Verdict
 from muster.model.gang import Gang
-from muster.model.pod import Kind, Pod
+from muster.model.pod import Kind, Phase, Pod
+from muster.model.resources import NOTHING, Resources
+from muster.state.columns import Amounts
 from muster.state.lifecycle import is_half_bound
 from muster.state.trial import Trial
 from muster.state.world import World
 
 # A refused gang is tried again this often, whatever happens.
 RETRY_S = 300.0
+
+T = TypeVar("T")
 
 
 class Session:
@@ -28,6 +36,10 @@ class Session:
         """Gangs that were attempted in this cycle and did not get what they need, in their order, by key."""
         self.extra: list[Effect] = []
         """Effects that no move stands for."""
+        self.ahead: Amounts = np.zeros((len(world.ledger), len(world.columns.names)), dtype=np.int64)
+        """Minimum resources, by row of the ledger, of the gangs that were let in before and have no seat yet."""
+        self._derived: dict[object, object] = {}
+        self._needs: tuple[Ask, dict[str, Amounts]] | None = None
 
     def prepare(self) -> None:
         for plugin in self.policy.prepares:
@@ -38,6 +50,12 @@ class Session:
 
     def count(self, what: str, by: int = 1) -> None:
         self.stats[what] = self.stats.get(what, 0) + by
+
+    def once(self, key: object, make: Callable[[], T]) -> T:
+        """What `make` gives, worked out once a cycle."""
+        if key not in self._derived:
+            self._derived[key] = make()
+        return cast(T, self._derived[key])
 
     # -- verdicts ----------------------------------------------------------------------------------------------------------
 
@@ -63,12 +81,44 @@ class Session:
 
     # -- combined answers ----------------------------------------------------------------------------------------------------
 
+    def needs(self, ask: Ask) -> dict[str, Amounts]:
+        """What the minimum of an ask needs in each queue."""
+        if self._needs is None or self._needs[0] is not ask:
+            self._needs = (ask, quota.needs(self, ask))
+        return self._needs[1]
+
     def admit(self, ask: Ask) -> Verdict:
+        verdict = quota.admit(self, ask, quota.limits(self.world))
+        if not verdict.ok:
+            return verdict
         for plugin in self.policy.admits:
             verdict = plugin.admit(self, ask)
             if not verdict.ok:
                 return verdict
         return YES
+
+    def room(self, pod: Pod, *, count: int, phase: Phase) -> Room:
+        """How many of `count` pods like this one its queues take as they stand."""
+        least = quota.room(self, pod, quota.limits(self.world), count=count, phase=phase)
+        for plugin in self.policy.bounds_queues:
+            found = plugin.quota_room(self, pod, count=count, phase=phase)
+            if found.seats < least.seats:
+                least = found
+        return least
+
+    def deserved(self, queue: str) -> Resources:
+        """What the queue deserves, as the first plugin says that knows."""
+        for plugin in self.policy.shares_out:
+            return plugin.deserved(self, queue)
+        return NOTHING
+
+    def over_share(self, queue: str) -> Resources:
+        """What the queue uses beyond its share, as far as all plugins agree."""
+        over: Resources | None = None
+        for plugin in self.policy.shares_out:
+            found = plugin.over_share(self, queue)
+            over = found if over is None else Resources.of({n: min(v, found[n]) for n, v in over.items if found[n]})
+        return over or NOTHING
 
     def domains(self, ask: Ask) -> Sequence[Domain]:
         """The first plugin with an opinion decides. None is no opinion; an empty list is one."""
@@ -84,7 +134,7 @@ class Session:
         return (0 if is_half_bound(self.world, gang) else 1, *keys, gang.created, gang.title, gang.key)
 
     def queue_key(self, queue: str) -> tuple[Comparable, ...]:
-        return (*(plugin.queue_key(self, queue) for plugin in self.policy.orders_queues), queue)
+        return tuple([plugin.queue_key(self, queue) for plugin in self.policy.orders_queues])
 
     def score_domain(self, ask: Ask, domain: Domain) -> float:
         return sum(p.weight * p.score_domain(self, ask, domain) for p in self.policy.scores_domains)

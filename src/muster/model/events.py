@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from muster.model.budget import Budget
 from muster.model.gang import Group
 from muster.model.node import Node
 from muster.model.pod import Pod, Problem, no_labels
@@ -30,7 +31,7 @@ class Namespace:
     problems: tuple[Problem, ...] = ()
 
 
-Thing = Pod | Node | Group | Queue | PriorityClass | Namespace | DomainSpec
+Thing = Pod | Node | Group | Queue | PriorityClass | Namespace | DomainSpec | Budget
 
 
 @dataclass(frozen=True, slots=True)

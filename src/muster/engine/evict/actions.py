@@ -57,13 +57,16 @@ def _serve_one(s: Session, gang: Gang, policy: EvictionPolicy) -> None:
         _say(s, gang, refusal, verdict.why, verdict)
         return
     whys: list[str] = []
+    times: list[float] = []
     for domain in s.domains(ask):
         found = plan_in(s, ask, policy, domain)
         if isinstance(found, Plan):
             carry_out(s, gang, found, policy)
             return
-        whys.append(found if domain.rows is None else f"{domain.name}: {found}")
-    _say(s, gang, refusal, "; ".join(dict.fromkeys(whys)) or "no domain of the cluster is allowed")
+        whys.append(found.why if domain.rows is None else f"{domain.name}: {found.why}")
+        times.extend([] if found.at is None else [found.at])
+    why = "; ".join(dict.fromkeys(whys)) or "no domain of the cluster is allowed"
+    _say(s, gang, refusal, why, Verdict(ok=False, at=min(times, default=None)))
 
 
 def demand(s: Session, gang: Gang) -> tuple[Pod, ...]:

@@ -37,6 +37,8 @@ class Bundles:
     unit_cost: FloatColumn
     unit_spare: BoolColumn
     unit_gang: Ints
+    free_at: float = np.inf
+    """When the first of those who are barred for a time may be taken."""
 
     def __len__(self) -> int:
         return len(self.unit_class)
@@ -57,7 +59,9 @@ def bundles(s: Session, ask: Ask, policy: EvictionPolicy, seats: SeatTable, insi
     barred = _barred(s, ask, seats, seat)
     unit = _units(s, seats, seat, local, need)
     keep = _complete(unit, local, barred)
-    return _ordered(s, ask, policy, seats, seat[keep], unit[keep], local[keep], need)
+    found = _ordered(s, ask, policy, seats, seat[keep], unit[keep], local[keep], need)
+    found.free_at = _first_free(s, ask, seats, seat[barred])
+    return found
 
 
 def _local(seats: SeatTable, seat: RowIndex, inside: BoolColumn) -> BoolColumn:
@@ -74,6 +78,12 @@ def _barred(s: Session, ask: Ask, seats: SeatTable, seat: RowIndex) -> BoolColum
     for plugin in s.policy.vetoes:
         barred |= ~plugin.evictable(s, ask, seats, seat)
     return barred
+
+
+def _first_free(s: Session, ask: Ask, seats: SeatTable, seat: RowIndex) -> float:
+    times = [plugin.free_at(s, ask, seats, seat) for plugin in s.policy.waits]
+    later = [float(column[column > s.now].min(initial=np.inf)) for column in times]
+    return min(later, default=np.inf)
 
 
 def _units(s: Session, seats: SeatTable, seat: RowIndex, local: BoolColumn, need: Amounts) -> Ints:

@@ -35,16 +35,30 @@ class Plan:
     classes: tuple[int, ...]
 
 
-def plan_in(s: Session, ask: Ask, policy: EvictionPolicy, domain: Domain) -> Plan | str:
+@dataclass(frozen=True, slots=True)
+class NoPlan:
+    """Why there is no plan, and from when on time alone may change that."""
+
+    why: str
+    at: float | None = None
+
+
+def plan_in(s: Session, ask: Ask, policy: EvictionPolicy, domain: Domain) -> Plan | NoPlan:
     """The cheapest plan found in one domain, or why there is none. The world is as before."""
     search = _Search(s, ask, policy, domain)
+    at = search.bundles.free_at if search.bundles.free_at < np.inf else None
     if not len(search.bundles):
-        return policy.nobody
+        return NoPlan(
+            policy.nobody
+            if at is None
+            else f"whoever it may evict has run for too short a time, until {at - s.now:.0f} s from now",
+            at,
+        )
     if not search.could_ever_fit():
-        return f"it would not fit even if all {len(search.bundles)} gangs and seats that may go were gone"
+        return NoPlan(f"it would not fit even if all {len(search.bundles)} gangs and seats that may go were gone", at)
     plans = [plan for take in (search.by_node_cost, search.by_order) if (plan := search.attempt(take)) is not None]
     if not plans:
-        return search.refusal or "whoever may go, a check still refuses the placement"
+        return NoPlan(search.refusal or "whoever may go, a check still refuses the placement", at)
     return min(plans, key=lambda plan: (plan.classes, plan.cost, len(plan.victims)))
 
 

@@ -24,7 +24,7 @@ BROKEN_AFTER_S = 60.0
 
 Ints = npt.NDArray[np.int64]
 
-SEAT_COLUMNS = ("alive", "row", "gang", "phase", "since", "started", "bars", "request")
+SEAT_COLUMNS = ("alive", "row", "gang", "phase", "since", "started", "saved", "restart_s", "bars", "request")
 GANG_COLUMNS = ("gang_priority", "gang_created", "gang_min", "gang_succeeded", "gang_single", "gang_queue")
 
 
@@ -42,6 +42,9 @@ class SeatTable:
         self.phase: npt.NDArray[np.int8] = np.zeros(size, dtype=np.int8)
         self.since: FloatColumn = np.zeros(size)
         self.started: FloatColumn = np.zeros(size)
+        self.saved: FloatColumn = np.zeros(size)
+        """When the pod last saved its work, or started."""
+        self.restart_s: FloatColumn = np.zeros(size)
         self.bars: BoolColumn = np.zeros(size, dtype=np.bool_)
         """True for whoever may never be told to go."""
         self.request: Amounts = np.zeros((size, 0), dtype=np.int64)
@@ -100,6 +103,8 @@ class SeatTable:
         self.phase[at] = placement.phase
         self.since[at] = placement.since
         self.started[at] = pod.started if pod.started is not None else placement.since
+        self.saved[at] = pod.checkpoint if pod.checkpoint is not None else self.started[at]
+        self.restart_s[at] = pod.restart_s
         self.bars[at] = bool(pod.protected) or pod.annotations.get(PREEMPTABLE) == "false" or uid in world.refused
         self.request[at] = world.request(pod)
 

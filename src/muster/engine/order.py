@@ -1,0 +1,122 @@
+"""Which gang is next: queue by queue, the one furthest below its share first, and inside a queue by the gang's own key.
+
+In a tree siblings are compared at each level, by what their whole branches use; who is equal in that goes by the gang at its head.
+Shares change with every gang that is placed, so the next one is looked for each time, among the queues whose figures changed.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator
+
+from muster.engine.hooks import Comparable
+from muster.engine.session import Session
+from muster.model.gang import Gang
+from muster.model.pod import Phase
+from muster.model.queue import ROOT_QUEUE
+from muster.state.lifecycle import is_half_bound
+
+Key = tuple[Comparable, ...]
+_Entry = tuple[Key, Key, str]
+"""A queue among its siblings: its own key, the key of the gang at its head, and its name."""
+
+
+def in_order(s: Session) -> Iterator[Gang]:
+    """The gangs that want seats and have something to hope for, most entitled first."""
+    return ordered(s, [s.world.gangs[key] for key in _hopeful(s)])
+
+
+def ordered(s: Session, gangs: list[Gang]) -> Iterator[Gang]:
+    """These gangs, most entitled first, as the figures of their queues are when each is asked for."""
+    if not s.policy.orders_queues:
+        yield from sorted(gangs, key=s.gang_key)
+        return
+    # Whoever was caught half bound goes before everybody, whatever its queue.
+    halves = [gang for gang in gangs if is_half_bound(s.world, gang)]
+    yield from sorted(halves, key=s.gang_key)
+    late = {gang.key for gang in halves}
+    line = Line(s, [gang for gang in gangs if gang.key not in late] if late else gangs)
+    while (gang := line.pop()) is not None:
+        yield gang
+
+
+def _hopeful(s: Session) -> Iterator[str]:
+    """Gangs that want seats, without those that nothing changed for; those that hold nodes keep their place in any case."""
+    world = s.world
+    held = {world.members[uid].gang for uid in world.claims if world.placements[uid].phase is Phase.HELD}
+    for key in world.unseated:
+        if key in held or not s.is_settled(world.gangs[key]):
+            yield key
+
+
+class Line:
+    """The gangs that wait, by queue. Each queue stands in a heap of its parent's, with the key that it had when it was put there;
+    a queue whose key or head changed is put there again, and its older entries are passed over."""
+
+    def __init__(self, s: Session, gangs: Iterable[Gang]) -> None:
+        self._s = s
+        self._waiting: dict[str, list[tuple[Key, Gang]]] = {}
+        for gang in gangs:
+            self._waiting.setdefault(gang.queue, []).append((s.gang_key(gang), gang))
+        for waiting in self._waiting.values():
+            waiting.sort(key=lambda entry: entry[0], reverse=True)
+        self._heaps: dict[str, list[_Entry]] = {}
+        self._entries: dict[str, _Entry] = {}
+        self._position = s.world.ledger.position
+        self._changed: dict[str, None] = dict.fromkeys(self._waiting)
+
+    def pop(self) -> Gang | None:
+        """The next gang, as the figures stand now; None when nobody is left."""
+        self._catch_up()
+        queue = ROOT_QUEUE
+        while queue not in self._waiting:
+            entry = self._first(queue)
+            if entry is None:
+                return None
+            queue = entry[2]
+        waiting = self._waiting[queue]
+        _, gang = waiting.pop()
+        if not waiting:
+            del self._waiting[queue]
+        self._changed[queue] = None
+        return gang
+
+    def _catch_up(self) -> None:
+        """Put the queues anew whose figures or heads changed, the lower ones first."""
+        ledger = self._s.world.ledger
+        changed = ledger.changed_since(self._position)
+        self._position = ledger.position
+        stale = dict.fromkeys(changed) if changed is not None else dict.fromkeys([*self._entries, *self._waiting])
+        stale.update(self._changed)
+        self._changed = {}
+        touched = dict.fromkeys(key for queue in stale for key in ledger.path(queue)[:-1])
+        for queue in sorted(touched, key=lambda key: -len(ledger.path(key))) if len(stale) > 1 else touched:
+            self._put(queue)
+
+    def _put(self, queue: str) -> None:
+        head = self._head(queue)
+        if head is None:
+            self._entries.pop(queue, None)
+            return
+        before = self._entries.get(queue)
+        entry = (self._s.queue_key(queue), head, queue)
+        if entry != before:
+            self._entries[queue] = entry
+            parent = self._s.world.ledger.path(queue)[1]
+            heapq.heappush(self._heaps.setdefault(parent, []), entry)
+
+    def _head(self, queue: str) -> Key | None:
+        """The key of the gang that would be next in this branch. A queue's own gangs go before its children's."""
+        if queue in self._waiting:
+            return self._waiting[queue][-1][0]
+        entry = self._first(queue)
+        return None if entry is None else entry[1]
+
+    def _first(self, parent: str) -> _Entry | None:
+        """The child that is next."""
+        heap = self._heaps.get(parent)
+        while heap:
+            if self._entries.get(heap[0][2]) is heap[0]:
+                return heap[0]
+            heapq.heappop(heap)
+        return None

@@ -1,0 +1,23 @@
+"""Pods that the cluster itself needs are never victims, whoever asks: critical classes, system namespaces, DaemonSets, mirror pods.
+
+The engine bars them already, with or without this plugin; naming it in a policy only makes the rule visible there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from muster.engine.evict.seats import SeatTable
+from muster.engine.hooks import Ask
+from muster.engine.session import Session
+from muster.state.table import BoolColumn, RowIndex
+
+
+@dataclass(frozen=True)
+class Conformance:
+    name: str = "conformance"
+
+    def evictable(self, s: Session, ask: Ask, seats: SeatTable, seat: RowIndex) -> BoolColumn:
+        return np.array([not seats.pods[at].protected for at in seat.tolist()], dtype=np.bool_)
