@@ -17,6 +17,7 @@ those, as a column.
 | `fit` | bool column | and; what eviction can change; must follow from the rows' own figures |
 | `score` | float column, 0 to 1 | weighted sum; must follow from the rows' own figures |
 | `entangled`, then `fit_among`, `score_among` | as `fit` and `score` | for pods whose place depends on other nodes' pods |
+| `gate`, `stamp` | a Gate; any value | optional, beside `entangled`: equal pods with equal stamps are placed together |
 | `blame` | words for the rows refused | the first plugin that refuses a row explains it |
 """
 
@@ -27,6 +28,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from muster.engine.gates import Gate
 from muster.model.effects import YES, Verdict
 from muster.model.gang import Gang
 from muster.model.pod import Phase, Pod
@@ -192,6 +194,16 @@ class ScoresAmong(Protocol):
 
 
 @runtime_checkable
+class Gates(Protocol):
+    """For a check over other pods that can follow equal pods without their being moved: see `Gate`. Pods of one kind for which
+    `stamp` says the same are the same to it."""
+
+    def gate(self, s: Session, pod: Pod, rows: Rows) -> Gate: ...
+
+    def stamp(self, s: Session, pod: Pod) -> object: ...
+
+
+@runtime_checkable
 class Blames(Protocol):
     def blame(self, s: Session, pod: Pod, rows: Rows) -> str: ...
 
@@ -215,6 +227,13 @@ class Limits(Protocol):
     """Asked as each unit is taken, with all that was taken before already gone: may this one go too?"""
 
     def may_take(self, s: Session, ask: Ask, pods: Sequence[Pod]) -> Verdict: ...
+
+
+@runtime_checkable
+class GuardsBudgets(Protocol):
+    """Units whose going would break a disruption budget: they go last where they may go at all."""
+
+    def violates(self, s: Session, seats: SeatTable, seat: RowIndex, unit: RowIndex, units: int) -> BoolColumn: ...
 
 
 @runtime_checkable
@@ -280,7 +299,9 @@ class Policy:
         self.vetoes = [p for p in plugins if isinstance(p, Vetoes)]
         self.waits = [p for p in plugins if isinstance(p, Waits)]
         self.limits = [p for p in plugins if isinstance(p, Limits)]
+        self.budgets = [p for p in plugins if isinstance(p, GuardsBudgets)]
         self.losses = [p for p in plugins if isinstance(p, Losses)]
         self.selects_victims = [p for p in plugins if isinstance(p, SelectsVictims)]
         self.costs_nodes = [p for p in plugins if isinstance(p, CostsNodes)]
         self.scores_among = [p for p in plugins if isinstance(p, ScoresAmong)]
+        self.gates = [p for p in plugins if isinstance(p, Gates)]

@@ -2,7 +2,7 @@
 
 Members are placed in the order given, each on the node with the best score, ties by name. Equal members in a row are placed
 together: the outcome is the same as one by one, because a score depends on its own row alone, and a row can be asked what it
-would say after one, two, three more of them. Members whose place depends on other pods (affinity, spread, devices) go one by one.
+would say after one, two, three more of them. Members whose place depends on other pods are in `among`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from muster.engine.among import FREE, Ties, pick, place_one, ties_of
 from muster.engine.columns import REFUSED, KindColumns, values
 from muster.engine.hooks import Domain
 from muster.engine.session import Session
@@ -39,9 +40,9 @@ class Placed:
 def place(s: Session, trial: Trial, pods: Sequence[Pod], *, domain: Domain, phase: Phase) -> Placed:
     """Place as many of these as fit, in order; each is tried once."""
     count, first_refused, verdict = 0, None, None
-    for run, entangled in _runs(s, pods):
+    for run, ties in _runs(s, pods):
         room = s.room(run[0], count=len(run), phase=phase)
-        seated = (_place_one if entangled else _place_equal)(s, trial, run[: room.seats], domain, phase) if room.seats else 0
+        seated = _place_run(s, trial, run[: room.seats], ties, domain, phase) if room.seats else 0
         count += seated
         if seated < len(run) and first_refused is None:
             first_refused = run[seated]
@@ -61,43 +62,28 @@ def fits_on(s: Session, pod: Pod, node: str, *, soon: bool) -> bool:
     return all(bool(column[0]) for column in checks)
 
 
-def _runs(s: Session, pods: Sequence[Pod]) -> Iterator[tuple[Sequence[Pod], bool]]:
-    """Stretches of interchangeable members: the same kind, role and queue. Whoever is entangled with others goes alone."""
+def _runs(s: Session, pods: Sequence[Pod]) -> Iterator[tuple[Sequence[Pod], Ties]]:
+    """Stretches of interchangeable members: the same kind, role and queue, and the same ties to other pods. A stretch is cut when
+    its turn comes, because those placed before it may have tied it up."""
     members, tangles = s.world.members, bool(s.policy.entangles)
     start = 0
-    alone = tangles and bool(pods) and s.is_entangled(pods[0])
-    for end in range(1, len(pods)):
-        a, b = pods[start], pods[end]
-        tangled = tangles and s.is_entangled(b)
-        alike = (a.kind is b.kind or a.kind == b.kind) and members[a.uid] == members[b.uid]
-        if alone or tangled or not alike:
-            yield pods[start:end], alone
-            start, alone = end, tangled
-    if pods:
-        yield pods[start:], alone
+    while start < len(pods):
+        a = pods[start]
+        ties = ties_of(s, a) if tangles else FREE
+        end = start + 1
+        while end < len(pods) and ties.stamps is not None:
+            b = pods[end]
+            alike = (a.kind is b.kind or a.kind == b.kind) and members[a.uid] == members[b.uid]
+            if not alike or (tangles and ties_of(s, b) != ties):
+                break
+            end += 1
+        yield pods[start:end], ties
+        start = end
 
 
-def _place_one(s: Session, trial: Trial, pods: Sequence[Pod], domain: Domain, phase: Phase) -> int:
-    """A pod whose place depends on more than each row's figures."""
-    pod, soon = pods[0], phase is Phase.NOMINATED
-    value = s.columns(pod, soon=soon).value
-    inside = value if domain.rows is None else value[domain.rows]
-    candidates = np.flatnonzero(inside > REFUSED) if domain.rows is None else domain.rows[inside > REFUSED]
-    rows = Rows(s.world.table, candidates, soon=soon)
-    total = value[candidates]
-    for scorer in s.policy.scores_among:
-        total += scorer.weight * scorer.score_among(s, pod, rows)
-    for plugin in s.policy.entangles:
-        if plugin.entangled(s, pod):
-            total[~plugin.fit_among(s, pod, rows)] = REFUSED
-    best = int(total.argmax()) if len(total) else 0
-    if not len(total) or total[best] == REFUSED:
-        return 0
-    trial.place(pod, s.world.table.names[candidates[best]], phase=phase)
-    return 1
-
-
-def _place_equal(s: Session, trial: Trial, pods: Sequence[Pod], domain: Domain, phase: Phase) -> int:
+def _place_run(s: Session, trial: Trial, pods: Sequence[Pod], ties: Ties, domain: Domain, phase: Phase) -> int:
+    if len(pods) == 1 and ties.plugins:
+        return place_one(s, trial, pods[0], ties, domain, phase)
     columns = s.columns(pods[0], soon=phase is Phase.NOMINATED)
     names = s.world.table.names
     if len(pods) == 1:
@@ -106,10 +92,24 @@ def _place_equal(s: Session, trial: Trial, pods: Sequence[Pod], domain: Domain, 
             return 0
         trial.place(pods[0], names[row], phase=phase)
         return 1
-    picked = _pick(_Seats(s, pods[0], columns), _Untouched(columns.value, domain.rows), len(pods))
+    seats = _Seats(s, pods[0], columns)
+    if ties.plugins:
+        value = _inside(columns.value, domain.rows)
+        picked = pick(s, pods[0], ties, value, seats, wanted=len(pods), soon=columns.soon)
+    else:
+        picked = _pick(seats, _Untouched(columns.value, domain.rows), len(pods))
     if picked:
         trial.place_many(pods[: len(picked)], [names[row] for row in picked], phase=phase)
     return len(picked)
+
+
+def _inside(value: FloatColumn, rows: RowIndex | None) -> FloatColumn:
+    """A copy that is REFUSED outside of these rows."""
+    if rows is None:
+        return value.copy()
+    inside = np.full(len(value), REFUSED)
+    inside[rows] = value[rows]
+    return inside
 
 
 def _best_row(value: FloatColumn, rows: RowIndex | None) -> int | None:

@@ -51,6 +51,19 @@ class Pdb:
                     return Verdict(ok=False, why=why, code="Budget", wakes=(BUDGETS,))
         return YES
 
+    def violates(self, s: Session, seats: SeatTable, seat: RowIndex, unit: RowIndex, units: int) -> BoolColumn:
+        """Units with a pod whose budget has nothing left, or with more pods under one budget than it has left."""
+        column = np.zeros(units, dtype=np.bool_)
+        if not s.world.budgets:
+            return column
+        left = allowance(s.world)
+        spent: dict[tuple[int, str], int] = {}
+        for at, number in zip(seat.tolist(), unit.tolist(), strict=True):
+            for key in budgets_of(s.world, seats.pods[at]) if seats.phase[at] == Phase.BOUND else ():
+                spent[number, key] = spent.get((number, key), 0) + 1
+                column[number] |= spent[number, key] > left[key]
+        return column
+
 
 def allowance(world: World) -> dict[str, int]:
     """What each budget still allows: its own figure, less those who were told to go and whom it has not counted yet."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from muster.engine import explain
 from muster.engine.claims import needed
-from muster.engine.evict.policy import GANG_PREEMPT, EvictionPolicy
-from muster.engine.evict.search import Plan, plan_in
-from muster.engine.hooks import Ask, Purpose
+from muster.engine.evict.onenode import plan_on_one_node
+from muster.engine.evict.policy import GANG_PREEMPT, PREEMPT, EvictionPolicy
+from muster.engine.evict.search import NoPlan, Plan, plan_in
+from muster.engine.hooks import Ask, Domain, Purpose
 from muster.engine.session import Session
 from muster.model.effects import YES, Verdict
 from muster.model.gang import Gang, MatchPolicy
@@ -16,11 +19,15 @@ from muster.model.pod import PROMISED, Phase, Placement, Pod
 from muster.state.lifecycle import is_satisfied, reaches_min
 from muster.state.world import PlanNote
 
-PREEMPT, GANG, RECLAIM, JOB = "preempt", "gang-preempt", "gang-reclaim", "job-preempt"
+ONE, GANG, RECLAIM, JOB = "preempt", "gang-preempt", "gang-reclaim", "job-preempt"
 
 
 def gang_preempt(s: Session) -> None:
     serve(s, GANG_PREEMPT)
+
+
+def preempt(s: Session) -> None:
+    serve(s, PREEMPT)
 
 
 def serve(s: Session, policy: EvictionPolicy) -> None:
@@ -39,7 +46,7 @@ def action_for(s: Session, gang: Gang) -> str:
     elif (gang.min == 1 and gang.size == 1 and gang.is_lone) or (
         gang.match is MatchPolicy.ONCE_SATISFIED and is_satisfied(s.world, gang)
     ):
-        wanted = PREEMPT
+        wanted = ONE
     return wanted if wanted in s.policy.actions else GANG
 
 
@@ -59,7 +66,7 @@ def _serve_one(s: Session, gang: Gang, policy: EvictionPolicy) -> None:
     whys: list[str] = []
     times: list[float] = []
     for domain in s.domains(ask):
-        found = plan_in(s, ask, policy, domain)
+        found = _plan(s, ask, policy, domain)
         if isinstance(found, Plan):
             carry_out(s, gang, found, policy)
             return
@@ -67,6 +74,22 @@ def _serve_one(s: Session, gang: Gang, policy: EvictionPolicy) -> None:
         times.extend([] if found.at is None else [found.at])
     why = "; ".join(dict.fromkeys(whys)) or "no domain of the cluster is allowed"
     _say(s, gang, refusal, why, Verdict(ok=False, at=min(times, default=None)))
+
+
+def _plan(s: Session, ask: Ask, policy: EvictionPolicy, domain: Domain) -> Plan | NoPlan:
+    """One pod after the other where pods are served singly, the whole ask otherwise."""
+    if policy.name != ONE:
+        return plan_in(s, ask, policy, domain)
+    inside = np.ones(len(s.world.table), dtype=np.bool_)
+    if domain.rows is not None:
+        inside[:] = False
+        inside[domain.rows] = True
+    found: Plan | NoPlan = NoPlan("nobody asks")
+    for pod in ask.pods:
+        found = plan_on_one_node(s, replace(ask, pods=(pod,)), policy, inside)
+        if isinstance(found, Plan):
+            break
+    return found
 
 
 def demand(s: Session, gang: Gang) -> tuple[Pod, ...]:

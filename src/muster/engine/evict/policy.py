@@ -49,3 +49,9 @@ GANG_PREEMPT = EvictionPolicy(
     eligible=lower_in_same_queue,
     nobody="nobody of lower priority in its queue has a seat",
 )
+
+PREEMPT = EvictionPolicy(
+    name="preempt",
+    eligible=lower_in_same_queue,
+    nobody=GANG_PREEMPT.nobody,
+)

@@ -33,6 +33,10 @@ class Plan:
     seats: tuple[tuple[Pod, Placement], ...]
     cost: float
     classes: tuple[int, ...]
+    broken: int = 0
+    """Gangs that end."""
+    violations: int = 0
+    """Disruption budgets that are broken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,13 @@ def plan_in(s: Session, ask: Ask, policy: EvictionPolicy, domain: Domain) -> Pla
     if not plans:
         return NoPlan(search.refusal or "whoever may go, a check still refuses the placement", at)
     return min(plans, key=lambda plan: (plan.classes, plan.cost, len(plan.victims)))
+
+
+def barred_until(s: Session, found: Bundles, policy: EvictionPolicy) -> tuple[str, float | None]:
+    """Why nobody at all may be evicted, and from when on somebody may."""
+    if found.free_at == np.inf:
+        return policy.nobody, None
+    return f"whoever it may evict started too short a time ago; the first may go in {found.free_at - s.now:.0f} s", found.free_at
 
 
 _Option = tuple[tuple[float, ...], list[int], list[int], int]
@@ -375,6 +386,7 @@ class _Search:
             seats=tuple((pod, self.s.world.placement(pod)) for pod in self.pods),
             cost=float(b.unit_cost[self.taken].sum()),
             classes=tuple(sorted({int(b.unit_class[unit]) for unit in self.taken}, reverse=True)),
+            broken=sum(not b.unit_spare[unit] and not self.seats.gang_single[b.unit_gang[unit]] for unit in self.taken),
         )
 
 

@@ -1,0 +1,58 @@
+"""Shares of the cluster: what there is to share, and how much of it a queue has. Fractions here, amounts everywhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from muster.engine.session import Session
+from muster.model.queue import ROOT_QUEUE
+from muster.model.resources import PODS, Resources
+from muster.state.columns import Amounts
+
+
+def cluster_total(s: Session) -> Amounts:
+    """What all nodes have together."""
+    return s.once("cluster total", lambda: np.asarray(s.world.table.allocatable.sum(axis=0), dtype=np.int64))
+
+
+def total_for(s: Session, branches: Iterable[str]) -> Amounts:
+    """What there is to share among these branches of the tree: all that the nodes have, without what others take of it."""
+    world = s.world
+    own = sum((world.ledger.taken(queue) for queue in branches), start=np.zeros(len(world.columns.names), dtype=np.int64))
+    total: Amounts = np.maximum(cluster_total(s) - (world.table.taken.sum(axis=0) - own), 0)
+    return total
+
+
+def dimensions(s: Session) -> list[tuple[int, int]]:
+    """The columns in which shares are counted and what the cluster has of each. The number of pods is none of them."""
+
+    def find() -> list[tuple[int, int]]:
+        pods = s.world.columns.position[PODS]
+        return [(i, value) for i, value in enumerate(cluster_total(s).tolist()) if value > 0 and i != pods]
+
+    return s.once("dimensions", find)
+
+
+def dominant_share(s: Session, queue: str, *, plus: Amounts | None = None) -> float:
+    """The largest part of any resource of the cluster that the queue has, or would have with `plus` added."""
+    amounts = s.world.ledger.taken(queue)
+    taken = (amounts if plus is None else amounts + plus).tolist()
+    return max((taken[column] / total for column, total in dimensions(s)), default=0.0)
+
+
+def beyond(s: Session, queue: str, deserved: Resources) -> Resources:
+    """What the queue uses beyond what it deserves, where it deserves anything; all of it where it deserves nothing."""
+    names, taken = s.world.columns.names, s.world.ledger.taken(queue).tolist()
+    if not deserved:
+        return Resources.of({names[column]: taken[column] for column, _ in dimensions(s) if taken[column] > 0})
+    position = s.world.columns.position
+    over = {name: taken[position[name]] - value for name, value in deserved.items if value}
+    return Resources.of({name: value for name, value in over.items() if value > 0})
+
+
+def siblings(s: Session, queue: str) -> tuple[str, ...]:
+    """The queues that share with this one what their parent has, itself among them."""
+    above = s.world.ledger.path(queue)[1]
+    return s.world.tree.children.get("" if above == ROOT_QUEUE else above, ())
