@@ -10,6 +10,7 @@ from muster.engine import explain
 from muster.engine.claims import needed
 from muster.engine.evict.onenode import plan_on_one_node
 from muster.engine.evict.policy import GANG_PREEMPT, PREEMPT, EvictionPolicy
+from muster.engine.evict.reclaim import GANG_RECLAIM
 from muster.engine.evict.search import NoPlan, Plan, plan_in
 from muster.engine.hooks import Ask, Domain, Purpose
 from muster.engine.session import Session
@@ -24,6 +25,10 @@ ONE, GANG, RECLAIM, JOB = "preempt", "gang-preempt", "gang-reclaim", "job-preemp
 
 def gang_preempt(s: Session) -> None:
     serve(s, GANG_PREEMPT)
+
+
+def gang_reclaim(s: Session) -> None:
+    serve(s, GANG_RECLAIM)
 
 
 def preempt(s: Session) -> None:
@@ -65,7 +70,9 @@ def _serve_one(s: Session, gang: Gang, policy: EvictionPolicy) -> None:
         return
     whys: list[str] = []
     times: list[float] = []
-    for domain in s.domains(ask):
+    where = s.where(ask)
+    whys.extend([] if where.domains else [where.verdict.why])
+    for domain in where.domains:
         found = _plan(s, ask, policy, domain)
         if isinstance(found, Plan):
             carry_out(s, gang, found, policy)

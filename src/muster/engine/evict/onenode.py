@@ -6,12 +6,10 @@ not needed is put back, the most important first. Nodes that cannot win are pass
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from muster.engine.evict.bundles import Bundles, bundles
-from muster.engine.evict.policy import EvictionPolicy
+from muster.engine.evict.policy import EvictionPolicy, may_take
 from muster.engine.evict.search import NoPlan, Plan, barred_until
 from muster.engine.evict.seats import Ints, SeatTable, seat_table
 from muster.engine.hooks import Ask, Comparable
@@ -39,7 +37,7 @@ def plan_on_one_node(s: Session, ask: Ask, policy: EvictionPolicy, inside: BoolC
 
 class _OneNode:
     def __init__(self, s: Session, ask: Ask, policy: EvictionPolicy, inside: BoolColumn) -> None:
-        self.s, self.ask = s, ask
+        self.s, self.ask, self.policy = s, ask, policy
         self.pod: Pod = ask.pods[0]
         self.seats: SeatTable = seat_table(s.world)
         self.request: Amounts = s.world.request(self.pod)
@@ -47,10 +45,12 @@ class _OneNode:
         self.match: BoolColumn = s.columns(self.pod, soon=True).match & inside
         self.bundles: Bundles = bundles(s, ask, policy, self.seats, inside, self.request)
         self.refusal = ""
+        self._guarded: BoolColumn = np.zeros(len(self.bundles), dtype=np.bool_)
+        """Units that a disruption budget covers: those are simulated one by one."""
         self._violates = self._violating()
         self._rank = self._ranks()
         self._seats_of_row = self._sorted()
-        self._only_room = not s.is_entangled(self.pod) and len(s.policy.fits) == 1
+        self._only_room = len(s.policy.fits) == 1 and not any(plugin.entangled(s, self.pod) for plugin in s.policy.entangles)
 
     # -- who goes first ----------------------------------------------------------------------------------------------------------
 
@@ -60,6 +60,7 @@ class _OneNode:
         column = np.zeros(len(b), dtype=np.bool_)
         for plugin in self.s.policy.budgets:
             column |= plugin.violates(self.s, self.seats, b.seat, b.unit, len(b))
+            self._guarded |= plugin.guards(self.s, self.seats, b.seat, b.unit, len(b))
         return column
 
     def _ranks(self) -> Ints:
@@ -79,10 +80,9 @@ class _OneNode:
     # -- which node --------------------------------------------------------------------------------------------------------------
 
     def best(self) -> Plan | None:
+        """The cheapest node, ties by name."""
         found: tuple[Cost, str, Plan] | None = None
-        for bound, row in self._promising():
-            if found is not None and bound > found[0][: len(bound)]:
-                break
+        for row in self._candidates():
             plan = self._simulate(row)
             if plan is None:
                 continue
@@ -92,30 +92,61 @@ class _OneNode:
                 found = (cost, node, plan)
         return found[2] if found is not None else None
 
-    def _promising(self) -> Iterator[tuple[Cost, int]]:
-        """Nodes where the sums allow it, with the least that each can cost, the cheapest first."""
-        b, table = self.bundles, self.s.world.table
-        here = self._seats_of_row
-        if not len(here):
-            return
-        free = table.allocatable - table.taken
-        row, unit = b.row[here], b.unit[here]
-        starts = np.concatenate([[True], row[1:] != row[:-1]])
-        begin = np.maximum.accumulate(np.where(starts, np.arange(len(row)), 0))
-        enough = self._enough(free[row] + _running(b.request[here], begin))
-        last = _first_of_row(row, enough)
-        spare_only = _running(b.request[here] * b.unit_spare[unit][:, None], begin)
-        unbroken = np.zeros(len(table), dtype=np.bool_)
-        unbroken[row[self._enough(free[row] + spare_only)]] = True
-        key = np.column_stack(
-            [self._violates[unit[last]], ~unbroken[row[last]], self.seats.gang_priority[b.unit_gang[unit[last]]]]
-        ).astype(np.int64)
-        default = not self.s.policy.costs_nodes
-        for i in np.lexsort((row[last], key[:, 2], key[:, 1], key[:, 0])).tolist():
-            yield tuple(key[i].tolist()) if default else (), int(row[last[i]])
+    def _candidates(self) -> list[int]:
+        """Nodes that have to be simulated one by one; of those that can be judged all at once only the winner."""
+        b = self.bundles
+        rows: RowIndex = np.unique(b.row[self._seats_of_row])
+        if not self._only_room or self.s.policy.costs_nodes:
+            return [int(row) for row in rows]
+        guarded = np.zeros(len(self.s.world.table), dtype=np.bool_)
+        guarded[b.row[self._seats_of_row[self._guarded[b.unit[self._seats_of_row]]]]] = True
+        winner = self._winner(~guarded)
+        return [*rows[guarded[rows]].tolist(), *([] if winner is None else [winner])]
 
-    def _enough(self, free: Amounts) -> BoolColumn:
-        return np.asarray((free[:, self.asked] >= self.request[self.asked]).all(axis=1), dtype=np.bool_)
+    def _winner(self, plain: BoolColumn) -> int | None:
+        """Of the nodes where room is all that matters, the cheapest: what `_simulate` and `_cost` would say, for all at once."""
+        b, table = self.bundles, self.s.world.table
+        here = self._seats_of_row[plain[b.row[self._seats_of_row]]]
+        if not len(here):
+            return None
+        row, unit, freed = _by_row_and_unit(b.row[here], b.unit[here], b.request[here][:, self.asked])
+        begin = _begins(row)
+        lacking = self.request[self.asked] - (table.allocatable - table.taken)[:, self.asked]
+        enough = np.asarray((_running(freed, begin) >= lacking[row]).all(axis=1), dtype=np.bool_)
+        end = _first_of_row(row, enough)
+        if not len(end):
+            return None
+        kept = _put_back(freed, begin[end], end, lacking[row[end]])
+        return int(row[end][self._cheapest(row[end], unit, begin[end], end, kept)])
+
+    def _cheapest(self, rows: RowIndex, unit: Ints, begin: RowIndex, end: RowIndex, kept: BoolColumn) -> int:
+        """Position of the cheapest row. Sums over the units that stay taken on each."""
+        key: list[FloatColumn] = []
+        for combine, figure in self._unit_figures():
+            neutral = 0.0 if combine is np.add else -np.inf
+            key.append(_reduce(combine, np.where(kept, figure[unit], neutral), begin, end))
+        key[-1] = -key[-1]
+        return int(np.lexsort((rows, *key[::-1]))[0])
+
+    def _unit_figures(self) -> list[tuple[np.ufunc, FloatColumn]]:
+        """Of each unit, what its victims add to the cost of a node, and how; in the order in which `_cost` compares them."""
+        b, seats, units = self.bundles, self.seats, len(self.bundles)
+        bound = seats.phase[b.seat] == Phase.BOUND
+        pods = np.bincount(b.unit[bound], minlength=units).astype(np.float64)
+        hours = np.zeros(len(b.seat))
+        for plugin in self.s.policy.losses:
+            hours += plugin.lost_hours(self.s, seats, b.seat)
+        youngest = np.full(units, -np.inf)
+        np.maximum.at(youngest, b.unit[bound], seats.started[b.seat[bound]])
+        priority = seats.gang_priority[b.unit_gang].astype(np.float64)
+        return [
+            (np.add, (~b.unit_spare & ~seats.gang_single[b.unit_gang]).astype(np.float64)),
+            (np.maximum, np.where(pods > 0, priority, -np.inf)),
+            (np.add, priority * pods),
+            (np.add, pods),
+            (np.add, np.asarray(np.bincount(b.unit[bound], weights=hours[bound], minlength=units), dtype=np.float64)),
+            (np.maximum, youngest),
+        ]
 
     # -- one node ----------------------------------------------------------------------------------------------------------------
 
@@ -145,11 +176,10 @@ class _OneNode:
 
     def _take(self, trial: Trial, unit: int) -> list[tuple[Pod, Placement]] | None:
         pods = [self.seats.pods[at] for at in self.bundles.seats_of(unit).tolist()]
-        for plugin in self.s.policy.limits:
-            verdict = plugin.may_take(self.s, self.ask, pods)
-            if not verdict.ok:
-                self.refusal = self.refusal or verdict.why
-                return None
+        verdict = may_take(self.s, self.ask, self.policy, pods)
+        if not verdict.ok:
+            self.refusal = self.refusal or verdict.why
+            return None
         before = [(pod, self.s.world.placement(pod)) for pod in pods]
         for pod, placement in before:
             if placement.phase is Phase.BOUND:
@@ -198,6 +228,42 @@ class _OneNode:
             float(hours.sum()),
             -float(self.seats.started[numbers].max(initial=-np.inf)),
         )
+
+
+def _by_row_and_unit(row: RowIndex, unit: Ints, request: Amounts) -> tuple[RowIndex, Ints, Amounts]:
+    """Seats of one unit on one node as one entry. They stand next to each other already."""
+    at = np.flatnonzero(np.concatenate([[True], (row[1:] != row[:-1]) | (unit[1:] != unit[:-1])]))
+    return row[at], unit[at], np.add.reduceat(request, at, axis=0)
+
+
+def _begins(row: RowIndex) -> RowIndex:
+    """For each entry, where the stretch of its node begins."""
+    starts = np.concatenate([[True], row[1:] != row[:-1]])
+    begins: RowIndex = np.maximum.accumulate(np.where(starts, np.arange(len(row)), 0))
+    return begins
+
+
+def _put_back(freed: Amounts, begin: RowIndex, end: RowIndex, lacking: Amounts) -> BoolColumn:
+    """Which entries stay taken on each node: from the most important on, whoever is not needed goes back."""
+    kept = np.zeros(len(freed), dtype=np.bool_)
+    sums = np.cumsum(freed, axis=0)
+    total = sums[end] - sums[begin] + freed[begin]
+    for step in range(int((end - begin).max()) + 1):
+        live = np.flatnonzero(end - step >= begin)
+        at = end[live] - step
+        without = total[live] - freed[at]
+        spared = (without >= lacking[live]).all(axis=1)
+        total[live[spared]] = without[spared]
+        kept[at[~spared]] = True
+    return kept
+
+
+def _reduce(combine: np.ufunc, values: FloatColumn, begin: RowIndex, end: RowIndex) -> FloatColumn:
+    """Combine the values from `begin` to `end`, both included, of each stretch."""
+    padded = np.concatenate([values, [0.0]])
+    bounds = np.column_stack([begin, end + 1]).ravel()
+    reduced: FloatColumn = combine.reduceat(padded, bounds)[::2]
+    return reduced
 
 
 def _running(request: Amounts, begin: RowIndex) -> Amounts:

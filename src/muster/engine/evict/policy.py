@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +10,8 @@ import numpy as np
 from muster.engine.evict.seats import Ints, SeatTable
 from muster.engine.hooks import Ask
 from muster.engine.session import Session
+from muster.model.effects import YES, Verdict
+from muster.model.pod import Pod
 from muster.state.table import BoolColumn
 
 
@@ -21,8 +23,23 @@ class EvictionPolicy:
     name: str
     eligible: Callable[[Session, Ask, SeatTable], BoolColumn]
     queue_rank: Callable[[Session, Ask, SeatTable], Ints] | None = None
+    may_take: Callable[[Session, Ask, Sequence[Pod]], Verdict] | None = None
+    """Asked before each unit is taken, with all that was taken before already gone."""
     nobody: str = ""
     """The sentence for an ask that may evict nobody at all."""
+
+
+def may_take(s: Session, ask: Ask, policy: EvictionPolicy, pods: Sequence[Pod]) -> Verdict:
+    """May this unit go too? The policy and every plugin with a limit must agree."""
+    if policy.may_take is not None:
+        verdict = policy.may_take(s, ask, pods)
+        if not verdict.ok:
+            return verdict
+    for plugin in s.policy.limits:
+        verdict = plugin.may_take(s, ask, pods)
+        if not verdict.ok:
+            return verdict
+    return YES
 
 
 def lower_in_same_queue(s: Session, ask: Ask, seats: SeatTable) -> BoolColumn:  # noqa: ARG001

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from muster.engine.domains import place_gang
 from muster.engine.evict.bundles import Bundles, bundles
-from muster.engine.evict.policy import EvictionPolicy
+from muster.engine.evict.policy import EvictionPolicy, may_take
 from muster.engine.evict.seats import Ints, SeatTable, seat_table
 from muster.engine.hooks import Ask, Domain
-from muster.engine.place import place
 from muster.engine.session import Session
 from muster.model.pod import Phase, Placement, Pod
 from muster.state.columns import Amounts
@@ -89,7 +89,7 @@ class _Want:
 
 class _Search:
     def __init__(self, s: Session, ask: Ask, policy: EvictionPolicy, domain: Domain) -> None:
-        self.s, self.ask, self.domain = s, ask, domain
+        self.s, self.ask, self.policy, self.domain = s, ask, policy, domain
         self.seats: SeatTable = seat_table(s.world)
         table = s.world.table
         inside = np.ones(len(table), dtype=np.bool_)
@@ -154,7 +154,7 @@ class _Search:
         more = 1
         while True:
             mark = trial.mark()
-            if place(self.s, trial, want.pods, domain=self.domain, phase=Phase.NOMINATED).count == len(want.pods):
+            if place_gang(self.s, trial, want.pods, domain=self.domain, phase=Phase.NOMINATED).count == len(want.pods):
                 return True
             trial.undo_to(mark)
             if not self._take_next(trial, more):
@@ -175,11 +175,10 @@ class _Search:
             return False
         self._out[unit] = True
         pods = [self.seats.pods[at] for at in self.bundles.seats_of(unit).tolist()]
-        for plugin in self.s.policy.limits:
-            verdict = plugin.may_take(self.s, self.ask, pods)
-            if not verdict.ok:
-                self.refusal = self.refusal or verdict.why
-                return False
+        verdict = may_take(self.s, self.ask, self.policy, pods)
+        if not verdict.ok:
+            self.refusal = self.refusal or verdict.why
+            return False
         self._before[unit] = [(pod, self.s.world.placement(pod)) for pod in pods]
         self._send(trial, unit)
         self.taken.append(unit)
@@ -360,7 +359,7 @@ class _Search:
                 self.taken.remove(unit)
             else:
                 trial.undo_to(mark)
-        return place(self.s, trial, self.pods, domain=self.domain, phase=Phase.NOMINATED).count == len(self.pods)
+        return place_gang(self.s, trial, self.pods, domain=self.domain, phase=Phase.NOMINATED).count == len(self.pods)
 
     def _sums_allow(self) -> bool:
         table = self.s.world.table
@@ -372,7 +371,7 @@ class _Search:
 
     def _all_placed(self, trial: Trial) -> bool:
         mark = trial.mark()
-        placed = place(self.s, trial, self.pods, domain=self.domain, phase=Phase.NOMINATED)
+        placed = place_gang(self.s, trial, self.pods, domain=self.domain, phase=Phase.NOMINATED)
         trial.undo_to(mark)
         return placed.count == len(self.pods)
 

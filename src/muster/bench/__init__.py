@@ -1,0 +1,1 @@
+"""Named workloads with bars: how fast Muster decides, on this machine, now."""

@@ -1,0 +1,80 @@
+"""What a workload is, how it is run, and whether it met its bar."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+# A bar counts as missed only past this share of it: machines are noisy.
+TOLERANCE = 0.20
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """`figures` are printed beside the main one, for those who want to know more."""
+
+    value: float
+    figures: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """`bar` None: printed, not judged. `at_least`: more is better."""
+
+    group: str
+    name: str
+    unit: str
+    run: Callable[[], Measured]
+    bar: float | None = None
+    at_least: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    workload: Workload
+    measured: Measured
+    seconds: float
+
+    @property
+    def met(self) -> bool | None:
+        bar = self.workload.bar
+        if bar is None:
+            return None
+        return self.measured.value >= bar if self.workload.at_least else self.measured.value <= bar
+
+    @property
+    def missed_badly(self) -> bool:
+        """Missed by more than the tolerance."""
+        bar = self.workload.bar
+        if bar is None:
+            return False
+        if self.workload.at_least:
+            return self.measured.value < bar * (1 - TOLERANCE)
+        return self.measured.value > bar * (1 + TOLERANCE)
+
+
+def run_all(workloads: Iterable[Workload], *, on_result: Callable[[Result], None] | None = None) -> list[Result]:
+    results = []
+    for workload in workloads:
+        start = time.perf_counter()
+        measured = workload.run()
+        results.append(Result(workload, measured, time.perf_counter() - start))
+        if on_result is not None:
+            on_result(results[-1])
+    return results
+
+
+class Stopwatch:
+    """Seconds spent inside `with` blocks."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._start = 0.0
+
+    def __enter__(self) -> Stopwatch:
+        self._start = time.perf_counter()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds += time.perf_counter() - self._start

@@ -1,0 +1,171 @@
+"""Reclaim: a queue that is within its share takes back what others use beyond theirs.
+
+Judged in the tree at the two queues just below the common ancestor. The asker must stay within its deserved share in at least one
+of the dimensions that it asks for, and its dominant share with the ask must be below the victim's before it: so two queues cannot
+take from each other in turn. A victim queue gives only while it is over its share, judged before each unit; its guarantee is never
+crossed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from muster.engine.evict.policy import EvictionPolicy, lower_in_same_queue, without_self
+from muster.engine.evict.seats import Ints, SeatTable
+from muster.engine.hooks import Ask
+from muster.engine.session import Session
+from muster.engine.shares import dominant_share
+from muster.model.effects import YES, Verdict
+from muster.model.pod import Pod
+from muster.model.queue import show_queue
+from muster.model.resources import PODS, Resources, short_name
+from muster.state.columns import Amounts
+from muster.state.table import BoolColumn
+
+NOT_ENTITLED = "NotEntitled"
+
+
+def over_their_share(s: Session, ask: Ask, seats: SeatTable) -> BoolColumn:
+    """Gangs in other queues that are over their share, and whomever the asker could preempt in its own."""
+    count = len(seats.gangs)
+    eligible = lower_in_same_queue(s, ask, seats)
+    own = {role.queue for role in ask.gang.roles}
+    names = list(seats.queue_number)
+    over = np.array([name not in own and may_give(s, ask, name).ok for name in names], dtype=np.bool_)
+    eligible |= over[seats.gang_queue[:count]] if len(over) else False
+    for number, theirs in seats.mixed.items():
+        eligible[number] |= any(over[seats.queue_number[name]] for name in theirs if name in seats.queue_number)
+    return without_self(ask, seats, eligible)
+
+
+def most_over_first(s: Session, ask: Ask, seats: SeatTable) -> Ints:  # noqa: ARG001
+    """A rank over gangs by how far their queues are over their shares; those within come last."""
+    far = np.array([_how_far_over(s, name) for name in seats.queue_number])
+    order = np.unique(-far, return_inverse=True)[1].astype(np.int64)
+    rank: Ints = order[seats.gang_queue[: len(seats.gangs)]]
+    return rank
+
+
+def _how_far_over(s: Session, queue: str) -> float:
+    over = over_share(s, queue)
+    deserved = deserved_by(s, queue)
+    return max((value / max(deserved[name], 1) for name, value in over.items), default=0.0)
+
+
+def may_give(s: Session, ask: Ask, queue: str) -> Verdict:
+    """Is this queue over its share in a dimension that the ask needs, and the asker entitled to it?"""
+    node = s.world.tree.nodes.get(queue)
+    if node is None or not node.reclaimable:
+        return Verdict(ok=False, why=f"queue {show_queue(queue)} is not reclaimable", code=NOT_ENTITLED)
+    asked: dict[str, Amounts] = {}
+    givers: dict[str, str] = {}
+    for mine, amounts in demand_by_queue(s, ask).items():
+        above, theirs = below_common(s, mine, queue)
+        if above == theirs:
+            return Verdict(ok=False, why="the queues are one line of the tree", code=NOT_ENTITLED)
+        asked[above] = asked[above] + amounts if above in asked else amounts
+        givers[above] = theirs
+    verdicts = (_between(s, above, givers[above], amounts) for above, amounts in asked.items())
+    return next((verdict for verdict in verdicts if not verdict.ok), YES)
+
+
+def _between(s: Session, asker: str, giver: str, amounts: Amounts) -> Verdict:
+    """Two queues with one parent: may the one take so much from the other?"""
+    if not _is_entitled(s, asker, amounts):
+        why = f"queue {show_queue(asker)} would not be within its deserved share of what it asks for"
+    elif not _gives_in(s, giver, amounts):
+        why = f"queue {show_queue(giver)} is within its deserved share"
+    elif dominant_share(s, asker, plus=amounts) >= dominant_share(s, giver):
+        why = f"queue {show_queue(asker)} would have as large a share of the cluster as queue {show_queue(giver)} has now"
+    else:
+        return YES
+    return Verdict(ok=False, why=why, code=NOT_ENTITLED)
+
+
+def _is_entitled(s: Session, queue: str, amounts: Amounts) -> bool:
+    """Within its share with the ask, in at least one dimension that it asks for and that is configured; in all where that is
+    strict."""
+    position, taken = s.world.columns.position, s.world.ledger.taken(queue)
+    within = [
+        bool(taken[position[name]] + amounts[position[name]] <= value)
+        for name, value in deserved_by(s, queue).items
+        if value and amounts[position[name]] > 0
+    ]
+    return bool(within) and (all(within) if s.policy.settings.strict_deserved else any(within))
+
+
+def _gives_in(s: Session, queue: str, need: Amounts) -> bool:
+    position = s.world.columns.position
+    return any(need[position[name]] > 0 for name in over_share(s, queue))
+
+
+def may_take_unit(s: Session, ask: Ask, pods: Sequence[Pod]) -> Verdict:
+    """Judged with all that was taken before already gone: the last unit may cross the deserved share, never the guarantee."""
+    own = {role.queue for role in ask.gang.roles}
+    leaving: dict[str, Amounts] = {}
+    for pod in pods:
+        queue = s.world.members[pod.uid].queue
+        if queue not in own:
+            leaving[queue] = leaving.get(queue, 0) + s.world.request(pod)
+    for queue, amounts in leaving.items():
+        verdict = may_give(s, ask, queue)
+        if not verdict.ok:
+            return verdict
+        for each in s.world.tree.path(queue):
+            crossed = _crosses(s, each, amounts)
+            if crossed:
+                return Verdict(ok=False, why=crossed, code=NOT_ENTITLED)
+    return YES
+
+
+def _crosses(s: Session, queue: str, amounts: Amounts) -> str:
+    node, position = s.world.tree.nodes[queue], s.world.columns.position
+    left = s.world.ledger.taken(queue) - amounts
+    for name, value in node.guarantee.items:
+        if value and amounts[position[name]] and left[position[name]] < value:
+            return f"queue {show_queue(queue)} would fall below its guarantee of {short_name(name)}"
+    if s.policy.settings.strict_deserved:
+        for name, value in deserved_by(s, queue).items:
+            if value and amounts[position[name]] and left[position[name]] < value:
+                return f"queue {show_queue(queue)} would fall below its deserved share of {short_name(name)}"
+    return ""
+
+
+def below_common(s: Session, a: str, b: str) -> tuple[str, str]:
+    """The ancestors of two queues just below their common one."""
+    up_a, up_b = s.world.tree.path(a)[::-1], s.world.tree.path(b)[::-1]
+    for one, other in zip(up_a, up_b, strict=False):
+        if one != other:
+            return one, other
+    return a, a
+
+
+def demand_by_queue(s: Session, ask: Ask) -> dict[str, Amounts]:
+    """What the ask needs in each of its queues; the number of pods is no dimension of a share."""
+    total: dict[str, Amounts] = {}
+    pods = s.world.columns.position[PODS]
+    for pod in ask.pods:
+        request = s.world.request(pod).copy()
+        request[pods] = 0
+        queue = s.world.members[pod.uid].queue
+        total[queue] = total[queue] + request if queue in total else request
+    return total
+
+
+def deserved_by(s: Session, queue: str) -> Resources:
+    return s.policy.shares_out[0].deserved(s, queue) if s.policy.shares_out else Resources()
+
+
+def over_share(s: Session, queue: str) -> Resources:
+    return s.policy.shares_out[0].over_share(s, queue) if s.policy.shares_out else Resources()
+
+
+GANG_RECLAIM = EvictionPolicy(
+    name="gang-reclaim",
+    eligible=over_their_share,
+    queue_rank=most_over_first,
+    may_take=may_take_unit,
+    nobody="no other queue is over its share in what it asks for, and nobody of lower priority in its own has a seat",
+)
