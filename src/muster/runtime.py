@@ -28,6 +28,10 @@ class Cluster(Protocol):
 class Log(Protocol):
     """Where decisions are written down so that they can be run again."""
 
+    def begin(self, policy: str) -> None:
+        """A scheduler starts with this policy and nothing else: after a restart it does so again."""
+        ...
+
     def events(self, events: Iterable[Event]) -> None: ...
 
     def outcome(self, outcome: Outcome) -> None: ...
@@ -38,9 +42,11 @@ class Scheduler:
 
     def __init__(self, policy: Policy, *, log: Log | None = None) -> None:
         self.policy = policy
-        self._store = Store()
+        self._store = Store(preemptible_by_default=policy.preemptible_by_default)
         self._log = log
         self.world: World = self._store.world(0.0)
+        if log is not None:
+            log.begin(policy.source)
 
     def feed(self, events: Iterable[Event]) -> None:
         events = list(events)

@@ -6,7 +6,7 @@ import pytest
 from tests.adapters.manifests import Manifest, faults, read, said
 
 from muster.model.events import Namespace, PriorityClass
-from muster.model.gang import Group, RoleMin
+from muster.model.gang import Group, RoleMin, SubGroup
 from muster.model.node import Node
 from muster.model.pod import Declared
 from muster.model.queue import Queue, QueueState
@@ -76,9 +76,11 @@ def test_a_volcano_podgroup_is_read_whole() -> None:
     assert found.min_resources == Resources.of({"cpu": 5000, "memory": 2 * GI})
     assert (found.priority_class, found.queue) == ("high", "queue/research")
     assert found.topology == TopologyAsk(hard=True, highest_tier=2)
-    assert found.role_topology == (
-        ("worker", TopologyAsk(hard=False, highest_tier_name="rack")),
-        ("ps", TopologyAsk(hard=True)),
+    ps = LabelSelector((Requirement("volcano.sh/task-spec", Operator.IN, ("ps",)),))
+    assert found.sub_groups == (
+        SubGroup("worker", role="worker", topology=TopologyAsk(hard=False, highest_tier_name="rack")),
+        SubGroup("x", selector=ps, topology=TopologyAsk(hard=True)),
+        SubGroup("free", role="free"),
     )
 
 

@@ -1,4 +1,4 @@
-"""The decision log: one line for the policy, one for each event, one for each cycle's outcome.
+"""The decision log: one line for each scheduler that starts, with its policy, one for each event, one for each cycle's outcome.
 
 Events are written as the scheduler saw them, so that a log needs no cluster to be run again; outcomes are written so that the same
 decisions are the same bytes.
@@ -30,6 +30,8 @@ class BadLog(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Header:
+    """A scheduler starts anew, with this policy."""
+
     policy: str
 
 
@@ -39,8 +41,10 @@ Entry = Header | Event | Outcome
 class TraceWriter:
     """Writes a log as it happens."""
 
-    def __init__(self, file: IO[bytes], *, policy: str) -> None:
+    def __init__(self, file: IO[bytes]) -> None:
         self._file = file
+
+    def begin(self, policy: str) -> None:
         self._line({"muster": FORMAT, "policy": policy})
 
     def events(self, events: Iterable[Event]) -> None:
@@ -95,6 +99,8 @@ def _entry(line: object, kinds: dict[Kind, Kind]) -> Entry:
         return msgspec.convert(line["of"], _OTHERS[line["event"]])
     if "cycle" in line:
         return _outcome(line)
+    if "muster" not in line:
+        raise BadLog("it is neither an event nor an outcome nor the start of a scheduler")
     if line["muster"] != FORMAT:
         raise BadLog(f"format {line['muster']} is not {FORMAT}")
     return Header(policy=str(line["policy"]))

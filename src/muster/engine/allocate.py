@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 from muster.engine import explain
-from muster.engine.claims import NOT_COMPLETE, Attempted, bind_held, nominate_on_room_being_left, redeem
+from muster.engine.claims import Attempted, bind_held, nominate_on_room_being_left, redeem
+from muster.engine.domains import Settled, place_gang, settle
 from muster.engine.holds import could_ever_complete, take_holds
 from muster.engine.hooks import Ask, Domain, Purpose
 from muster.engine.order import in_order
-from muster.engine.place import place
 from muster.engine.quota import may_enter
 from muster.engine.session import Session
-from muster.model.effects import YES, Verdict
+from muster.model.effects import Verdict
 from muster.model.gang import Gang, Mode
 from muster.model.pod import SEATED, Phase, Pod
+from muster.state.cells import pods_for_cells
 from muster.state.lifecycle import count, has_enough_members, reaches_min
-from muster.state.trial import Trial
 from muster.state.world import World
 
 BOUND_WHY = "every member that the gang needs has a node"
@@ -84,11 +84,10 @@ def seat(s: Session, gang: Gang) -> Attempted:
     verdict = s.admit(ask)
     if not verdict.ok:
         return Attempted(complete=False, verdict=verdict)
-    domains = s.domains(ask)
-    if not domains:
-        return NOT_COMPLETE
-    domain = domains[0] if len(domains) == 1 else _best(s, ask, domains)
-    return _in_domain(s, ask, domain)
+    where = s.where(ask)
+    if not where.domains:
+        return Attempted(complete=reaches_min(s.world, gang), verdict=where.verdict)
+    return _settle(s, replace(ask, admitted=needed >= len(pods)), where.domains)
 
 
 def wanted(world: World, gang: Gang) -> tuple[list[Pod], int]:
@@ -108,51 +107,32 @@ def wanted(world: World, gang: Gang) -> tuple[list[Pod], int]:
         seats += seated
     if reaches_min(world, gang):
         return first + rest, 0
+    for pod in pods_for_cells(world, gang, rest):
+        rest.remove(pod)
+        first.append(pod)
     return first + rest, max(len(first), gang.min - seats)
 
 
-@dataclass(frozen=True, slots=True)
-class _Try:
-    """What came of one domain. `complete`: the gang has what it needs, whatever became of its further members."""
-
-    domain: Domain
-    complete: bool
-    placed: int
-    verdict: Verdict
-    score: float
-
-
-def _best(s: Session, ask: Ask, domains: Sequence[Domain]) -> Domain:
-    """Every domain is tried; more members placed goes before score, and the earlier domain before the later."""
-    tries: list[_Try] = []
-    for domain in domains:
-        with s.trial(BOUND_WHY, cause=FITS) as trial:
-            tries.append(_try(s, trial, ask, domain))
-    return max(tries, key=lambda t: (t.complete, t.placed, t.score)).domain
-
-
-def _in_domain(s: Session, ask: Ask, domain: Domain) -> Attempted:
+def _settle(s: Session, ask: Ask, domains: Sequence[Domain]) -> Attempted:
     with s.trial(BOUND_WHY, cause=FITS) as trial:
-        result = _try(s, trial, ask, domain)
-        if result.complete:
+        settled = settle(s, trial, ask, domains, phase=Phase.BINDING)
+        verdict = _verdict(s, ask, settled, among=len(domains))
+        if settled.complete:
             bind_held(s.world, trial, ask.gang)
             trial.commit()
-            return Attempted(complete=True, verdict=result.verdict)
+            return Attempted(complete=True, verdict=verdict)
     if ask.gang.mode is Mode.NON_STRICT and could_ever_complete(s, ask.gang):
         with s.trial(HELD_WHY, cause="Accumulates") as trial:
-            place(s, trial, ask.pods, domain=domain, phase=Phase.HELD)
+            place_gang(s, trial, ask.pods, domain=settled.domain, phase=Phase.HELD, needed=ask.needed)
             trial.commit()
-    return Attempted(complete=False, verdict=result.verdict)
+    return Attempted(complete=False, verdict=verdict)
 
 
-def _try(s: Session, trial: Trial, ask: Ask, domain: Domain) -> _Try:
-    placed = place(s, trial, ask.pods, domain=domain, phase=Phase.BINDING)
-    if placed.verdict is not None:
-        verdict = placed.verdict
-    elif placed.first_refused is not None:
-        verdict = explain.refused(s, ask.gang, placed.first_refused, domain, soon=False)
-    elif reaches_min(s.world, ask.gang):
-        verdict = YES
-    else:
-        verdict = explain.clearing(s.world, ask.gang)
-    return _Try(domain, reaches_min(s.world, ask.gang), placed.count, verdict, s.score_domain(ask, domain))
+def _verdict(s: Session, ask: Ask, settled: Settled, *, among: int) -> Verdict:
+    """Why not everybody was placed, with those who were still in the trial."""
+    placed = settled.placed
+    if placed.first_refused is None:
+        return explain.later(s.world, ask.gang) if settled.complete else explain.clearing(s.world, ask.gang)
+    verdict = placed.verdict or explain.refused(s, ask.gang, placed.first_refused, settled.domain, soon=False)
+    # Of the other domains it is not known whether an eviction could help there.
+    return verdict if among == 1 else replace(verdict, why=f"{verdict.why} (best of {among} domains)", curable=True)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from muster.engine import explain
-from muster.engine.hooks import WHOLE_CLUSTER, Ask, Purpose
-from muster.engine.place import place
+from muster.engine.domains import place_gang, place_where_allowed
+from muster.engine.hooks import Ask, Purpose
+from muster.engine.place import in_turn, is_clear
 from muster.engine.session import Session
 from muster.model.effects import YES, Verdict
 from muster.model.gang import Gang, Mode
 from muster.model.pod import PROMISED, Phase, Pod
+from muster.state.cells import pods_for_cells
 from muster.state.lifecycle import count, reaches_min
 from muster.state.trial import Trial
 from muster.state.world import PlanNote, World
@@ -54,7 +56,7 @@ def _redeem(s: Session, gang: Gang, there: list[Pod]) -> Attempted | None:
         bind_held(s.world, trial, gang)
         waiting = [pod for pod in gang.pods() if pod.uid not in s.world.placements]
         if waiting:
-            place(s, trial, waiting, domain=WHOLE_CLUSTER, phase=Phase.BINDING)
+            place_where_allowed(s, trial, gang, waiting, phase=Phase.BINDING)
         if not reaches_min(s.world, gang):
             return None
         trial.commit()
@@ -65,8 +67,9 @@ def _redeem(s: Session, gang: Gang, there: list[Pod]) -> Attempted | None:
 def _turn(s: Session, trial: Trial, pods: list[Pod]) -> int:
     """Bind these where they were promised to go, as far as those who leave their queues have left; how many were bound."""
     turned = 0
-    for pod in pods:
-        if s.room(pod, count=1, phase=Phase.BINDING).seats:
+    for pod in in_turn(s, pods):
+        # Asked again for each: two that were promised one node may find room there for one of them so far.
+        if room_is_there(s.world, pod) and s.room(pod, count=1, phase=Phase.BINDING).seats and is_clear(s, pod):
             trial.turn(pod, phase=Phase.BINDING)
             turned += 1
     return turned
@@ -78,7 +81,7 @@ def _move(s: Session, gang: Gang, promised: list[Pod]) -> bool:
         for pod in promised:
             trial.release(pod)
         waiting = [pod for pod in gang.pods() if pod.uid not in s.world.placements]
-        placed = place(s, trial, waiting, domain=WHOLE_CLUSTER, phase=Phase.BINDING)
+        placed = place_where_allowed(s, trial, gang, waiting, phase=Phase.BINDING)
         if placed.first_refused is not None or not reaches_min(s.world, gang):
             return False
         bind_held(s.world, trial, gang)
@@ -95,9 +98,9 @@ def nominate_on_room_being_left(s: Session, gang: Gang) -> Attempted | None:
     if not s.admit(Ask(gang, pods, Purpose.NOMINATE)).ok:
         return None
     name = f"{gang.title}@{s.now:.0f}"
-    for domain in s.domains(Ask(gang, pods, Purpose.NOMINATE)):
+    for domain in s.where(Ask(gang, pods, Purpose.NOMINATE)).domains:
         with s.trial("the room that it needs is being left", cause="Nominated") as trial:
-            placed = place(s, trial, pods, domain=domain, phase=Phase.NOMINATED)
+            placed = place_gang(s, trial, pods, domain=domain, phase=Phase.NOMINATED)
             if placed.first_refused is not None or not reaches_min(s.world, gang, PROMISED):
                 continue
             for pod in pods:
@@ -117,6 +120,9 @@ def needed(world: World, gang: Gang) -> tuple[Pod, ...]:
         lacking = max(0, role.min - count(world, role, PROMISED) - role.succeeded)
         pods.extend(waiting[:lacking])
         spare.extend(waiting[lacking:])
+    for pod in pods_for_cells(world, gang, spare):
+        spare.remove(pod)
+        pods.append(pod)
     have = sum(count(world, role, PROMISED) + role.succeeded for role in gang.roles)
     return (*pods, *spare[: max(0, gang.min - have - len(pods))])
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from muster.engine.hooks import Plugin
 from muster.model.pod import Pod
+from muster.state.storage import STORAGE
 from muster.state.table import BoolColumn, FloatColumn, RowIndex, Rows
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ class KindColumns:
 
     def __init__(self, *, soon: bool) -> None:
         self.soon = soon
-        self.layout = -1
+        self.stamp = (-1, -1)
+        """What the base follows from: the layout of the table and, for pods that mount volumes, the state of those."""
         self.position = 0
         self.base: FloatColumn = np.zeros(0, dtype=np.float64)
         self.value: FloatColumn = self.base
@@ -41,11 +43,12 @@ class KindColumns:
 
     def refresh(self, s: Session, pod: Pod) -> None:
         table = s.world.table
-        if self.layout != table.layout:
+        stamp = (table.layout, s.world.version(STORAGE) if pod.kind.claims else 0)
+        if self.stamp != stamp:
             rows = Rows(table, soon=self.soon)
             self.base = base_column(s, pod, rows)
             self.value = values(s, pod, rows, self.base, check=True)
-            self.layout = table.layout
+            self.stamp = stamp
         elif self.position != table.position:
             changed = table.changed_since(self.position)
             if changed is None or len(changed) > len(table) // 2:

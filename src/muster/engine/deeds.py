@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from muster.engine.complaints import complaints
+from muster.engine.queue_status import queue_news
 from muster.engine.recover import RECOVERED
 from muster.engine.session import Session
 from muster.engine.status import statuses
 from muster.model.effects import Bind, Condition, Effect, Evict, Hold, Nominate, Release
 from muster.model.pod import CLAIMS, UNPLACED, Phase, Placement
-from muster.state.store import HOLDS, ROOM
+from muster.state.store import COMPANY, HOLDS, ROOM
+from muster.state.volume_choice import choices
 from muster.state.world import Step
 
 
@@ -26,6 +29,8 @@ def deeds(s: Session) -> tuple[Effect, ...]:
         if now != step.before:
             effects.extend(_deed(s, step.before, now, last[uid]))
     effects.extend(s.extra)
+    effects.extend(queue_news(s))
+    effects.extend(complaints(s))
     effects.extend(statuses(s))
     effects.extend(_conditions(s))
     return tuple(effects)
@@ -39,13 +44,16 @@ def _deed(s: Session, before: Placement, now: Placement, step: Step) -> Iterator
         s.world.wake_queue(member.queue)
     node = now.node or ""
     if now.phase is Phase.BINDING:
-        yield Bind(pod.uid, pod.title, node, gang, why, cause, now.devices)
+        s.world.wake(COMPANY)
+        volumes = choices(s.world, pod) if pod.kind.claims else ()
+        yield Bind(pod.uid, pod.title, node, gang, why, cause, now.devices, volumes)
     elif cause == RECOVERED and now.phase in CLAIMS:
         return
     elif now.phase is Phase.HELD:
-        s.world.wake(HOLDS)
+        s.world.wake(HOLDS, COMPANY)
         yield Hold(pod.uid, pod.title, node, gang, why, cause, now.since, now.devices)
     elif now.phase is Phase.NOMINATED:
+        s.world.wake(COMPANY)
         plan = s.world.plans[now.plan]
         yield Nominate(pod.uid, pod.title, node, gang, why, cause, now.since, now.plan, plan.size, plan.victims, now.devices)
     elif now.phase is Phase.LEAVING:

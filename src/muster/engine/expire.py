@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from muster.engine.claims import end_claims
+from muster.engine.domains import why_apart
 from muster.engine.holds import release_hopeless
 from muster.engine.session import Session
 from muster.model.effects import Release
@@ -12,16 +13,27 @@ from muster.model.gang import Gang
 from muster.model.pod import Phase, Placement, Pod
 
 OVERDUE_AFTER_S = 60.0
+REFUSED_FOR_S = 300.0
 TIMED_OUT = "TimedOut"
 CLAIM_LOST = "ClaimLost"
 
 
 def expire(s: Session) -> None:
     _mark_overdue(s)
+    _forget_refusals(s)
     _end_lost_claims(s)
+    _end_claims_apart(s)
     _end_late_plans(s)
     release_hopeless(s)
     _end_waits(s)
+
+
+def _forget_refusals(s: Session) -> None:
+    """Evictions that failed for no budget's sake may be tried again after a while."""
+    world = s.world
+    for uid in [uid for uid, refusal in world.refused.items() if not refusal.budget and s.now >= refusal.at + REFUSED_FOR_S]:
+        del world.refused[uid]
+        world.moves.append(uid)
 
 
 def _mark_overdue(s: Session) -> None:
@@ -62,6 +74,22 @@ def _why_lost(s: Session, pod: Pod, placement: Placement) -> str:
     if bool((over & (s.world.request(pod) > 0)).any()):
         return f"the room on node {placement.node} was taken by others, or is not being left"
     return ""
+
+
+def _end_claims_apart(s: Session) -> None:
+    """Domains change under a gang that waits: claims that no longer lie together as they must end together."""
+    world = s.world
+    holders = {world.members[uid].gang: None for uid in world.claims}
+    for key in holders:
+        gang = world.gangs[key]
+        why = why_apart(s, gang)
+        if why:
+            for pod in gang.pods():
+                if pod.uid in world.claims:
+                    with s.trial(why, cause=CLAIM_LOST) as trial:
+                        trial.release(pod)
+                        trial.commit()
+                        s.count("claims lost")
 
 
 def _end_late_plans(s: Session) -> None:

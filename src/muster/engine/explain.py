@@ -6,11 +6,12 @@ import numpy as np
 
 from muster.engine.hooks import Blames, Domain, Plugin
 from muster.engine.session import Session
-from muster.model.effects import Verdict
+from muster.model.effects import YES, Verdict
 from muster.model.gang import Gang
-from muster.model.pod import SEATED, Phase, Pod
-from muster.state.lifecycle import count
-from muster.state.store import HOLDS, ROOM
+from muster.model.pod import PROMISED, SEATED, Phase, Pod
+from muster.state.cells import lacks_cells
+from muster.state.lifecycle import count, reaches_min, seats_missing
+from muster.state.store import COMPANY, HOLDS, ROOM
 from muster.state.table import BoolColumn, Rows
 from muster.state.world import World
 
@@ -19,7 +20,12 @@ NO_NODE = "NoNodeMatches"
 CLEARING = "Clearing"
 GATHERING = "Gathering"
 INVALID = "Invalid"
+VALID = "Valid"
 TIMED_OUT = "TimedOut"
+LATER = "NextCycle"
+
+# Hooks that say no: one for what eviction cannot change, one for what other pods take part in.
+MATCH, FIT, AMONG = "match", "fit", "fit_among"
 
 
 def gathering(gang: Gang) -> Verdict:
@@ -32,6 +38,9 @@ def gathering(gang: Gang) -> Verdict:
             name = f"role {role.name}: " if role.name else ""
             held_back = f", {role.gated} held back by scheduling gates" if role.gated else ""
             return Verdict(ok=False, why=f"{name}{there} of at least {role.min} members exist{held_back}", code=GATHERING)
+    lacking = lacks_cells(gang)
+    if lacking:
+        return Verdict(ok=False, why=lacking, code=GATHERING)
     there = sum(len(role.pods) + role.succeeded for role in gang.roles)
     return Verdict(ok=False, why=f"{there} of at least {gang.min} members exist", code=GATHERING)
 
@@ -39,56 +48,75 @@ def gathering(gang: Gang) -> Verdict:
 def clearing(world: World, gang: Gang) -> Verdict:
     """The gang waits for the room it was promised."""
     promised = sum(count(world, role, {Phase.NOMINATED}) for role in gang.roles)
+    wakes = (ROOM, HOLDS)
+    if not reaches_min(world, gang, PROMISED):
+        missing = sum(seats_missing(world, gang, PROMISED).values())
+        why = f"{promised} members were promised a node, {missing} lost theirs and need another"
+        return Verdict(ok=False, why=why, code=CLEARING, curable=True, wakes=wakes)
     why = f"{promised} members wait for the room that they were promised to become free"
-    return Verdict(ok=False, why=why, code=CLEARING, wakes=(ROOM, HOLDS))
+    return Verdict(ok=False, why=why, code=CLEARING, wakes=wakes)
+
+
+def later(world: World, gang: Gang) -> Verdict:
+    """All that were tried have a node. Whoever is beyond the expected size is tried in the next cycle."""
+    left = sum(pod.uid not in world.placements for pod in gang.pods()) if any(role.bounded for role in gang.roles) else 0
+    if not left:
+        return YES
+    expected = sum(role.total for role in gang.roles)
+    why = f"{left} members beyond the {expected} expected are tried in the next cycle"
+    return Verdict(ok=False, why=why, code=LATER, at=world.now)
 
 
 def refused(s: Session, gang: Gang, pod: Pod, domain: Domain, *, soon: bool) -> Verdict:
     """Nobody took this member: which nodes said no, and why. The members placed before it are still in the trial."""
     seats = sum(count(s.world, role, SEATED) + role.succeeded for role in gang.roles)
-    phrases, curable = _blames(s, pod, domain, soon=soon)
+    phrases, curable, wakes = _blames(s, pod, domain, soon=soon)
     nodes = "; ".join(phrases) if phrases else "there are no nodes"
     inside = "" if domain.rows is None else f" in {domain.name}"
     got = f"{seats} members have a node (it needs {gang.min})" if seats >= gang.min else f"{seats}/{gang.min} members placed"
     why = f"{got}{inside}, {pod.name} fits nowhere: {nodes}"
-    return Verdict(ok=False, why=why, code=NO_ROOM if curable else NO_NODE, curable=curable, wakes=(ROOM, HOLDS))
+    return Verdict(ok=False, why=why, code=NO_ROOM if curable else NO_NODE, curable=curable, wakes=wakes)
 
 
-def _blames(s: Session, pod: Pod, domain: Domain, *, soon: bool) -> tuple[list[str], bool]:
-    """One phrase for each plugin that refuses nodes; every node counts for the first that refuses it."""
+def _blames(s: Session, pod: Pod, domain: Domain, *, soon: bool) -> tuple[list[str], bool, tuple[str, ...]]:
+    """One phrase for each plugin that refuses nodes; every node counts for the first that refuses it. Then whether eviction could
+    change that, and what else could: where other pods take part, one that gets a node."""
     table = s.world.table
     left = np.arange(len(table), dtype=np.intp) if domain.rows is None else domain.rows
     phrases: list[str] = []
     curable = False
+    wakes: tuple[str, ...] = (ROOM, HOLDS)
     for plugin, column in _refusals(s, pod):
         rows = Rows(table, left, soon=soon)
         ok = column(rows)
         bad = left[~ok]
         if len(bad):
             phrases.append(_blame(s, plugin, pod, Rows(table, bad, soon=soon)))
-            curable = curable or not hasattr(plugin, "match")
+            curable = curable or column.hook != MATCH
+            wakes = (ROOM, HOLDS, COMPANY) if column.hook == AMONG else wakes
         left = left[ok]
-    return phrases, curable
+    return phrases, curable, wakes
 
 
 class _Column:
     """One plugin's column for a pod, whichever hook it comes from."""
 
     def __init__(self, s: Session, plugin: Plugin, hook: str, pod: Pod) -> None:
-        self._s, self._hook, self._pod = s, getattr(plugin, hook), pod
+        self._s, self._ask, self._pod = s, getattr(plugin, hook), pod
+        self.hook = hook
 
     def __call__(self, rows: Rows) -> BoolColumn:
-        column: BoolColumn = self._hook(self._s, self._pod, rows)
+        column: BoolColumn = self._ask(self._s, self._pod, rows)
         return column
 
 
 def _refusals(s: Session, pod: Pod) -> list[tuple[Plugin, _Column]]:
     found: list[tuple[Plugin, _Column]] = []
-    for hook, plugins in (("match", s.policy.matches), ("fit", s.policy.fits)):
+    for hook, plugins in ((MATCH, s.policy.matches), (FIT, s.policy.fits)):
         found.extend((plugin, _Column(s, plugin, hook, pod)) for plugin in plugins)
     for plugin in s.policy.entangles:
         if plugin.entangled(s, pod):
-            found.append((plugin, _Column(s, plugin, "fit_among", pod)))
+            found.append((plugin, _Column(s, plugin, AMONG, pod)))
     return found
 
 

@@ -6,14 +6,16 @@ One: a gang earlier in the order completes in this cycle because of it. Two: the
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from muster.engine.claims import NOT_COMPLETE, Attempted
-from muster.engine.hooks import WHOLE_CLUSTER
-from muster.engine.place import fits_on, place
+from muster.engine.domains import place_where_allowed
+from muster.engine.place import fits_on
 from muster.engine.session import Session
 from muster.model.gang import Gang
 from muster.model.pod import Phase, Placement, Pod
 from muster.state.lifecycle import reaches_min
+from muster.state.store import DOMAINS
 from muster.state.trial import Trial
 from muster.state.world import World
 
@@ -21,37 +23,56 @@ RELEASED = "HoldReleased"
 
 
 def take_holds(s: Session, gang: Gang, visited: set[str], seat: Callable[[Session, Gang], Attempted]) -> Attempted:
-    """Try the gang once more with the holds of gangs later in the order released; what it can do without is given back."""
-    held = _held_by_others(s, visited)
-    if not held:
+    """Try the gang once more with the holds of gangs later in the order released, the least entitled gang's first; what it can do
+    without is given back."""
+    holders = _holders(s, visited)
+    if not holders:
         return NOT_COMPLETE
     with s.trial(f"released for {gang.title}, which completes with it", cause=RELEASED, for_gang=gang.title) as trial:
-        before = {pod.uid: s.world.placement(pod) for pod in held}
-        for pod in held:
-            trial.release(pod)
-        result = seat(s, gang)
-        if result.complete:
-            _give_back(s, trial, held, before)
-            trial.commit()
-        return result
+        released: list[_Holder] = []
+        for holder in reversed(holders):
+            released.insert(0, holder)
+            for pod in holder.pods:
+                trial.release(pod)
+            result = seat(s, gang)
+            if result.complete:
+                _give_back(s, trial, released)
+                trial.commit()
+                return result
+    return NOT_COMPLETE
 
 
-def _held_by_others(s: Session, visited: set[str]) -> list[Pod]:
-    """Held pods of gangs that come later, the most entitled gang's first."""
+@dataclass(frozen=True, slots=True)
+class _Holder:
+    gang: str
+    pods: list[Pod]
+    before: list[Placement]
+
+
+def _holders(s: Session, visited: set[str]) -> list[_Holder]:
+    """Gangs later in the order that hold nodes, the most entitled first."""
     world = s.world
-    holders: dict[str, list[Pod]] = {}
+    held: dict[str, list[Pod]] = {}
     for uid in world.claims:
         if world.placements[uid].phase is Phase.HELD and (key := world.members[uid].gang) not in visited:
-            holders.setdefault(key, []).append(world.pods[uid])
-    order = sorted(holders, key=lambda key: s.gang_key(world.gangs[key]))
-    return [pod for key in order for pod in holders[key]]
+            held.setdefault(key, []).append(world.pods[uid])
+    order = sorted(held, key=lambda key: s.gang_key(world.gangs[key]))
+    return [_Holder(key, held[key], [world.placement(pod) for pod in held[key]]) for key in order]
 
 
-def _give_back(s: Session, trial: Trial, held: list[Pod], before: dict[str, Placement]) -> None:
-    for pod in held:
-        placement = before[pod.uid]
-        if fits_on(s, pod, placement.node or "", soon=False) and s.room(pod, count=1, phase=Phase.HELD).seats:
-            trial.restore(pod, placement)
+def _give_back(s: Session, trial: Trial, released: list[_Holder]) -> None:
+    """The most entitled first, and only until one of them does not get everything back: whoever comes after it in the order must not
+    keep what it could use. All who lost something are attempted again in this cycle."""
+    for holder in released:
+        back = 0
+        for pod, placement in zip(holder.pods, holder.before, strict=True):
+            if fits_on(s, pod, placement.node or "", soon=False):
+                trial.restore(pod, placement)
+                back += 1
+        if back < len(holder.pods):
+            break
+    for holder in released:
+        s.world.attempts[holder.gang].verdict = None
 
 
 def release_hopeless(s: Session) -> None:
@@ -73,7 +94,7 @@ def could_ever_complete(s: Session, gang: Gang) -> bool:
     """Would the gang fit if nobody else were there? Worked out on an empty copy of the nodes, once for each state of both."""
     world = s.world
     key = ("could complete", gang.key)
-    state = (id(gang), id(world.tree), world.table.layout)
+    state = (id(gang), id(world.tree), world.table.layout, world.version(DOMAINS))
     found = world.memo.get(key)
     if isinstance(found, tuple) and found[0] == state:
         return bool(found[1])
@@ -86,6 +107,7 @@ def _fits_alone(s: Session, gang: Gang) -> bool:
     empty = World()
     empty.now = s.now
     empty.nodes, empty.namespaces, empty.queues = s.world.nodes, s.world.namespaces, s.world.queues
+    empty.domains, empty.storage = s.world.domains, s.world.storage
     empty.table.lay_out_empty(empty.nodes)
     empty.tree = s.world.tree
     empty.ledger.lay_out(s.world.ledger.parents)
@@ -98,5 +120,5 @@ def _fits_alone(s: Session, gang: Gang) -> bool:
     alone = Session(empty, s.policy)
     alone.prepare()
     with alone.trial("alone", cause="Alone") as trial:
-        place(alone, trial, gang.pods(), domain=WHOLE_CLUSTER, phase=Phase.BINDING)
+        place_where_allowed(alone, trial, gang, gang.pods(), phase=Phase.BINDING)
         return reaches_min(empty, gang)

@@ -11,14 +11,25 @@ those, as a column.
 | `queue_key`, `gang_key`, `pod_key` | a comparable value | a tuple in the policy's order, then creation and name |
 | `quota_room` | Room | the least of all; how many more pods like this one its queues take |
 | `deserved`, `over_share` | Resources | of `deserved` the first answer, of `over_share` what all agree on |
-| `domains` | ordered domains, or None | the first opinion decides; an empty list is a refusal |
-| `match` | bool column | and; what eviction cannot change; kept per kind of pod |
+| `queue_fields` | names and values | all of them; they go to the queue's status |
+| `domains` | ordered domains, a refusing Verdict, or None | the first opinion decides; an empty list is a refusal |
+| `fill_order` | parts of a domain | the first that names any; one part is filled after the other |
+| `score_domain` | float, 0 to 1 | weighted sum, with the ask in place |
+| `score_domains` | float column, 0 to 1 | `score_domain` of many domains, as if the ask were in place; saves trying them all |
+| `match` | bool column | and; what eviction cannot change; kept per kind of pod, apart from its affinity and spread |
 | `prefer` | float column, 0 to 1 | weighted sum; a score that follows from labels and taints alone; kept per kind of pod |
 | `fit` | bool column | and; what eviction can change; must follow from the rows' own figures |
 | `score` | float column, 0 to 1 | weighted sum; must follow from the rows' own figures |
 | `entangled`, then `fit_among`, `score_among` | as `fit` and `score` | for pods whose place depends on other nodes' pods |
 | `gate`, `stamp` | a Gate; any value | optional, beside `entangled`: equal pods with equal stamps are placed together |
 | `blame` | words for the rows refused | the first plugin that refuses a row explains it |
+| `evictable` | bool column over seats | and; whom an ask may never take; asked once for all candidates of a domain |
+| `free_at` | float column over seats | the next of all times from which on a veto of `evictable` no longer holds |
+| `may_take` | Verdict | all must agree; asked as each unit is taken, with those before it already gone |
+| `guards`, `violates` | bool column over units | or; units under a disruption budget, and those whose going would break one |
+| `lost_hours` | float column over seats | sum; what an eviction costs beside the seat itself |
+| `victims` | numbers of units in order, or None | the first opinion decides; the vetoes stand all the same |
+| `node_cost` | a comparable value | a tuple in the policy's order; the node with the least is taken |
 """
 
 from __future__ import annotations
@@ -30,9 +41,11 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from muster.engine.gates import Gate
 from muster.model.effects import YES, Verdict
-from muster.model.gang import Gang
+from muster.model.gang import Cell, Gang
 from muster.model.pod import Phase, Pod
 from muster.model.resources import Resources
+from muster.state.domains import WHOLE_CLUSTER as WHOLE_CLUSTER
+from muster.state.domains import Domain as Domain
 from muster.state.table import BoolColumn, FloatColumn, RowIndex, Rows
 
 if TYPE_CHECKING:
@@ -61,6 +74,13 @@ class Ask:
     needed: int | None = None
     """So many of the first pods are what the gang's minimum still needs: these are admitted together or not at all. None: all."""
 
+    cell: Cell | None = None
+    """The cell that all the pods belong to, where seats are asked for it alone; `within` is where its gang goes."""
+    within: Domain | None = None
+
+    admitted: bool = False
+    """True once all of the pods were found to have room in their queues together: any part of them has, then."""
+
     @property
     def minimum(self) -> tuple[Pod, ...]:
         return self.pods[: self.needed]
@@ -75,15 +95,12 @@ class Room:
 
 
 @dataclass(frozen=True, slots=True)
-class Domain:
-    """Nodes within which a whole gang must fit. `rows` None: every node."""
+class Where:
+    """Domains that an ask may go to, in order; the verdict says why there are none."""
 
-    name: str
-    rows: RowIndex | None = None
-    tier: int | None = None
+    domains: Sequence[Domain]
+    verdict: Verdict = YES
 
-
-WHOLE_CLUSTER = Domain("the whole cluster")
 
 Comparable = int | float | str | tuple[int | float | str, ...]
 
@@ -121,6 +138,21 @@ class SharesOut(Protocol):
 
 
 @runtime_checkable
+class DescribesQueues(Protocol):
+    """Further fields for a queue's status, beside what it uses and who waits in it."""
+
+    def queue_fields(self, s: Session, queue: str) -> tuple[tuple[str, str], ...]: ...
+
+
+@runtime_checkable
+class KnowsUnlabelled(Protocol):
+    """Whether a pod is preemptible that does not say so itself."""
+
+    @property
+    def preemptible_by_default(self) -> bool: ...
+
+
+@runtime_checkable
 class OrdersQueues(Protocol):
     """The key must follow from the queue's own figures and from what does not change within a cycle."""
 
@@ -139,7 +171,16 @@ class OrdersPods(Protocol):
 
 @runtime_checkable
 class NamesDomains(Protocol):
-    def domains(self, s: Session, ask: Ask) -> Sequence[Domain] | None: ...
+    """Where an ask may go. An ask for a cell is answered with domains inside `ask.within`."""
+
+    def domains(self, s: Session, ask: Ask) -> Sequence[Domain] | Verdict | None: ...
+
+
+@runtime_checkable
+class FillsDomains(Protocol):
+    """In which order the parts of a domain are filled so that members are close to each other; empty for no opinion."""
+
+    def fill_order(self, s: Session, ask: Ask, domain: Domain) -> Sequence[Domain]: ...
 
 
 @runtime_checkable
@@ -174,6 +215,14 @@ class ScoresDomains(Protocol):
     def weight(self) -> float: ...
 
     def score_domain(self, s: Session, ask: Ask, domain: Domain) -> float: ...
+
+
+@runtime_checkable
+class ScoresDomainsAhead(Protocol):
+    """What `score_domain` would say of each domain if all pods of the ask were placed in it, to the last bit. A plugin that
+    scores domains and cannot tell ahead makes the engine try every domain."""
+
+    def score_domains(self, s: Session, ask: Ask, domains: Sequence[Domain]) -> FloatColumn: ...
 
 
 @runtime_checkable
@@ -233,6 +282,8 @@ class Limits(Protocol):
 class GuardsBudgets(Protocol):
     """Units whose going would break a disruption budget: they go last where they may go at all."""
 
+    def guards(self, s: Session, seats: SeatTable, seat: RowIndex, unit: RowIndex, units: int) -> BoolColumn: ...
+
     def violates(self, s: Session, seats: SeatTable, seat: RowIndex, unit: RowIndex, units: int) -> BoolColumn: ...
 
 
@@ -263,6 +314,8 @@ class Settings:
     """Pods whose schedulerName is one of these are ours."""
     whole_gang: str = "cluster"
     """What goes when a whole gang must go: all its seats in the `cluster`, or only those in the `domain`."""
+    strict_deserved: bool = False
+    """Reclaim never takes a queue below its deserved share, not even with the last unit."""
     claim_s: float = 600.0
     """How long a promise stands after the last of those who leave for it should be gone."""
     default_wait_s: float = 600.0
@@ -285,11 +338,14 @@ class Policy:
         self.prepares = [p for p in plugins if isinstance(p, Prepares)]
         self.admits = [p for p in plugins if isinstance(p, Admits)]
         self.bounds_queues = [p for p in plugins if isinstance(p, BoundsQueues)]
+        self.preemptible_by_default = all(p.preemptible_by_default for p in plugins if isinstance(p, KnowsUnlabelled))
+        self.describes_queues = [p for p in plugins if isinstance(p, DescribesQueues)]
         self.shares_out = [p for p in plugins if isinstance(p, SharesOut)]
         self.orders_queues = [p for p in plugins if isinstance(p, OrdersQueues)]
         self.orders_gangs = [p for p in plugins if isinstance(p, OrdersGangs)]
         self.orders_pods = [p for p in plugins if isinstance(p, OrdersPods)]
         self.names_domains = [p for p in plugins if isinstance(p, NamesDomains)]
+        self.fills_domains = [p for p in plugins if isinstance(p, FillsDomains)]
         self.matches = [p for p in plugins if isinstance(p, Matches)]
         self.prefers = [p for p in plugins if isinstance(p, Prefers)]
         self.fits = [p for p in plugins if isinstance(p, Fits)]

@@ -62,6 +62,7 @@ class Line:
             waiting.sort(key=lambda entry: entry[0], reverse=True)
         self._heaps: dict[str, list[_Entry]] = {}
         self._entries: dict[str, _Entry] = {}
+        self._keys = [plugin.queue_key for plugin in s.policy.orders_queues]
         self._position = s.world.ledger.position
         self._changed: dict[str, None] = dict.fromkeys(self._waiting)
 
@@ -98,12 +99,11 @@ class Line:
         if head is None:
             self._entries.pop(queue, None)
             return
-        before = self._entries.get(queue)
-        entry = (self._s.queue_key(queue), head, queue)
-        if entry != before:
+        s = self._s
+        entry = (tuple([key(s, queue) for key in self._keys]), head, queue)
+        if entry != self._entries.get(queue):
             self._entries[queue] = entry
-            parent = self._s.world.ledger.path(queue)[1]
-            heapq.heappush(self._heaps.setdefault(parent, []), entry)
+            heapq.heappush(self._heaps.setdefault(s.world.ledger.path(queue)[1], []), entry)
 
     def _head(self, queue: str) -> Key | None:
         """The key of the gang that would be next in this branch. A queue's own gangs go before its children's."""

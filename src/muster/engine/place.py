@@ -15,7 +15,7 @@ import numpy as np
 
 from muster.engine.among import FREE, Ties, pick, place_one, ties_of
 from muster.engine.columns import REFUSED, KindColumns, values
-from muster.engine.hooks import Domain
+from muster.engine.hooks import Domain, Room
 from muster.engine.session import Session
 from muster.model.effects import Verdict
 from muster.model.pod import Phase, Pod
@@ -37,17 +37,35 @@ class Placed:
     verdict: Verdict | None = None
 
 
-def place(s: Session, trial: Trial, pods: Sequence[Pod], *, domain: Domain, phase: Phase) -> Placed:
-    """Place as many of these as fit, in order; each is tried once."""
+def place(
+    s: Session, trial: Trial, pods: Sequence[Pod], *, domain: Domain, phase: Phase, admitted: bool = False
+) -> Placed:
+    """Place as many of these as fit, in turn; each is tried once. `admitted`: their queues are known to have room for all."""
     count, first_refused, verdict = 0, None, None
-    for run, ties in _runs(s, pods):
-        room = s.room(run[0], count=len(run), phase=phase)
+    for run, ties in _runs(s, in_turn(s, pods)):
+        room = Room(len(run)) if admitted else s.room(run[0], count=len(run), phase=phase)
         seated = _place_run(s, trial, run[: room.seats], ties, domain, phase) if room.seats else 0
         count += seated
         if seated < len(run) and first_refused is None:
             first_refused = run[seated]
             verdict = room.verdict if seated == room.seats else None
     return Placed(count, first_refused, verdict)
+
+
+def in_turn(s: Session, pods: Sequence[Pod]) -> Sequence[Pod]:
+    """The members in the order in which they are placed: as given, but for what plugins want first."""
+    keys = s.policy.orders_pods
+    return sorted(pods, key=lambda pod: [plugin.pod_key(s, pod) for plugin in keys]) if keys else pods
+
+
+def is_clear(s: Session, pod: Pod) -> bool:
+    """Is nobody in the way of a pod that was promised a node, apart from the room: by a port, by keeping away, by a volume?"""
+    if not pod.kind.ports and not s.is_entangled(pod):
+        return True
+    node = s.world.placement(pod).node or ""
+    with s.trial("to look at its node without it", cause="Looks") as trial:
+        trial.release(pod)
+        return fits_on(s, pod, node, soon=False)
 
 
 def fits_on(s: Session, pod: Pod, node: str, *, soon: bool) -> bool:

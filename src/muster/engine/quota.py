@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import numpy as np
 
@@ -25,10 +25,13 @@ from muster.state.columns import Amounts
 from muster.state.ledger import Rows
 from muster.state.queues import QUEUE_CLOSED, QueueTree
 from muster.state.store import QUEUES
+from muster.state.table import BoolColumn
 from muster.state.world import World
 
 if TYPE_CHECKING:
     from muster.engine.session import Session
+
+T = TypeVar("T")
 
 QUEUE_LIMIT = "QueueLimit"
 
@@ -68,19 +71,29 @@ def bounds(world: World, of: Callable[[Queue], Resources]) -> Amounts:
 @dataclass(frozen=True, slots=True)
 class _Kept:
     tree: QueueTree
-    layout: int
-    limits: Bounds
+    state: tuple[object, ...]
+    made: object
+
+
+def kept(world: World, name: str, make: Callable[[], T], *, beside: object = None) -> T:
+    """What `make` gives, worked out anew only when a queue, the ledger's layout or `beside` is another than before."""
+    found = world.memo.get(("queues", name))
+    state = (world.ledger.layout, beside)
+    if isinstance(found, _Kept) and found.tree is world.tree and found.state == state:
+        return cast(T, found.made)
+    made = make()
+    world.memo["queues", name] = _Kept(world.tree, (world.ledger.layout, beside), made)
+    return made
 
 
 def limits(world: World) -> Bounds:
-    """The limits of all queues, worked out anew when one of them changes."""
-    found = world.memo.get("queue limits")
-    if isinstance(found, _Kept) and found.tree is world.tree and found.layout == world.ledger.layout:
-        return found.limits
-    binding = any(queue.limit.items for queue in world.tree.nodes.values())
-    made = Bounds(bounds(world, lambda queue: queue.limit), binding=binding)
-    world.memo["queue limits"] = _Kept(world.tree, world.ledger.layout, made)
-    return made
+    """The limits of all queues."""
+
+    def make() -> Bounds:
+        binding = any(queue.limit.items for queue in world.tree.nodes.values())
+        return Bounds(bounds(world, lambda queue: queue.limit), binding=binding)
+
+    return kept(world, "limits", make)
 
 
 # -- may the gang enter at all? ----------------------------------------------------------------------------------------------------
@@ -135,20 +148,14 @@ def admit(s: Session, ask: Ask, bound: Bounds) -> Verdict:
     if not bound.binding:
         return YES
     needed = s.needs(ask)
+    if not needed:
+        return YES
     if len(needed) == 1:
         ((queue, amounts),) = needed.items()
         rows, wanted = s.world.ledger.rows_up(queue), amounts[None, :]
-    elif needed:
-        rows, wanted = _together(s.world, needed)
     else:
-        return YES
-    standing = _standing(s, ask, rows)
-    over = (standing + wanted > bound.rows[rows]) & (wanted > 0)
-    if not over.any():
-        return YES
-    at = int(over.any(axis=1).argmax())
-    need = wanted[at if len(wanted) > 1 else 0]
-    return _refusal(s, bound, _Short(int(rows[at]), np.flatnonzero(over[at]), standing[at], need, ask.purpose))
+        rows, wanted = _together(s.world, needed)
+    return fits(s, bound, rows, _standing(s, ask, rows), wanted)
 
 
 def _together(world: World, needed: dict[str, Amounts]) -> tuple[Rows, Amounts]:
@@ -160,17 +167,18 @@ def _together(world: World, needed: dict[str, Amounts]) -> tuple[Rows, Amounts]:
     return np.array(list(total), dtype=np.intp), np.array(list(total.values()), dtype=np.int64)
 
 
-def _standing(s: Session, ask: Ask, rows: Rows) -> Amounts:
+def _standing(s: Session, ask: Ask, rows: Rows) -> Standing:
     ledger = s.world.ledger
     match ask.purpose:
         case Purpose.ALLOCATE:
-            return np.maximum(ledger.used_in(rows), ledger.taken_in(rows))
+            return Standing((("used", np.maximum(ledger.used_in(rows), ledger.taken_in(rows))),))
         case Purpose.NOMINATE:
-            return ledger.taken_in(rows)
+            return Standing((("used", ledger.taken_in(rows)),))
         case Purpose.EVICT:
-            return np.zeros_like(s.ahead[rows])
+            return Standing((("used", np.zeros_like(s.ahead[rows])),))
         case Purpose.ENQUEUE:
-            return s.ahead[rows] if may_evict(s, ask.gang) else s.ahead[rows] + ledger.taken_in(rows)
+            used = ledger.taken_in(rows) * (not may_evict(s, ask.gang))
+            return Standing((("used", used), ("ahead", s.ahead[rows])))
 
 
 def may_evict(s: Session, gang: Gang) -> bool:
@@ -186,84 +194,90 @@ def room(s: Session, pod: Pod, bound: Bounds, *, count: int, phase: Phase) -> Ro
     if not bound.binding:
         return Room(count)
     world = s.world
-    queue = world.members[pod.uid].queue
-    rows, need = world.ledger.rows_up(queue), world.request(pod)
-    standing = standing_for(s, pod, rows, phase=phase)
-    return seats(s, bound, rows, standing, need, count=count, phase=phase)
+    rows = world.ledger.rows_up(world.members[pod.uid].queue)
+    return seats(s, bound, rows, standing_for(s, pod, rows, phase=phase), world.request(pod), count=count)
 
 
-def standing_for(s: Session, pod: Pod, rows: Rows, *, phase: Phase) -> Amounts:
+def standing_for(s: Session, pod: Pod, rows: Rows, *, phase: Phase) -> Standing:
     """What counts against a pod that is to enter this phase. Its own promise is not in its way."""
     ledger = s.world.ledger
     if phase is Phase.NOMINATED:
-        return ledger.taken_in(rows)
+        return Standing((("used", ledger.taken_in(rows)),))
     if s.world.phase(pod) is Phase.NOMINATED:
-        return ledger.used_in(rows)
-    return np.maximum(ledger.used_in(rows), ledger.taken_in(rows))
+        return Standing((("used", ledger.used_in(rows)),))
+    return Standing((("used", np.maximum(ledger.used_in(rows), ledger.taken_in(rows))),))
 
 
-def seats(s: Session, bound: Bounds, rows: Rows, standing: Amounts, need: Amounts, *, count: int, phase: Phase) -> Room:
-    """How many of `count` equal pods these rows take; the first row is the queue's own."""
-    asked = np.flatnonzero(need)
-    if not len(asked) or not len(rows):
-        return Room(count)
-    each = (bound.rows[rows[:, None], asked] - standing[:, asked]) // need[asked]
-    fit = max(0, int(each.min()))
-    if fit >= count:
-        return Room(count)
-    at = int(each.min(axis=1).argmin())
-    purpose = Purpose.NOMINATE if phase is Phase.NOMINATED else Purpose.ALLOCATE
-    # The sentence is for those who are left over: the others are as good as placed.
-    short = _Short(int(rows[at]), asked[each[at] < count], standing[at] + fit * need, (count - fit) * need, purpose)
-    return Room(fit, _refusal(s, bound, short))
-
-
-# -- saying so ---------------------------------------------------------------------------------------------------------------------
+# -- comparing, and saying so ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class _Short:
-    """A queue that has not enough: its row, the columns that lack, what stands in it and what was asked for."""
+class Standing:
+    """What counts against an ask in some rows, in parts that have a name each."""
 
-    row: int
-    columns: Rows
-    standing: Amounts
-    need: Amounts
-    purpose: Purpose
+    parts: tuple[tuple[str, Amounts], ...]
+
+    @property
+    def total(self) -> Amounts:
+        total = self.parts[0][1]
+        for _, amounts in self.parts[1:]:
+            total = total + amounts
+        return total
 
 
-def _refusal(s: Session, bound: Bounds, short: _Short) -> Verdict:
+def fits(s: Session, bound: Bounds, rows: Rows, standing: Standing, wanted: Amounts) -> Verdict:
+    """Do these rows take all that is wanted? `wanted` has one row for all of them, or one for each."""
+    most = bound.rows[rows]
+    over = (standing.total + wanted > most) & (wanted > 0)
+    if not over.any():
+        return YES
+    at = int(over.any(axis=1).argmax())
+    return _refusal(s, bound, int(rows[at]), over[at], _row_of(standing, at), wanted[at if len(wanted) > 1 else 0])
+
+
+def seats(s: Session, bound: Bounds, rows: Rows, standing: Standing, need: Amounts, *, count: int) -> Room:
+    """How many of `count` equal pods do these rows take?"""
+    total, most = standing.total, bound.rows[rows]
+    if not ((total + count * need > most) & (need > 0)).any():
+        return Room(count)
+    asked = np.flatnonzero(need)
+    each = (most - total)[:, asked] // need[asked]
+    fit = max(0, int(each.min()))
+    at = int(each.min(axis=1).argmin())
+    over = np.zeros(len(need), dtype=np.bool_)
+    over[asked] = each[at] < count
+    # The sentence is for those who are left over: the others are as good as placed.
+    (first, amounts), *others = _row_of(standing, at)
+    return Room(fit, _refusal(s, bound, int(rows[at]), over, [(first, amounts + fit * need), *others], (count - fit) * need))
+
+
+_Parts = list[tuple[str, Amounts]]
+
+
+def _row_of(standing: Standing, at: int) -> _Parts:
+    return [(word, amounts[at]) for word, amounts in standing.parts]
+
+
+def _refusal(s: Session, bound: Bounds, row: int, over: BoolColumn, parts: _Parts, need: Amounts) -> Verdict:
     """The sentence with its numbers: `queue research: gpu 208 used + 48 asked > 224 limit`."""
-    world, most = s.world, bound.rows[short.row]
-    queue = world.ledger.names[short.row]
-    parts: list[str] = []
-    for column in short.columns.tolist():
+    world, most = s.world, bound.rows[row]
+    queue = world.ledger.names[row]
+    said: list[str] = []
+    for column in np.flatnonzero(over).tolist():
         name = world.columns.names[column]
-        parts.append(f"{short_name(name)} {_terms(s, short, queue, column)} > {show_amount(name, int(most[column]))} {bound.word}")
-    curable = bool((short.need <= most)[short.columns].all())
-    wakes = (*world.ledger.path(queue)[:-1], *bound.wakes)
-    return Verdict(ok=False, why=f"{show_queue(queue)}: {', '.join(parts)}", code=bound.code, curable=curable, wakes=wakes)
+        terms = [f"{show_amount(name, int(amounts[column]))} {word}" for word, amounts in parts[:1]]
+        terms += [f"{show_amount(name, int(amounts[column]))} {word}" for word, amounts in parts[1:] if amounts[column]]
+        terms.append(f"{show_amount(name, int(need[column]))} asked")
+        said.append(f"{short_name(name)} {' + '.join(terms)} > {show_amount(name, int(most[column]))} {bound.word}")
+    curable = bool((need <= most)[over].all())
+    why = f"{show_queue(queue)}: {', '.join(said)}{_soon(world, queue, over)}"
+    return Verdict(ok=False, why=why, code=bound.code, curable=curable, wakes=(*world.ledger.path(queue)[:-1], *bound.wakes))
 
 
-def _terms(s: Session, short: _Short, queue: str, column: int) -> str:
-    """`208 used (16 leaving) + 16 ahead + 48 asked`, without what is zero."""
-    name = s.world.columns.names[column]
-    ahead = int(s.ahead[short.row, column]) if short.purpose is Purpose.ENQUEUE else 0
-    used = int(short.standing[column]) - ahead
-    terms: list[str] = []
-    if used or not ahead:
-        terms.append(f"{show_amount(name, used)} used{_of_which(s.world, queue, column, short.purpose)}")
-    if ahead:
-        terms.append(f"{show_amount(name, ahead)} ahead")
-    return " + ".join([*terms, f"{show_amount(name, int(short.need[column]))} asked"])
-
-
-def _of_which(world: World, queue: str, column: int, purpose: Purpose) -> str:
-    """How much of what is used is only promised, or about to be free."""
-    name = world.columns.names[column]
-    leaving, promised = int(world.ledger.leaving(queue)[column]), int(world.ledger.promised(queue)[column])
-    if purpose is Purpose.ALLOCATE and leaving > promised:
-        return f" ({show_amount(name, leaving)} leaving)"
-    if purpose in (Purpose.ALLOCATE, Purpose.NOMINATE) and promised:
-        return f" ({show_amount(name, promised)} promised)"
-    return ""
+def _soon(world: World, queue: str, over: BoolColumn) -> str:
+    """How much of what stands in the way is on its way out."""
+    leaving = world.ledger.leaving(queue)
+    names = world.columns.names
+    columns = np.flatnonzero(over & (leaving > 0)).tolist()
+    parts = [f"{short_name(names[column])} {show_amount(names[column], int(leaving[column]))}" for column in columns]
+    return f" ({', '.join(parts)} of it is leaving)" if parts else ""

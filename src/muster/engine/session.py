@@ -9,15 +9,18 @@ import numpy as np
 
 from muster.engine import quota
 from muster.engine.columns import KindColumns
-from muster.engine.hooks import WHOLE_CLUSTER, Ask, Comparable, Domain, Policy, Room
+from muster.engine.hooks import WHOLE_CLUSTER, Ask, Comparable, Domain, Policy, Room, ScoresDomainsAhead, Where
 from muster.model.effects import YES, Effect, Verdict
 from muster.model.gang import Gang
 from muster.model.pod import Kind, Phase, Pod
 from muster.model.resources import NOTHING, Resources
 from muster.state.columns import Amounts
 from muster.state.lifecycle import is_half_bound
+from muster.state.table import FloatColumn
 from muster.state.trial import Trial
 from muster.state.world import World
+
+NO_DOMAIN = "NoDomain"
 
 # A refused gang is tried again this often, whatever happens.
 RETRY_S = 300.0
@@ -34,6 +37,8 @@ class Session:
         self.stats: dict[str, int] = {}
         self.refused: dict[str, Verdict] = {}
         """Gangs that were attempted in this cycle and did not get what they need, in their order, by key."""
+        self.scratch: dict[str, object] = {}
+        """What an action works out for the ask at hand."""
         self.extra: list[Effect] = []
         """Effects that no move stands for."""
         self.ahead: Amounts = np.zeros((len(world.ledger), len(world.columns.names)), dtype=np.int64)
@@ -120,13 +125,24 @@ class Session:
             over = found if over is None else Resources.of({n: min(v, found[n]) for n, v in over.items if found[n]})
         return over or NOTHING
 
-    def domains(self, ask: Ask) -> Sequence[Domain]:
+    def where(self, ask: Ask) -> Where:
         """The first plugin with an opinion decides. None is no opinion; an empty list is one."""
         for plugin in self.policy.names_domains:
             found = plugin.domains(self, ask)
+            if isinstance(found, Verdict):
+                return Where((), found)
             if found is not None:
+                why = f"{plugin.name} allows no domain of the cluster"
+                return Where(found, YES if found else Verdict(ok=False, why=why, code=NO_DOMAIN))
+        return Where((ask.within or WHOLE_CLUSTER,))
+
+    def fill_order(self, ask: Ask, domain: Domain) -> Sequence[Domain]:
+        """In which order the parts of a domain are filled; empty where nobody minds."""
+        for plugin in self.policy.fills_domains:
+            found = plugin.fill_order(self, ask, domain)
+            if found:
                 return found
-        return (WHOLE_CLUSTER,)
+        return ()
 
     def gang_key(self, gang: Gang) -> tuple[Comparable, ...]:
         """A gang that was caught half bound goes before everybody; then the plugins' keys, creation and name."""
@@ -139,14 +155,24 @@ class Session:
     def score_domain(self, ask: Ask, domain: Domain) -> float:
         return sum(p.weight * p.score_domain(self, ask, domain) for p in self.policy.scores_domains)
 
+    def score_domains(self, ask: Ask, domains: Sequence[Domain]) -> FloatColumn | None:
+        """What `score_domain` will say of each once the whole ask is placed there; None where a plugin cannot tell ahead."""
+        total = np.zeros(len(domains), dtype=np.float64)
+        for plugin in self.policy.scores_domains:
+            if not isinstance(plugin, ScoresDomainsAhead):
+                return None
+            total += plugin.weight * plugin.score_domains(self, ask, domains)
+        return total
+
+    def is_entangled(self, pod: Pod) -> bool:
+        return any(plugin.entangled(self, pod) for plugin in self.policy.entangles)
+
     def columns(self, pod: Pod, *, soon: bool) -> KindColumns:
-        """What the plugins say of every node for this kind of pod, brought up to date."""
-        key: tuple[str, int, Kind, bool] = ("kind", id(self.policy), pod.kind, soon)
+        """What the plugins say of every node for this kind of pod, brought up to date. What a pod says of other pods is no part of
+        it, so that the gangs of one template have one set of columns between them."""
+        key: tuple[str, int, Kind, bool] = ("kind", id(self.policy), pod.kind.alone(), soon)
         found = self.world.memo.get(key)
         if not isinstance(found, KindColumns):
             found = self.world.memo[key] = KindColumns(soon=soon)
         found.refresh(self, pod)
         return found
-
-    def is_entangled(self, pod: Pod) -> bool:
-        return any(plugin.entangled(self, pod) for plugin in self.policy.entangles)

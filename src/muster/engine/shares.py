@@ -39,7 +39,11 @@ def dominant_share(s: Session, queue: str, *, plus: Amounts | None = None) -> fl
     """The largest part of any resource of the cluster that the queue has, or would have with `plus` added."""
     amounts = s.world.ledger.taken(queue)
     taken = (amounts if plus is None else amounts + plus).tolist()
-    return max((taken[column] / total for column, total in dimensions(s)), default=0.0)
+    share = 0.0
+    for column, total in dimensions(s):
+        part = taken[column] / total
+        share = part if part > share else share
+    return share
 
 
 def beyond(s: Session, queue: str, deserved: Resources) -> Resources:

@@ -16,7 +16,8 @@ def statuses(s: Session) -> Iterator[GroupStatus]:
     """New statuses for the PodGroups of all gangs that something happened to."""
     world = s.world
     touched, world.touched = world.touched, {}
-    for key in touched:
+    # Sorted: a trial that was undone touched gangs, too, and must leave no trace in the order.
+    for key in sorted(touched):
         gang = world.gangs.get(key)
         if gang is None:
             continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from muster.model.devices import Slot
+from muster.model.volumes import VolumeChoice
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +17,8 @@ class Bind:
     why: str
     cause: str = "fits"
     devices: tuple[Slot, ...] = ()
+    volumes: tuple[VolumeChoice, ...] = ()
+    """What its claims that wait for a node get: to be written first, because the pod cannot run without them."""
 
 
 @dataclass(frozen=True, slots=True)

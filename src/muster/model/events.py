@@ -11,6 +11,7 @@ from muster.model.node import Node
 from muster.model.pod import Pod, Problem, no_labels
 from muster.model.queue import Queue
 from muster.model.topology import DomainSpec
+from muster.model.volumes import CsiNode, PersistentVolume, StorageClass, VolumeClaim
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,10 @@ class Namespace:
     problems: tuple[Problem, ...] = ()
 
 
-Thing = Pod | Node | Group | Queue | PriorityClass | Namespace | DomainSpec | Budget
+Thing = (
+    Pod | Node | Group | Queue | PriorityClass | Namespace | DomainSpec | Budget
+    | PersistentVolume | VolumeClaim | StorageClass | CsiNode
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

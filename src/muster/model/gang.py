@@ -11,6 +11,7 @@ from enum import Enum
 
 from muster.model.pod import NOT_DECLARED, Declared, Dialect, Pod, Problem
 from muster.model.resources import NOTHING, Resources
+from muster.model.selectors import EVERYTHING, LabelSelector
 from muster.model.topology import TopologyAsk
 
 
@@ -44,6 +45,23 @@ class RoleMin:
 
 
 @dataclass(frozen=True, slots=True)
+class SubGroup:
+    """Some members of a PodGroup, as declared: those of a role, or that the selector selects, told apart by the values of labels.
+
+    Those with the same values are one cell, of which `size` members at least belong together; `min_cells` cells are needed.
+    """
+
+    name: str
+    role: str = ""
+    """Only members of this role, unless empty."""
+    selector: LabelSelector = EVERYTHING
+    label_keys: tuple[str, ...] = ()
+    size: int = 1
+    min_cells: int = 0
+    topology: TopologyAsk | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Group:
     """A PodGroup as declared. Its key is the slot in which its pods gather: families of dialects do not share names."""
 
@@ -61,7 +79,7 @@ class Group:
     never_preempts: bool = False
     queue: str = ""
     topology: TopologyAsk | None = None
-    role_topology: tuple[tuple[str, TopologyAsk], ...] = ()
+    sub_groups: tuple[SubGroup, ...] = ()
     wait_s: float | None = None
     declared: Declared = NOT_DECLARED
     phase: str = ""
@@ -98,11 +116,26 @@ class Role:
     """Key of the PodGroup that declares it, or empty."""
     succeeded: int = 0
     failed: int = 0
-    topology: TopologyAsk | None = None
     leaving: tuple[Pod, ...] = ()
     """Members that were told to go: they fill their nodes and queues, and count for nothing else."""
     gated: int = 0
     """Members that a scheduling gate keeps back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Members of a gang that belong together more closely than the rest: a PodGroup of a GangGroup, or one part of a sub-group.
+
+    With fewer than `min` members it is not begun. `sub_group` is the sub-group that it is a part of, or empty.
+    """
+
+    title: str
+    members: frozenset[str]
+    """UIDs of those that live."""
+    min: int = 0
+    succeeded: int = 0
+    topology: TopologyAsk | None = None
+    sub_group: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +153,9 @@ class Gang:
     match: MatchPolicy = MatchPolicy.WAITING_AND_RUNNING
     wait_s: float = 600.0
     topology: TopologyAsk | None = None
+    cells: tuple[Cell, ...] = ()
+    cell_mins: tuple[tuple[str, int], ...] = ()
+    """How many cells of a sub-group must have their minimum."""
     min_resources: Resources = NOTHING
     never_preempts: bool = False
     waits_for: str = ""

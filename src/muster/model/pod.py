@@ -6,8 +6,9 @@ Pods are identified by UID: a pod re-created under the same name is a new pod.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, IntEnum
+from functools import lru_cache
 
 from muster.model.devices import Slot
 from muster.model.resources import NOTHING, Resources
@@ -93,10 +94,17 @@ class Kind(_KnowsItsHash):
             object.__setattr__(self, "_hash", found)
             return found
 
-    @property
-    def minds_others(self) -> bool:
-        """True where other pods take part in where such a pod may go, as far as it says so itself."""
-        return bool(self.spread) or self.affinity != NO_POD_AFFINITY or self.anti_affinity != NO_POD_AFFINITY
+    def alone(self) -> Kind:
+        """The same kind as far as other pods do not come into it: what it says of them is left out."""
+        if not self.spread and self.affinity == self.anti_affinity == NO_POD_AFFINITY:
+            return self
+        return _alone(self)
+
+
+@lru_cache(maxsize=4096)
+def _alone(kind: Kind) -> Kind:
+    namespace = kind.namespace if kind.claims else ""
+    return replace(kind, affinity=NO_POD_AFFINITY, anti_affinity=NO_POD_AFFINITY, spread=(), namespace=namespace)
 
 
 class Running(Enum):

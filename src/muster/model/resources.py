@@ -132,6 +132,13 @@ def show_amount(resource: str, value: int) -> str:
     return str(value)
 
 
+def written(resource: str, value: int) -> str:
+    """An amount as Kubernetes writes it, exactly: `1500m`, `2`, `4294967296`."""
+    if resource != CPU:
+        return str(value)
+    return f"{value // 1000}" if value % 1000 == 0 else f"{value}m"
+
+
 def short_name(resource: str) -> str:
     """`nvidia.com/gpu` is `gpu` to a person."""
     return resource.rsplit("/", 1)[-1]

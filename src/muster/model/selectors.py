@@ -68,6 +68,9 @@ class LabelSelector:
         return all(requirement.holds(labels) for requirement in self.requirements)
 
 
+EVERYTHING = LabelSelector()
+
+
 @dataclass(frozen=True, slots=True)
 class NodeTerm:
     """One node selector term: all expressions and fields must hold; an empty term matches no node."""

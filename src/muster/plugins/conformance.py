@@ -17,6 +17,11 @@ from muster.state.table import BoolColumn, RowIndex
 
 @dataclass(frozen=True)
 class Conformance:
+    """Pods that the cluster itself needs are never victims: critical classes, system namespaces, DaemonSets and mirror pods.
+
+    The engine bars them already, with or without this plugin; naming it in a policy only makes the rule visible there.
+    """
+
     name: str = "conformance"
 
     def evictable(self, s: Session, ask: Ask, seats: SeatTable, seat: RowIndex) -> BoolColumn:

@@ -16,6 +16,11 @@ from muster.state.table import FloatColumn, RowIndex
 
 @dataclass(frozen=True)
 class LostWork:
+    """Whoever loses least is evicted first: the hours since the last checkpoint and the hours to get going again count as cost.
+
+    Pods declare both by annotation; unknown means that everything since the start is lost.
+    """
+
     name: str = "lost_work"
 
     def lost_hours(self, s: Session, seats: SeatTable, seat: RowIndex) -> FloatColumn:

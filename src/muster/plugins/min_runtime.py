@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -10,17 +11,19 @@ from muster.engine.evict.seats import SeatTable
 from muster.engine.hooks import Ask
 from muster.engine.session import Session
 from muster.model.pod import Phase
+from muster.plugins._options import option
 from muster.state.table import BoolColumn, FloatColumn, RowIndex
 
-ALL_ACTIONS = ("preempt", "gang-preempt", "gang-reclaim", "job-preempt")
+Action = Literal["preempt", "gang-preempt", "gang-reclaim", "job-preempt"]
+ALL_ACTIONS: tuple[Action, ...] = get_args(Action)
 
 
 @dataclass(frozen=True)
 class MinRuntime:
-    """`seconds` that a pod runs undisturbed; `actions` to which this applies."""
+    """Who has just started is left alone: work that is thrown away before it had a chance helps nobody."""
 
-    seconds: float = 60.0
-    actions: tuple[str, ...] = ALL_ACTIONS
+    seconds: float = option(60.0, "So long a pod runs undisturbed.", least=0)
+    actions: tuple[Action, ...] = option(ALL_ACTIONS, "The actions to which this applies.")
     name: str = "min_runtime"
 
     def evictable(self, s: Session, ask: Ask, seats: SeatTable, seat: RowIndex) -> BoolColumn:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from muster.engine.session import Session
 from muster.model.budget import Budget
 from muster.model.effects import YES, Verdict
 from muster.model.pod import Phase, Pod
+from muster.plugins._options import option
 from muster.state.store import BUDGETS
 from muster.state.table import BoolColumn, RowIndex
 from muster.state.world import World
@@ -24,7 +26,11 @@ from muster.state.world import World
 
 @dataclass(frozen=True)
 class Pdb:
-    mode: str = "hard"
+    """Disruption budgets are kept while victims are chosen. A pod may be under several; each must allow it."""
+
+    mode: Literal["hard", "soft"] = option(
+        "hard", "`hard`: nobody is chosen whose budget has nothing left. `soft`: they are chosen last, and deleted."
+    )
     name: str = "pdb"
 
     def evictable(self, s: Session, ask: Ask, seats: SeatTable, seat: RowIndex) -> BoolColumn:
@@ -50,6 +56,14 @@ class Pdb:
                     why = f"the disruption budget {key} allows {s.world.budgets[key].allowed} at a time"
                     return Verdict(ok=False, why=why, code="Budget", wakes=(BUDGETS,))
         return YES
+
+    def guards(self, s: Session, seats: SeatTable, seat: RowIndex, unit: RowIndex, units: int) -> BoolColumn:
+        """Units with a pod that is under any budget at all."""
+        column = np.zeros(units, dtype=np.bool_)
+        if s.world.budgets:
+            for at, number in zip(seat.tolist(), unit.tolist(), strict=True):
+                column[number] |= bool(budgets_of(s.world, seats.pods[at]))
+        return column
 
     def violates(self, s: Session, seats: SeatTable, seat: RowIndex, unit: RowIndex, units: int) -> BoolColumn:
         """Units with a pod whose budget has nothing left, or with more pods under one budget than it has left."""

@@ -1,4 +1,4 @@
-"""The more important gang goes first, and within a gang the more important pod."""
+"""The more important gang goes first."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from muster.model.gang import Gang
 
 @dataclass(frozen=True)
 class Priority:
+    """The gang with the higher priority goes first."""
+
     name: str = "priority"
 
     def gang_key(self, s: Session, gang: Gang) -> int:

@@ -7,14 +7,15 @@ slot, or of several where they declare each other as a group. Only gangs that so
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from muster.model.events import PriorityClass
-from muster.model.gang import Gang, Group, MatchPolicy, Mode, Role
+from muster.model.gang import Cell, Gang, Group, MatchPolicy, Mode, Role
 from muster.model.pod import NOT_DECLARED, Declared, Dialect, Pod, Problem, Running
-from muster.model.queue import DEFAULT_QUEUE
 from muster.model.resources import NOTHING
+from muster.model.topology import TopologyAsk
+from muster.state.cells import cell_mins_of, cells_of
 
 DEFAULT_WAIT_S = 600.0
 
@@ -35,6 +36,8 @@ class _Part:
     slot: str
     title: str
     roles: tuple[Role, ...]
+    cells: tuple[Cell, ...]
+    topology: TopologyAsk | None
     declared: Declared
     group: Group | None
     dialect: Dialect
@@ -54,7 +57,9 @@ class GangBook:
         self._slot_of: dict[str, str] = {}
         self._gang_of_slot: dict[str, str] = {}
         self._slots_of_gang: dict[str, tuple[str, ...]] = {}
-        self._waiting_for: dict[str, set[str]] = {}
+        self._names: dict[str, tuple[str, ...]] = {}
+        """The other slots that a slot counts to its group, for those that name any."""
+        self._named_by: dict[str, dict[str, None]] = {}
         self._dirty: dict[str, None] = {}
 
     # -- facts -----------------------------------------------------------------------------------------------------------------
@@ -80,8 +85,11 @@ class GangBook:
 
     def put_group(self, group: Group) -> None:
         slot = group.key
+        known = self.groups.get(slot)
         self.groups[slot] = group
-        self._dirty[slot] = None
+        # What was written about it comes back as news of it, and changes nothing.
+        if known is None or replace(group, version=known.version, phase=known.phase, status=known.status) != known:
+            self._dirty[slot] = None
 
     def drop_group(self, slot: str) -> None:
         if self.groups.pop(slot, None) is not None:
@@ -105,61 +113,71 @@ class GangBook:
         """The gangs that were touched, made anew, and the keys of those that are no more."""
         if not self._dirty:
             return {}, []
-        stale, slots = self._affected()
+        stale, parts = self._take_apart()
         made: dict[str, Gang] = {}
-        for slot in slots:
-            if slot in self._gang_of_slot:
-                continue
-            gang = self._gang(slot)
-            if gang is not None:
+        for slot in sorted(parts):
+            part = parts[slot]
+            if part is not None and slot not in self._gang_of_slot:
+                gang = self._gang(part, parts)
                 made[gang.key] = gang
         return made, [key for key in stale if key not in made]
 
-    def _affected(self) -> tuple[list[str], list[str]]:
-        """Keys of gangs to take apart, and all slots that must find a gang again."""
+    def _take_apart(self) -> tuple[list[str], dict[str, _Part | None]]:
+        """Keys of the gangs that must be made anew, and their parts: those of touched slots, and of all that they name or that name
+        them, before or now. Who belongs together must not depend on who came first."""
         stale: dict[str, None] = {}
-        slots: dict[str, None] = {}
-        todo = list(self._dirty)
-        self._dirty = {}
+        parts: dict[str, _Part | None] = {}
+        todo, self._dirty = list(self._dirty), {}
         while todo:
             slot = todo.pop()
-            if slot in slots:
+            if slot in parts:
                 continue
-            slots[slot] = None
-            todo.extend(sorted(self._waiting_for.pop(slot, ())))
+            part = parts[slot] = self._part(slot)
+            todo.extend(self._names.get(slot, ()))
+            self._name(slot, () if part is None else _siblings(part))
+            todo.extend((*self._names.get(slot, ()), *self._named_by.get(slot, ())))
             key = self._gang_of_slot.pop(slot, None)
             if key is not None:
                 stale[key] = None
                 todo.extend(self._slots_of_gang.pop(key, ()))
-        return list(stale), sorted(slots)
+        return list(stale), parts
 
-    def _gang(self, slot: str) -> Gang | None:
-        part = self._part(slot)
-        if part is None:
-            return None
-        parts = [part]
-        missing: list[str] = []
-        for sibling in self._siblings(part):
-            other = self._part(sibling)
-            if other is None:
-                missing.append(sibling)
-                self._waiting_for.setdefault(sibling, set()).add(slot)
-            elif sibling not in self._gang_of_slot:
-                parts.append(other)
-        parts.sort(key=lambda p: p.title)
-        gang = _join(parts, missing=missing, default_wait_s=self.default_wait_s)
-        self._slots_of_gang[gang.key] = tuple(p.slot for p in parts)
-        for each in parts:
-            self._gang_of_slot[each.slot] = gang.key
+    def _name(self, slot: str, siblings: tuple[str, ...]) -> None:
+        """Remember which other slots this one counts to its group."""
+        for other in self._names.pop(slot, ()):
+            self._named_by[other].pop(slot)
+            if not self._named_by[other]:
+                del self._named_by[other]
+        for other in siblings:
+            self._named_by.setdefault(other, {})[slot] = None
+        if siblings:
+            self._names[slot] = siblings
+
+    def _gang(self, part: _Part, parts: Mapping[str, _Part | None]) -> Gang:
+        together = self._together(part, parts)
+        missing = {other: parts[other] for slot in together for other in self._names.get(slot, ()) if other not in together}
+        gang = _join(
+            sorted(together.values(), key=lambda p: p.title),
+            missing=[(slot, missing[slot] is not None) for slot in sorted(missing)],
+            default_wait_s=self.default_wait_s,
+        )
+        self._slots_of_gang[gang.key] = tuple(together)
+        for slot in together:
+            self._gang_of_slot[slot] = gang.key
         return gang
 
-    def _siblings(self, part: _Part) -> list[str]:
-        """Slots of the other gangs of the same GangGroup, as this one declares them."""
-        if not part.declared.groups:
-            return []
-        family = part.slot.split(":", 1)[0]
-        wanted = (f"{family}:{name}" for name in sorted(set(part.declared.groups)))
-        return [slot for slot in wanted if slot != part.slot]
+    def _together(self, part: _Part, parts: Mapping[str, _Part | None]) -> dict[str, _Part]:
+        """The part and all that are in one group with it. Both must say so: nobody is drawn into a group by a stranger."""
+        together = {part.slot: part}
+        todo = [part.slot]
+        while todo:
+            slot = todo.pop()
+            for other in self._names.get(slot, ()):
+                found = parts[other]
+                if found is not None and other not in together and slot in self._names.get(other, ()):
+                    together[other] = found
+                    todo.append(other)
+        return together
 
     def _part(self, slot: str) -> _Part | None:
         pods = list(self._pods.get(slot, {}).values())
@@ -175,6 +193,8 @@ class GangBook:
             slot=slot,
             title=f"{oldest.namespace}/{membership.name}",
             roles=_roles(slot, pods, group, declared),
+            cells=cells_of(group, pods),
+            topology=_topology(group, declared),
             declared=declared,
             group=group,
             dialect=membership.dialect if group is None else group.dialect,
@@ -195,6 +215,15 @@ class GangBook:
         return max((pod.priority for pod in pods if not pod.finished), default=0)
 
 
+def _siblings(part: _Part) -> tuple[str, ...]:
+    """Slots of the other gangs of the same GangGroup, as this one declares them."""
+    if not part.declared.groups:
+        return ()
+    family = part.slot.split(":", 1)[0]
+    wanted = (f"{family}:{name}" for name in sorted(set(part.declared.groups)))
+    return tuple(slot for slot in wanted if slot != part.slot)
+
+
 def _age(pod: Pod) -> tuple[float, str, str]:
     return (pod.created, pod.name, pod.uid)
 
@@ -209,7 +238,7 @@ def member_order(pod: Pod) -> tuple[int, str, int, float, str]:
 def _lone(slot: str, pod: Pod) -> _Part:
     role = _role("", [pod], slot="", group=None, declared=NOT_DECLARED, least=1, total=0)
     return _Part(
-        slot, pod.title, (role,), NOT_DECLARED, None, Dialect.LONE, pod.created, pod.priority, pod.never_preempts,
+        slot, pod.title, (role,), (), None, NOT_DECLARED, None, Dialect.LONE, pod.created, pod.priority, pod.never_preempts,
         needs_group=False, problems=pod.problems,
     )  # fmt: skip
 
@@ -217,7 +246,7 @@ def _lone(slot: str, pod: Pod) -> _Part:
 def _empty_part(slot: str, group: Group) -> _Part:
     roles = _roles(slot, [], group, group.declared)
     return _Part(
-        slot, group.title, roles, group.declared, group, group.dialect, group.created, group.priority or 0,
+        slot, group.title, roles, (), group.topology, group.declared, group, group.dialect, group.created, group.priority or 0,
         group.never_preempts, needs_group=False, problems=group.problems,
     )  # fmt: skip
 
@@ -233,6 +262,8 @@ def _declared(pods: list[Pod], oldest: Pod, group: Group | None) -> tuple[Declar
         mode=own.mode if own.mode is not None else base.mode,
         match_policy=own.match_policy if own.match_policy is not None else base.match_policy,
         groups=own.groups if own.groups is not None else base.groups,
+        must_gather=own.must_gather if own.must_gather is not None else base.must_gather,
+        prefer_gather=own.prefer_gather if own.prefer_gather is not None else base.prefer_gather,
     )
     problems = list(group.problems if group is not None else ())
     for pod in sorted(pods, key=_age):
@@ -268,15 +299,21 @@ def _role(name: str, pods: list[Pod], *, slot: str, group: Group | None, declare
         pods=tuple(ready),
         total=max(least, total),
         bounded=total > 0,
-        queue=(group.queue if group is not None else "") or next((p.queue for p in ready if p.queue), DEFAULT_QUEUE),
+        named_queue=(group.queue if group is not None else "") or _queue_named_by(pods),
         mode=Mode.NON_STRICT if declared.mode == Mode.NON_STRICT.value else Mode.STRICT,
         group=slot if group is not None else "",
         succeeded=sum(pod.running is Running.SUCCEEDED for pod in pods),
         failed=sum(pod.running is Running.FAILED for pod in pods),
-        topology=dict(group.role_topology).get(name) if group is not None else None,
         leaving=tuple(pod for pod in pods if pod.deleted_at is not None and pod.node is not None and not pod.finished),
         gated=len(live) - len(ready),
     )
+
+
+def _queue_named_by(pods: list[Pod]) -> str:
+    """What the oldest live pod that names a queue says; those on their way out count last."""
+    named = [pod for pod in pods if pod.queue]
+    oldest = min(named, key=lambda pod: (pod.finished, pod.deleted_at is not None, _age(pod)), default=None)
+    return oldest.queue if oldest is not None else ""
 
 
 def _least(part: _Part) -> int:
@@ -302,6 +339,23 @@ def _settled_roles(part: _Part, *, in_group: bool) -> tuple[Role, ...]:
     return part.roles
 
 
+def _topology(group: Group | None, declared: Declared) -> TopologyAsk | None:
+    """What annotations say goes before what the PodGroup says."""
+    if declared.must_gather is not None:
+        return TopologyAsk(hard=True, highest_tier_name=declared.must_gather)
+    if declared.prefer_gather is not None:
+        return TopologyAsk(hard=False, highest_tier_name=declared.prefer_gather)
+    return group.topology if group is not None else None
+
+
+def _cells(part: _Part, *, in_group: bool) -> tuple[Cell, ...]:
+    """The cells of one slot. In a GangGroup what a PodGroup wishes holds for its own members: they are a cell."""
+    if not in_group or part.topology is None or part.cells:
+        return part.cells
+    members = frozenset(pod.uid for role in part.roles for pod in role.pods)
+    return (Cell(part.title, members, topology=part.topology),)
+
+
 def _merged(roles: tuple[Role, ...]) -> Role:
     """The roles of one PodGroup as one: inside a GangGroup the PodGroup is the role."""
     return replace(
@@ -315,7 +369,7 @@ def _merged(roles: tuple[Role, ...]) -> Role:
     )
 
 
-def _join(parts: list[_Part], *, missing: list[str], default_wait_s: float) -> Gang:
+def _join(parts: list[_Part], *, missing: list[tuple[str, bool]], default_wait_s: float) -> Gang:
     """One gang out of the parts of a GangGroup, or out of the one part there is."""
     in_group = len(parts) > 1
     roles = tuple(role for part in parts for role in _settled_roles(part, in_group=in_group))
@@ -327,7 +381,9 @@ def _join(parts: list[_Part], *, missing: list[str], default_wait_s: float) -> G
     if absent:
         waits_for = f"PodGroup {absent[0]} does not exist yet"
     elif missing:
-        waits_for = f"gang {missing[0].split(':', 1)[1]} of its group does not exist yet"
+        (slot, exists), *_ = missing
+        lacks = "does not name it in its own group" if exists else "does not exist yet"
+        waits_for = f"gang {slot.split(':', 1)[1]} of its group {lacks}"
     groups = [part.group for part in parts if part.group is not None]
     return Gang(
         key=",".join(part.slot for part in parts),
@@ -340,7 +396,9 @@ def _join(parts: list[_Part], *, missing: list[str], default_wait_s: float) -> G
         mode=Mode.STRICT if strict else Mode.NON_STRICT,
         match=_match(first),
         wait_s=min(waits, default=default_wait_s),
-        topology=groups[0].topology if groups else None,
+        topology=None if in_group else first.topology,
+        cells=tuple(cell for part in parts for cell in _cells(part, in_group=in_group)),
+        cell_mins=tuple(least for part in parts for least in cell_mins_of(part.group)),
         min_resources=groups[0].min_resources if len(groups) == 1 else NOTHING,
         never_preempts=any(part.never_preempts for part in parts),
         waits_for=waits_for,

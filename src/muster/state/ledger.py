@@ -1,7 +1,8 @@
 """Usage by queue: one set of figures, changed when a pod moves and never otherwise.
 
-used = held + binding + bound + leaving; promised = nominated; requested = all that live in the queue, placed or not. Each is kept
-for preemptible and non-preemptible pods apart, and rolled up the tree: a queue's figures include those of its children.
+used = held + binding + bound + leaving; promised = nominated; taken = used - leaving + promised; requested = all that live in the
+queue, placed or not. Each is kept for preemptible and non-preemptible pods apart, and rolled up the tree: a queue's figures include
+those of its children. A pod that is overdue is in none of them but requested.
 """
 
 from __future__ import annotations
@@ -14,90 +15,160 @@ import numpy.typing as npt
 from muster.model.pod import Phase
 from muster.model.queue import ROOT_QUEUE
 from muster.state.columns import Amounts, Columns, widened
+from muster.state.queues import path_up
 
-USED, LEAVING, PROMISED, REQUESTED = range(4)
-PREEMPTIBLE, NON_PREEMPTIBLE = range(2)
+Rows = npt.NDArray[np.intp]
+
+# Each figure has two rows: for preemptible pods, and one further on for the others. What is looked at most is kept as it is asked for.
+TAKEN, USED, LEAVING, REQUESTED = range(0, 8, 2)
 
 _FIGURES: dict[Phase, tuple[int, ...]] = {
     Phase.PENDING: (),
-    Phase.NOMINATED: (PROMISED,),
-    Phase.HELD: (USED,),
-    Phase.BINDING: (USED,),
-    Phase.BOUND: (USED,),
+    Phase.NOMINATED: (TAKEN,),
+    Phase.HELD: (TAKEN, USED),
+    Phase.BINDING: (TAKEN, USED),
+    Phase.BOUND: (TAKEN, USED),
     Phase.LEAVING: (USED, LEAVING),
     Phase.OVERDUE: (),
 }
+_CHARGED: dict[tuple[Phase, bool], Rows] = {
+    (phase, preemptible): np.array([figure + (not preemptible) for figure in figures], dtype=np.intp)
+    for phase, figures in _FIGURES.items()
+    for preemptible in (True, False)
+}
+
+# Past this many remembered changes a reader looks at every queue anew.
+_LONGEST_LOG = 200_000
 
 
 class Ledger:
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
-        self._row: dict[str, int] = {ROOT_QUEUE: 0}
-        self._path: dict[str, npt.NDArray[np.intp]] = {ROOT_QUEUE: np.zeros(1, dtype=np.intp)}
-        self._figures: Amounts = np.zeros((1, 4, 2, len(columns.names)), dtype=np.int64)
+        self.layout = 0
+        """Grows when rows or columns move."""
+        self.log: list[str] = []
+        """Queues whose own figures changed, in order; `log_start` counts those that were forgotten."""
+        self.log_start = 0
         columns.on_widen(self._widen)
+        self.lay_out({})
 
     def lay_out(self, parents: Mapping[str, str]) -> None:
         """A row for each queue and for the root, all figures zero. `parents` maps a queue to its parent, or to the empty text.
 
         The caller charges every pod again afterwards: a queue that moved takes its usage along.
         """
-        keys = sorted(key for key in parents if key != ROOT_QUEUE)
-        self._row = {key: row for row, key in enumerate([ROOT_QUEUE, *keys])}
-        self._path = {key: np.array(self._rows_up(key, parents), dtype=np.intp) for key in self._row}
-        self._figures = np.zeros((len(self._row), 4, 2, len(self._columns.names)), dtype=np.int64)
-
-    def _rows_up(self, key: str, parents: Mapping[str, str]) -> list[int]:
-        rows: list[int] = []
-        while key and key != ROOT_QUEUE and self._row[key] not in rows:
-            rows.append(self._row[key])
-            key = parents.get(key, "")
-        return [*rows, 0]
+        self.parents = dict(parents)
+        self.names = [ROOT_QUEUE, *sorted(parents)]
+        self.row = {key: row for row, key in enumerate(self.names)}
+        self._path = {key: (*path_up(key, self.parents), ROOT_QUEUE) for key in parents} | {ROOT_QUEUE: (ROOT_QUEUE,)}
+        self._rows = {key: np.array([self.row[k] for k in path], dtype=np.intp) for key, path in self._path.items()}
+        self._below_root = {key: rows[:-1] for key, rows in self._rows.items()}
+        self._figures: Amounts = np.zeros((len(self.names), 8, len(self._columns.names)), dtype=np.int64)
+        self.layout += 1
+        self._forget_log()
 
     def __contains__(self, queue: str) -> bool:
-        return queue in self._row
+        return queue in self.row
 
-    def queues(self) -> Iterable[str]:
-        return self._row.keys()
+    def __len__(self) -> int:
+        return len(self.names)
+
+    # -- changing: only as pods move, join and leave --------------------------------------------------------------------------
 
     def charge(self, queue: str, amounts: Amounts, *, phase: Phase, preemptible: bool, count: int) -> None:
         """Count `count` equal pods in (or out, when negative) in the phase given, in the queue and all above it."""
-        for figure in _FIGURES[phase]:
-            self._figures[self._path[queue], figure, 0 if preemptible else 1] += count * amounts
+        charged = _CHARGED[phase, preemptible]
+        if len(charged):
+            self._figures[self._rows[queue][:, None], charged] += count * amounts
+            self.log.append(queue)
 
     def request(self, queue: str, amounts: Amounts, *, preemptible: bool, count: int) -> None:
-        self._figures[self._path[queue], REQUESTED, 0 if preemptible else 1] += count * amounts
+        self._figures[self._rows[queue], REQUESTED if preemptible else REQUESTED + 1] += count * amounts
+        self.log.append(queue)
+
+    # -- looking at one queue --------------------------------------------------------------------------------------------------
 
     def used(self, queue: str) -> Amounts:
-        return self._sum(queue, USED)
-
-    def leaving(self, queue: str) -> Amounts:
-        return self._sum(queue, LEAVING)
-
-    def promised(self, queue: str) -> Amounts:
-        return self._sum(queue, PROMISED)
-
-    def requested(self, queue: str) -> Amounts:
-        return self._sum(queue, REQUESTED)
+        return self._both(queue, USED)
 
     def taken(self, queue: str) -> Amounts:
         """used - leaving + promised: what everything but a bind looks at."""
-        figures = self._figures[self._row[queue]]
-        taken: Amounts = figures[USED].sum(axis=0) - figures[LEAVING].sum(axis=0) + figures[PROMISED].sum(axis=0)
-        return taken
+        return self._both(queue, TAKEN)
 
-    def part(self, queue: str, figure: int, *, preemptible: bool) -> Amounts:
-        part: Amounts = self._figures[self._row[queue], figure, 0 if preemptible else 1]
+    def leaving(self, queue: str) -> Amounts:
+        return self._both(queue, LEAVING)
+
+    def promised(self, queue: str) -> Amounts:
+        promised: Amounts = self.taken(queue) - self.used(queue) + self.leaving(queue)
+        return promised
+
+    def requested(self, queue: str) -> Amounts:
+        return self._both(queue, REQUESTED)
+
+    def used_part(self, queue: str, *, preemptible: bool) -> Amounts:
+        return self._part(queue, USED, preemptible=preemptible)
+
+    def taken_part(self, queue: str, *, preemptible: bool) -> Amounts:
+        return self._part(queue, TAKEN, preemptible=preemptible)
+
+    def requested_part(self, queue: str, *, preemptible: bool) -> Amounts:
+        return self._part(queue, REQUESTED, preemptible=preemptible)
+
+    def _both(self, queue: str, figure: int) -> Amounts:
+        figures = self._figures[self.row[queue]]
+        both: Amounts = figures[figure] + figures[figure + 1]
+        return both
+
+    def _part(self, queue: str, figure: int, *, preemptible: bool) -> Amounts:
+        part: Amounts = self._figures[self.row[queue], figure + (not preemptible)]
         return part
 
-    def path(self, queue: str) -> list[str]:
-        """The queue, its parent, and so on up to the root."""
-        names = list(self._row)
-        return [names[row] for row in self._path[queue]]
+    # -- looking at several ----------------------------------------------------------------------------------------------------
 
-    def _sum(self, queue: str, figure: int) -> Amounts:
-        total: Amounts = self._figures[self._row[queue], figure].sum(axis=0)
-        return total
+    def path(self, queue: str) -> tuple[str, ...]:
+        """The queue, its parent, and so on up to the root."""
+        return self._path[queue]
+
+    def rows_up(self, queue: str) -> Rows:
+        """Rows of the queue, its parent, and so on; the root is left out."""
+        return self._below_root[queue]
+
+    def used_in(self, rows: Rows) -> Amounts:
+        both: Amounts = self._figures[rows, USED] + self._figures[rows, USED + 1]
+        return both
+
+    def taken_in(self, rows: Rows) -> Amounts:
+        both: Amounts = self._figures[rows, TAKEN] + self._figures[rows, TAKEN + 1]
+        return both
+
+    def requested_in(self, rows: Rows | None = None) -> Amounts:
+        figures = self._figures if rows is None else self._figures[rows]
+        both: Amounts = figures[:, REQUESTED] + figures[:, REQUESTED + 1]
+        return both
+
+    def negatives(self) -> Iterable[tuple[str, str]]:
+        """Queues and resources with a figure below zero. There are none, ever."""
+        for row, _, column in np.argwhere(self._figures < 0).tolist():
+            yield self.names[row], self._columns.names[column]
+
+    # -- what changed ------------------------------------------------------------------------------------------------------------
+
+    @property
+    def position(self) -> int:
+        return self.log_start + len(self.log)
+
+    def changed_since(self, position: int) -> list[str] | None:
+        """Queues whose own figures changed since that position of the log, or None when that is no longer known."""
+        return None if position < self.log_start else self.log[position - self.log_start :]
+
+    def trim_log(self) -> None:
+        if len(self.log) > _LONGEST_LOG:
+            self._forget_log()
+
+    def _forget_log(self) -> None:
+        self.log_start += len(self.log) + 1
+        self.log = []
 
     def _widen(self, width: int) -> None:
         self._figures = widened(self._figures, width)
+        self.layout += 1

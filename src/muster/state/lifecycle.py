@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from muster.model.gang import Gang, MatchPolicy, Role, Stage
 from muster.model.pod import PROMISED, SEATED, Phase, Pod
+from muster.state.cells import has_its_cells, lacks_cells
 from muster.state.world import World
 
 
@@ -38,7 +39,7 @@ def reaches_min(world: World, gang: Gang, phases: Collection[Phase] = SEATED) ->
         if seats < role.min:
             return False
         total += seats
-    return total >= gang.min
+    return total >= gang.min and has_its_cells(world, gang, phases)
 
 
 def is_half_bound(world: World, gang: Gang) -> bool:
@@ -62,7 +63,7 @@ def has_enough_members(gang: Gang) -> bool:
     """True when every role has as many children as its minimum: before that an attempt makes no sense."""
     if any(len(role.pods) + role.succeeded < role.min for role in gang.roles):
         return False
-    return sum(len(role.pods) + role.succeeded for role in gang.roles) >= gang.min
+    return sum(len(role.pods) + role.succeeded for role in gang.roles) >= gang.min and not lacks_cells(gang)
 
 
 def unplaced(world: World, gang: Gang) -> list[Pod]:

@@ -3,35 +3,86 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
-from muster.model.gang import Gang
+from muster.model.gang import Gang, Role
 from muster.model.pod import UNSEATED, Phase, Pod
+from muster.model.queue import PREEMPTIBLE_LABEL
 from muster.model.resources import Resources
 from muster.state.world import Attempts, Member, World
 
+DEMAND = "demand"
+"""Wakes whoever waits for what others ask for to change: shares follow from it."""
+
 
 class Roster:
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, *, preemptible_by_default: bool = True) -> None:
         self._world = world
+        self._by_default = preemptible_by_default
         self._pods: dict[str, Pod] = {}
         """Each enlisted pod as it was when it was charged."""
+
+    def settled(self, gang: Gang) -> Gang:
+        """The gang with each role in the queue that it belongs to, as the tree of queues is now."""
+        settle = self._world.tree.settle
+        queues = [settle(role.named_queue, namespace=_namespace(gang, role)) for role in gang.roles]
+        if all(role.queue == queue for role, queue in zip(gang.roles, queues, strict=True)):
+            return gang
+        roles = tuple(replace(role, queue=queue) for role, queue in zip(gang.roles, queues, strict=True))
+        return replace(gang, roles=roles)
 
     def enlist(self, gang: Gang) -> None:
         """The gang as it is now: its pods are its members, charged to their queues."""
         world = self._world
-        world.gangs[gang.key] = gang
+        self._index(gang)
         world.touched[gang.key] = None
+        world.regrouped.append(gang.key)
         world.attempts.setdefault(gang.key, Attempts()).verdict = None
+        world.columns.require(gang.min_resources)
         for role in gang.roles:
-            member = Member(gang.key, role.name, role.queue)
-            members = world.members
-            joined = [pod for pod in (*role.pods, *role.leaving) if members.get(pod.uid) != member]
-            for pod in joined:
-                self.dismiss(pod)
-                members[pod.uid] = member
-                self._pods[pod.uid] = pod
-            if joined:
+            for member, joined in self._joined(gang, role):
+                for pod in joined:
+                    self.dismiss(pod)
+                    world.members[pod.uid] = member
+                    self._pods[pod.uid] = pod
                 self._charge(joined, member, sign=1)
+
+    def _index(self, gang: Gang) -> None:
+        world = self._world
+        before = world.gangs.get(gang.key)
+        world.gangs[gang.key] = gang
+        if before is not None:
+            self._leave_queues(before)
+        for role in gang.roles:
+            world.in_queue.setdefault(role.queue, {})[gang.key] = None
+        if any(role.pods or role.leaving or role.gated or role.succeeded or role.failed for role in gang.roles):
+            world.awaited.pop(gang.key, None)
+        else:
+            world.awaited[gang.key] = None
+
+    def _leave_queues(self, gang: Gang) -> None:
+        for role in gang.roles:
+            gangs = self._world.in_queue.get(role.queue, {})
+            gangs.pop(gang.key, None)
+            if not gangs:
+                self._world.in_queue.pop(role.queue, None)
+            # A gang without members leaves no figure behind, but the queue has one gang less to tell about.
+            self._world.ledger.log.append(role.queue)
+
+    def _joined(self, gang: Gang, role: Role) -> Iterable[tuple[Member, list[Pod]]]:
+        """The pods of a role that take part otherwise than before, or not yet: preemptible ones, then the others."""
+        members = self._world.members
+        parts = tuple(Member(gang.key, role.name, role.queue, preemptible) for preemptible in (True, False))
+        joined: tuple[list[Pod], list[Pod]] = ([], [])
+        for pod in (*role.pods, *role.leaving):
+            part = 0 if self._is_preemptible(pod) else 1
+            if members.get(pod.uid) != parts[part]:
+                joined[part].append(pod)
+        return [(member, pods) for member, pods in zip(parts, joined, strict=True) if pods]
+
+    def _is_preemptible(self, pod: Pod) -> bool:
+        label = pod.labels.get(PREEMPTIBLE_LABEL)
+        return self._by_default if label is None else label != "false"
 
     def dismiss(self, pod: Pod) -> None:
         """The pod takes part no more: what it was charged is given back."""
@@ -39,12 +90,18 @@ class Roster:
         if member is not None:
             self._charge([self._pods.pop(pod.uid)], member, sign=-1)
             del self._world.members[pod.uid]
+            self._world.wake_queue(member.queue)
 
     def disband(self, key: str) -> None:
         world = self._world
-        world.gangs.pop(key, None)
+        gang = world.gangs.pop(key, None)
+        if gang is not None:
+            self._leave_queues(gang)
+            world.wake(DEMAND)
+        world.regrouped.append(key)
         world.attempts.pop(key, None)
         world.touched.pop(key, None)
+        world.awaited.pop(key, None)
 
     def charge_all(self) -> None:
         """After the ledger was laid out anew."""
@@ -73,3 +130,11 @@ class Roster:
         for (request, phase), count in placed.items():
             world.ledger.charge(member.queue, vector(request), phase=phase, preemptible=member.preemptible, count=count)
         world.count_unseated(member.gang, sign * unseated)
+        world.wake(DEMAND)
+
+
+def _namespace(gang: Gang, role: Role) -> str:
+    """Where a role lives: its pods' namespace, else its PodGroup's."""
+    for pod in (*role.pods, *role.leaving):
+        return pod.namespace
+    return role.group.partition(":")[2].partition("/")[0] or gang.title.partition("/")[0]

@@ -6,35 +6,50 @@ from the moment it was made (a pod is BINDING before the API server knows); fact
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
+from muster.model.budget import Budget
 from muster.model.events import BindFailed, Event, EvictFailed, Gone, Namespace, PriorityClass, Seen, Thing
 from muster.model.gang import Gang, Group
 from muster.model.node import Node
 from muster.model.pod import GOING, UNPLACED, Phase, Placement, Pod
-from muster.model.queue import DEFAULT_QUEUE, ROOT_QUEUE, Queue
+from muster.model.queue import Queue
 from muster.model.topology import DomainSpec
+from muster.model.volumes import CsiNode, PersistentVolume, StorageClass, VolumeClaim
+from muster.state.census import NAMESPACES
 from muster.state.columns import Amounts
 from muster.state.gangs import GangBook
-from muster.state.roster import Roster
+from muster.state.queues import QueueTree
+from muster.state.roster import DEMAND, Roster
+from muster.state.storage import STORAGE
 from muster.state.table import COUNTS_IN_TAKEN, COUNTS_IN_USED
-from muster.state.world import World
+from muster.state.world import Refusal, World
 
 ROOM = "room"
 HOLDS = "holds"
+COMPANY = "company"
+"""A pod got a node: somebody may have waited for it to be there."""
+QUEUES = "queues"
+DOMAINS = "domains"
+BUDGETS = "budgets"
 
 # Gone pods are remembered so that a late event cannot bring one back; older ones are forgotten.
 _GRAVES = 200_000
 
 
 class Store:
-    def __init__(self, *, default_wait_s: float = 600.0) -> None:
+    def __init__(self, *, default_wait_s: float = 600.0, preemptible_by_default: bool = True) -> None:
         self._world = World()
         self._book = GangBook(default_wait_s=default_wait_s)
-        self._roster = Roster(self._world)
+        self._roster = Roster(self._world, preemptible_by_default=preemptible_by_default)
         self._seen: dict[str, Pod] = {}
         self._graves: dict[str, None] = {}
         self._versions: dict[tuple[str, str], int] = {}
         self._rows_stale = False
         self._queues_stale = True
+        self._laid_out: Mapping[str, str] = {}
+        """The parents of all queues when the ledger was last laid out."""
 
     # -- facts in --------------------------------------------------------------------------------------------------------------
 
@@ -50,8 +65,8 @@ class Store:
                 self._lose(event)
             case BindFailed(uid=uid, node=node):
                 self._take_back(uid, node)
-            case EvictFailed(uid=uid):
-                self._stay(uid)
+            case EvictFailed(uid=uid, refused_by=budget):
+                self._stay(uid, budget)
 
     def world(self, now: float) -> World:
         """The picture for a cycle at this time: rows laid out, touched gangs made anew."""
@@ -60,14 +75,12 @@ class Store:
         if self._rows_stale:
             self._lay_out_rows()
         gangs, gone = self._book.assemble()
-        if self._queues_stale or any(role.queue not in world.ledger for g in gangs.values() for role in g.roles):
-            self._lay_out_queues(gangs)
         for key in gone:
             self._roster.disband(key)
-        for gang in gangs.values():
-            self._roster.enlist(gang)
+        self._enlist(gangs)
         world.table.trim_log()
-        world.trim_moves()
+        world.ledger.trim_log()
+        world.trim_logs()
         return world
 
     # -- pods ------------------------------------------------------------------------------------------------------------------
@@ -90,6 +103,10 @@ class Store:
             self._shift(pod, before, after)
         elif before.node is not None:
             world.on_node[before.node][pod.uid] = pod
+            if known is None or known.labels != pod.labels:
+                # Whoever looks for pods by their labels finds another one here now.
+                world.moves.append(pod.uid)
+                world.wake(ROOM)
         if known is None and pod.claim is not None and pod.ours:
             world.notes[pod.uid] = pod.claim
         if pod.timed_out:
@@ -99,13 +116,16 @@ class Store:
         elif known is not None:
             world.pods.pop(pod.uid, None)
             self._roster.dismiss(pod)
-        if pod.ours:
+        if pod.ours and (known is None or replace(pod, version=known.version) != known):
+            # What was written onto the pod comes back as news of it, and is no reason to try its gang again.
             self._book.put_pod(pod)
 
     def _shift(self, pod: Pod, before: Placement, after: Placement) -> None:
         self._world.move(pod, after)
+        if after.node is not None and after.node != before.node:
+            self._world.wake(COMPANY)
         if before.node is not None and (after.node != before.node or after.phase in GOING):
-            self._world.wake(ROOM)
+            self._wake_room(pod.uid)
 
     def _lose_pod(self, uid: str) -> None:
         self._bury(uid)
@@ -114,10 +134,11 @@ class Store:
             return
         if uid in self._world.placements:
             self._world.move(pod, UNPLACED)
-            self._world.wake(ROOM)
+            self._wake_room(uid)
         self._world.pods.pop(uid, None)
         self._world.marked.pop(uid, None)
         self._world.notes.pop(uid, None)
+        self._world.refused.pop(uid, None)
         self._roster.dismiss(pod)
         self._book.drop_pod(uid)
 
@@ -135,17 +156,25 @@ class Store:
         placement = self._world.placement(pod)
         if placement.phase is Phase.BINDING and placement.node == node:
             self._world.move(pod, UNPLACED)
-            self._world.wake(ROOM)
+            self._wake_room(uid)
             self._touch(uid)
 
-    def _stay(self, uid: str) -> None:
-        """An eviction was refused: the pod is still there, and stays."""
+    def _stay(self, uid: str, budget: str) -> None:
+        """An eviction was refused: the pod is still there, and stays. It is not asked again before that budget changes."""
         pod = self._world.pods.get(uid)
         if pod is None or pod.deleted_at is not None:
             return
         placement = self._world.placement(pod)
         if placement.phase is Phase.LEAVING:
+            self._world.refused[uid] = Refusal(budget, self._world.now)
             self._world.move(pod, Placement(Phase.BOUND, placement.node, _start(pod), placement.devices))
+            self._world.wake(ROOM)
+
+    def _wake_room(self, uid: str) -> None:
+        """The pod left, or is leaving: its node and its queues have more room than before."""
+        self._world.wake(ROOM)
+        if (member := self._world.members.get(uid)) is not None:
+            self._world.wake_queue(member.queue)
 
     def _touch(self, uid: str) -> None:
         """The gang of this pod is worth another attempt."""
@@ -156,7 +185,7 @@ class Store:
     # -- everything else -------------------------------------------------------------------------------------------------------
 
     def _see(self, thing: Thing) -> None:
-        key = (type(thing).__name__, thing.key if isinstance(thing, Group | Queue) else thing.name)
+        key = (type(thing).__name__, thing.key if isinstance(thing, Budget | Group | Queue | VolumeClaim) else thing.name)
         if thing.version and thing.version <= self._versions.get(key, -1):
             return
         self._versions[key] = thing.version
@@ -169,15 +198,40 @@ class Store:
             case PriorityClass():
                 self._book.put_class(thing)
             case Queue():
-                world.queues[thing.key] = thing
-                self._queues_stale = True
-                world.wake(thing.key)
+                self._see_queue(thing)
             case Namespace():
                 world.namespaces[thing.name] = thing
-                world.wake(ROOM)
+                world.wake(ROOM, NAMESPACES)
             case DomainSpec():
                 world.domains[thing.name] = thing
-                world.wake(ROOM)
+                world.wake(ROOM, DOMAINS)
+            case PersistentVolume() | VolumeClaim() | StorageClass() | CsiNode():
+                if world.storage.put(thing):
+                    world.wake(ROOM, STORAGE)
+            case Budget():
+                self._mind_budget(thing.key)
+                world.budgets[thing.key] = thing
+
+    def _mind_budget(self, key: str) -> None:
+        """A budget changed: whoever it protected may be asked again."""
+        world = self._world
+        for uid in [uid for uid, refusal in world.refused.items() if refusal.budget == key]:
+            del world.refused[uid]
+            world.moves.append(uid)
+        world.wake(BUDGETS)
+
+    def _see_queue(self, queue: Queue) -> None:
+        known = self._world.queues.get(queue.key)
+        self._world.queues[queue.key] = queue
+        # What was written about it comes back as news of it, and changes nothing.
+        if known is None or replace(queue, version=known.version, status=known.status) != known:
+            self._mind_queue(queue)
+
+    def _mind_queue(self, queue: Queue) -> None:
+        self._queues_stale = True
+        for configured in (queue.limit, queue.deserved, queue.guarantee):
+            self._world.columns.require(configured)
+        self._world.wake(queue.key, QUEUES, DEMAND)
 
     def _see_node(self, node: Node) -> None:
         world = self._world
@@ -204,18 +258,25 @@ class Store:
                 self._book.drop_group(event.key)
             case "PriorityClass":
                 self._book.drop_class(event.key)
-            case "Queue" if world.queues.pop(event.key, None) is not None:
-                self._queues_stale = True
-                world.wake(event.key)
+            case "Queue" if (gone := world.queues.pop(event.key, None)) is not None:
+                self._mind_queue(gone)
             case "Namespace":
                 world.namespaces.pop(event.key, None)
-            case "DomainSpec":
-                world.domains.pop(event.key, None)
+                world.wake(NAMESPACES)
+            case what if world.storage.drop(what, event.key):
+                world.wake(ROOM, STORAGE)
+            case "Budget" if world.budgets.pop(event.key, None) is not None:
+                self._mind_budget(event.key)
+            case "DomainSpec" if world.domains.pop(event.key, None) is not None:
+                world.wake(ROOM, DOMAINS)
 
     # -- bringing the world up to date -----------------------------------------------------------------------------------------
 
     def _lay_out_rows(self) -> None:
         world = self._world
+        for node in world.nodes.values():
+            # Every column must be there before the first row is added up: rows of one table are equally wide.
+            world.columns.require(node.allocatable)
         fresh = {name: self._stands_on(name) for name in world.nodes if name not in world.table.row}
         world.table.lay_out(world.nodes, fresh)
         self._rows_stale = False
@@ -234,19 +295,31 @@ class Store:
             taken += world.request(pod) * (phase in COUNTS_IN_TAKEN)
         return used, taken
 
-    def _lay_out_queues(self, gangs: dict[str, Gang]) -> None:
-        """Rows for the queues there are, and for those that gangs name: all members are charged anew."""
-        world = self._world
-        parents = {key: queue.parent for key, queue in world.queues.items()}
-        parents.setdefault(DEFAULT_QUEUE, "")
-        for gang in (*world.gangs.values(), *gangs.values()):
-            for role in gang.roles:
-                parents.setdefault(role.queue, "")
-        known = {key: parent if parent in parents else "" for key, parent in parents.items()}
-        known.pop(ROOT_QUEUE, None)
-        world.ledger.lay_out(known)
-        self._roster.charge_all()
+    def _enlist(self, touched: dict[str, Gang]) -> None:
+        """Each touched gang in the queues that it belongs to; when the queues changed, those whose queue is another now too."""
+        world, roster = self._world, self._roster
+        if self._queues_stale:
+            world.tree = QueueTree(world.queues)
+        gangs = [roster.settled(gang) for gang in touched.values()]
+        if self._queues_stale:
+            others = [(gang, roster.settled(gang)) for key, gang in world.gangs.items() if key not in touched]
+            gangs.extend(now for before, now in others if now is not before)
+        self._lay_out_queues({role.queue for gang in gangs for role in gang.roles})
         self._queues_stale = False
+        for gang in gangs:
+            roster.enlist(gang)
+
+    def _lay_out_queues(self, named: set[str]) -> None:
+        """Rows for the queues there are, and for those that were only named: their pods are somewhere, too."""
+        ledger, parents = self._world.ledger, self._world.tree.parents
+        if parents == self._laid_out and all(queue in ledger for queue in named):
+            return
+        charged = {member.queue for member in self._world.members.values()}
+        # Gangs without a single pod are charged nothing, and still wait in a queue that somebody may look up.
+        waited_in = charged.union(named, self._world.in_queue)
+        ledger.lay_out(dict.fromkeys(sorted(waited_in), "") | parents)
+        self._laid_out = parents
+        self._roster.charge_all()
 
 
 def _start(pod: Pod) -> float:
@@ -266,6 +339,6 @@ def _placement(pod: Pod, before: Placement) -> Placement:
             return before
         return Placement(Phase.LEAVING, pod.node, pod.deleted_at, devices)
     # Told to go, but the API server does not show it yet: that is no reason to count it as staying.
-    if same and before.phase in (Phase.LEAVING, Phase.BOUND):
+    if same and before.phase is Phase.LEAVING:
         return before
     return Placement(Phase.BOUND, pod.node, _start(pod), devices)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from muster.model.budget import Budget
 from muster.model.effects import Condition, GroupStatus, QueueStatus, Verdict
 from muster.model.events import Namespace
 from muster.model.gang import Gang
@@ -21,6 +22,7 @@ from muster.model.topology import DomainSpec
 from muster.state.columns import Amounts, Columns
 from muster.state.ledger import Ledger
 from muster.state.queues import QueueTree
+from muster.state.storage import Storage
 from muster.state.table import NodeTable
 
 # Past this many remembered moves, what is derived from placements is worked out anew.
@@ -48,10 +50,20 @@ class Attempts:
     tried_at: float = 0.0
     said: tuple[str, str] | None = None
     """Code and sentence of the condition last written."""
+    complaint: str = ""
+    """What was last said to be wrong with the gang's objects."""
     started: float | None = None
     """When it was first attempted."""
     enqueued: bool = False
     """True once its minimum resources were found to fit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Which disruption budget would not let a pod go, or none in particular, and when."""
+
+    budget: str
+    at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +74,8 @@ class PlanNote:
     size: int
     victims: tuple[str, ...]
     since: float
+    left_at: float = 0.0
+    """By when the last of those who leave should be gone, as far as is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +117,8 @@ class World:
         """The gangs with a role in each queue that has any."""
         self.namespaces: dict[str, Namespace] = {}
         self.domains: dict[str, DomainSpec] = {}
+        self.storage = Storage()
+        self.budgets: dict[str, Budget] = {}
         self.plans: dict[str, PlanNote] = {}
         """Plans whose claims are not all redeemed or ended, by name."""
         self.notes: dict[str, ClaimNote] = {}
@@ -116,6 +132,8 @@ class World:
         """The status last written for each PodGroup."""
         self.queue_statuses: dict[str, QueueStatus] = {}
         """The status last written for each queue."""
+        self.domain_conditions: dict[str, Condition] = {}
+        """The condition last written for each HyperNode with which something is wrong."""
         self.queue_conditions: dict[str, Condition] = {}
         """The condition last written for each queue that has one."""
         self.versions: dict[str, int] = {}
@@ -127,8 +145,8 @@ class World:
         self.regrouped: list[str] = []
         """Keys of the gangs that were made, changed or disbanded, in order; `regrouped_start` counts those that were forgotten."""
         self.regrouped_start = 0
-        self.refused: dict[str, str] = {}
-        """Pods that a disruption budget would not let go, and which: not asked again before that budget changes."""
+        self.refused: dict[str, Refusal] = {}
+        """Pods whose eviction was refused: not asked again before the budget changes that refused it, or for a while."""
         self.memo: dict[object, object] = {}
         """Columns derived from the table, kept by the engine between cycles. Never a fact of its own."""
 

@@ -21,6 +21,7 @@ from muster.adapters.kube.problems import Problems, excerpt
 from muster.adapters.kube.queues import read_queue, read_quota
 from muster.adapters.kube.repair import MISFIT, repaired
 from muster.adapters.kube.values import read_version
+from muster.adapters.kube.volumes import read_csi_node, read_storage_class, read_volume, read_volume_claim
 from muster.model.events import Namespace, PriorityClass, Thing
 from muster.model.pod import Dialect
 
@@ -92,6 +93,10 @@ def _doors(pods: Pods) -> dict[tuple[str, str], _Door[Any]]:
         (names.NATIVE_GROUP, "PriorityClass"): _Door(wire.PriorityClass, _read_priority_class),
         (names.VOLCANO_GROUP, "Queue"): _Door(wire.Queue, read_queue),
         (names.VOLCANO_TOPOLOGY_GROUP, "HyperNode"): _Door(wire.HyperNode, read_domain),
+        (names.CORE_GROUP, "PersistentVolume"): _Door(wire.PersistentVolume, read_volume),
+        (names.CORE_GROUP, "PersistentVolumeClaim"): _Door(wire.PersistentVolumeClaim, read_volume_claim),
+        (names.STORAGE_GROUP, "StorageClass"): _Door(wire.StorageClass, read_storage_class),
+        (names.STORAGE_GROUP, "CSINode"): _Door(wire.CSINode, read_csi_node),
     }
     for group, dialect in DIALECT.items():
         doors[group, "PodGroup"] = _Door(wire.PodGroup, _group_reader(dialect))

@@ -14,7 +14,7 @@ from typing import Any
 from muster.adapters.kube import names
 from muster.adapters.kube.claims import write_claim
 from muster.adapters.kube.groups import DIALECT
-from muster.model.effects import Bind, Condition, Evict, GroupStatus, Hold, Nominate
+from muster.model.effects import Bind, Condition, Evict, GroupStatus, Hold, Nominate, QueueStatus
 from muster.model.pod import ClaimNote, Phase
 
 Patch = dict[str, Any]
@@ -27,11 +27,16 @@ SCHEDULED = "Scheduled"
 INITIALLY_SCHEDULED = "PodGroupInitiallyScheduled"
 VALID = "muster.dev/Valid"
 """Type of the condition on a queue, a node or a HyperNode: whether the scheduler can work with it as it is written."""
+VALIDITY = ("Invalid", "Valid")
+"""Codes of conditions that are about an object's own fields, not about how its gang fares."""
 
 CLAIM_ANNOTATIONS = (names.PIPELINED_STATUS, names.PIPELINED_NODE, names.EVICTION_OCCURRED, names.CLAIM)
 MARKS = names.WRITTEN
 """All annotations that the scheduler writes onto pods. A pod made anew from an old one must not bear them."""
 MARKING_LABELS = frozenset({names.SOFT_EVICTION})
+
+VOLCANO_PHASE = {"PreScheduling": "Inqueue", "Finished": "Completed"}
+"""Volcano's own words for a phase, where it has one: its controllers look for these."""
 
 API_GROUP_OF_FAMILY = {dialect.family: group for group, dialect in DIALECT.items()}
 
@@ -92,10 +97,6 @@ def soft_eviction_patch(effect: Evict, *, now: float) -> Patch:
     return {"metadata": {"labels": {names.SOFT_EVICTION: "true"}, "annotations": {names.SOFT_EVICTION: said}}}
 
 
-def no_soft_eviction_patch() -> Patch:
-    return {"metadata": {"labels": {names.SOFT_EVICTION: None}, "annotations": {names.SOFT_EVICTION: None}}}
-
-
 def unscheduled(effect: Condition) -> ConditionEntry:
     """What a waiting pod says. The reason is the one that autoscalers look for; our own code stands behind the words."""
     message = f"{effect.why} [{effect.code}]" if effect.code else effect.why
@@ -129,16 +130,34 @@ def group_status(effect: GroupStatus, *, api_group: str) -> Patch:
     """The figures that a PodGroup of this API group has a field for."""
     if api_group == names.NATIVE_GROUP:
         return {}
+    is_volcano = api_group == names.VOLCANO_GROUP
     status: Patch = {
-        "phase": effect.phase,
+        "phase": VOLCANO_PHASE.get(effect.phase, effect.phase) if is_volcano else effect.phase,
         "running": effect.running,
         "succeeded": effect.succeeded,
         "failed": effect.failed,
     }
-    if api_group != names.VOLCANO_GROUP:
+    if not is_volcano:
         status["scheduled"] = effect.scheduled
         if effect.start_time is not None:
             status["scheduleStartTime"] = stamp(effect.start_time)
+    return {"status": status}
+
+
+def queue_status(effect: QueueStatus, *, present: Mapping[str, Any]) -> Patch:
+    """The status of a queue or quota. Counts are numbers; a resource that an amount no longer names is taken out of it."""
+    status: Patch = {}
+    for field, text in effect.fields:
+        # Only the first dot divides: the rest may be the name of a resource, such as nvidia.com/gpu.
+        head, dot, rest = field.partition(".")
+        if dot:
+            status.setdefault(head, {})[rest] = text
+        else:
+            status[head] = int(text) if text.isascii() and text.isdigit() else text
+    for head, amounts in status.items():
+        known = present.get(head)
+        if isinstance(amounts, dict) and isinstance(known, Mapping):
+            status[head] = dict.fromkeys(known) | amounts
     return {"status": status}
 
 

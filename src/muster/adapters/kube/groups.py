@@ -5,9 +5,11 @@ from __future__ import annotations
 from muster.adapters.kube import names, wire
 from muster.adapters.kube.dialects import declared_by, queue_of
 from muster.adapters.kube.problems import Problems
+from muster.adapters.kube.selectors import label_selector
 from muster.adapters.kube.values import epoch, flattened, read_resources, read_version
-from muster.model.gang import Group, RoleMin
+from muster.model.gang import Group, RoleMin, SubGroup
 from muster.model.pod import Declared, Dialect
+from muster.model.selectors import EVERYTHING
 from muster.model.topology import TopologyAsk
 
 DIALECT = {
@@ -17,8 +19,6 @@ DIALECT = {
     names.NATIVE_GROUP: Dialect.NATIVE,
 }
 """Who declares a gang by the PodGroup of which API group."""
-
-_Asks = tuple[tuple[str, TopologyAsk], ...]
 
 
 def read_group(written: wire.PodGroup, *, dialect: Dialect, problems: Problems) -> Group:
@@ -40,7 +40,9 @@ def read_group(written: wire.PodGroup, *, dialect: Dialect, problems: Problems) 
         never_preempts=spec.preemption_policy == "Never",
         queue=f"queue/{spec.queue}" if spec.queue else queue_of(meta.labels, meta.annotations, problems=problems),
         topology=_topology(spec, declared=declared, problems=problems),
-        role_topology=_role_topology(spec, problems=problems),
+        sub_groups=tuple(
+            _sub_group(each, field=f"spec.subGroupPolicy[{i}]", problems=problems) for i, each in enumerate(spec.sub_group_policy)
+        ),
         wait_s=_wait_s(spec, problems=problems),
         declared=declared,
         phase=status.get("phase", ""),
@@ -98,18 +100,19 @@ def _network_topology(written: wire.NetworkTopology, *, field: str, problems: Pr
     )
 
 
-def _role_topology(spec: wire.PodGroupSpec, *, problems: Problems) -> _Asks:
-    """What sub-groups ask for. A sub-group is a role where its selector names one; else it bears the role's name."""
-    return tuple(
-        (_role(policy), _network_topology(policy.network_topology, field=place, problems=problems))
-        for i, policy in enumerate(spec.sub_group_policy)
-        if policy.network_topology is not None and (place := f"spec.subGroupPolicy[{i}].networkTopology")
+def _sub_group(written: wire.SubGroupPolicy, *, field: str, problems: Problems) -> SubGroup:
+    """A policy that selects nobody in particular means the role of its name."""
+    wish = written.network_topology
+    bare = written.label_selector is None and not written.match_label_keys
+    return SubGroup(
+        name=written.name,
+        role=written.name if bare else "",
+        selector=label_selector(written.label_selector, field=f"{field}.labelSelector", problems=problems) or EVERYTHING,
+        label_keys=written.match_label_keys,
+        size=_at_least(1, written.sub_group_size, field=f"{field}.subGroupSize", problems=problems),
+        min_cells=_at_least(0, written.min_sub_groups, field=f"{field}.minSubGroups", problems=problems),
+        topology=None if wish is None else _network_topology(wish, field=f"{field}.networkTopology", problems=problems),
     )
-
-
-def _role(policy: wire.SubGroupPolicy) -> str:
-    chosen = policy.label_selector.match_labels if policy.label_selector is not None else {}
-    return chosen.get(names.VOLCANO_TASK, policy.name)
 
 
 def _wait_s(spec: wire.PodGroupSpec, *, problems: Problems) -> float | None:

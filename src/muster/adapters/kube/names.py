@@ -9,7 +9,7 @@ from typing import Final
 
 # --- API groups -------------------------------------------------------------------------------------------------------
 CORE_GROUP: Final = ""
-"""Pod, Node, Namespace."""
+"""Pod, Node, Namespace, PersistentVolume, PersistentVolumeClaim."""
 NATIVE_GROUP: Final = "scheduling.k8s.io"
 """PriorityClass, and since Kubernetes 1.36 a PodGroup of its own."""
 VOLCANO_GROUP: Final = "scheduling.volcano.sh"
@@ -18,6 +18,8 @@ VOLCANO_TOPOLOGY_GROUP: Final = "topology.volcano.sh"
 """Volcano's HyperNode."""
 SIGS_GROUP: Final = "scheduling.sigs.k8s.io"
 """PodGroup and ElasticQuota as Koordinator uses them."""
+STORAGE_GROUP: Final = "storage.k8s.io"
+"""StorageClass and CSINode."""
 X_K8S_GROUP: Final = "scheduling.x-k8s.io"
 """PodGroup and ElasticQuota of the community's scheduler plugins."""
 

@@ -245,6 +245,9 @@ class NetworkTopology(Wire, frozen=True):
 class SubGroupPolicy(Wire, frozen=True):
     name: str = ""
     label_selector: LabelSelector | None = None
+    match_label_keys: tuple[str, ...] = ()
+    sub_group_size: Int32 | None = None
+    min_sub_groups: Int32 | None = None
     network_topology: NetworkTopology | None = None
 
 
@@ -354,4 +357,103 @@ class HyperNode(Wire, frozen=True):
     spec: HyperNodeSpec = HyperNodeSpec()
 
 
-Shape = Pod | Node | Namespace | PriorityClass | PodGroup | Queue | ElasticQuota | HyperNode
+# --- Volumes ----------------------------------------------------------------------------------------------------------
+
+
+class ObjectReference(Wire, frozen=True):
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class VolumeNodeAffinity(Wire, frozen=True):
+    required: NodeSelector | None = None
+
+
+class CsiSource(Wire, frozen=True):
+    driver: str = ""
+    volume_handle: str = ""
+
+
+class PersistentVolumeSpec(Wire, frozen=True):
+    capacity: Amounts = {}
+    access_modes: tuple[str, ...] = ()
+    storage_class_name: str = ""
+    volume_mode: str = "Filesystem"
+    claim_ref: ObjectReference | None = None
+    node_affinity: VolumeNodeAffinity | None = None
+    csi: CsiSource | None = None
+
+
+class VolumeStatus(Wire, frozen=True):
+    phase: str = ""
+
+
+class PersistentVolume(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PersistentVolumeSpec = PersistentVolumeSpec()
+    status: VolumeStatus = VolumeStatus()
+
+
+class PersistentVolumeClaimSpec(Wire, frozen=True):
+    volume_name: str = ""
+    storage_class_name: str | None = None
+    resources: ResourceRequirements = ResourceRequirements()
+    access_modes: tuple[str, ...] = ()
+    volume_mode: str = "Filesystem"
+    selector: LabelSelector | None = None
+
+
+class PersistentVolumeClaim(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
+
+
+class TopologyExpression(Wire, frozen=True):
+    key: str = ""
+    values: tuple[str, ...] = ()
+
+
+class TopologyTerm(Wire, frozen=True):
+    match_label_expressions: tuple[TopologyExpression, ...] = ()
+
+
+class StorageClass(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    provisioner: str = ""
+    volume_binding_mode: str = "Immediate"
+    allowed_topologies: tuple[TopologyTerm, ...] = ()
+
+
+class DriverAllocatable(Wire, frozen=True):
+    count: Int32 | None = None
+
+
+class CsiDriver(Wire, frozen=True):
+    name: str = ""
+    allocatable: DriverAllocatable | None = None
+
+
+class CsiNodeSpec(Wire, frozen=True):
+    drivers: tuple[CsiDriver, ...] = ()
+
+
+class CSINode(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: CsiNodeSpec = CsiNodeSpec()
+
+
+Shape = (
+    Pod
+    | Node
+    | Namespace
+    | PriorityClass
+    | PodGroup
+    | Queue
+    | ElasticQuota
+    | HyperNode
+    | PersistentVolume
+    | PersistentVolumeClaim
+    | StorageClass
+    | CSINode
+)

@@ -122,19 +122,20 @@ USAGE = "usage"
 
 
 def carry_out(s: Session, gang: Gang, plan: Plan, policy: EvictionPolicy) -> None:
-    """Claims first, then evictions: decided as one."""
+    """Claims first, then evictions: decided as one. Where nobody has to leave any more, the gang is bound at once."""
     del s.refused[gang.key]
-    if not plan.victims:
-        _bind_now(s, gang, plan)
+    _release(s, gang, plan, policy)
+    if not plan.victims and _bind_now(s, gang, plan):
+        s.judge(gang, YES)
         return
     name = f"{gang.title}@{s.now:.0f}"
     victims = tuple(pod.uid for pod in plan.victims)
     s.world.plans[name] = PlanNote(gang.key, len(plan.seats), victims, s.now)
-    with s.trial(f"{len(victims)} pods leave for it", cause=policy.name, for_gang=gang.title) as trial:
+    why = f"{len(victims)} pods leave for it" if victims else "the room that it needs is being left"
+    with s.trial(why, cause=policy.name, for_gang=gang.title) as trial:
         for pod, placement in plan.seats:
             trial.restore(pod, Placement(Phase.NOMINATED, placement.node, s.now, placement.devices, name))
         trial.commit()
-    _release(s, gang, plan, policy)
     for pod in plan.victims:
         with s.trial(_why(s, gang, pod, policy), cause=policy.name, for_gang=gang.title) as trial:
             trial.evict(pod)
@@ -143,21 +144,24 @@ def carry_out(s: Session, gang: Gang, plan: Plan, policy: EvictionPolicy) -> Non
     s.count(policy.name)
 
 
-def _bind_now(s: Session, gang: Gang, plan: Plan) -> None:
-    """Nobody has to leave: what others only claimed is enough, and the gang is bound at once."""
-    _release(s, gang, plan, None)
+def _bind_now(s: Session, gang: Gang, plan: Plan) -> bool:
+    """What others only claimed may be enough, if nobody else has to leave first."""
+    table = s.world.table
     with s.trial("others gave up what they only claimed", cause="Fits", for_gang=gang.title) as trial:
         for pod, placement in plan.seats:
             trial.restore(pod, Placement(Phase.BINDING, placement.node, s.now, placement.devices))
+        rows = [table.row[placement.node or ""] for _, placement in plan.seats]
+        if (table.used[rows] > table.allocatable[rows]).any() or not reaches_min(s.world, gang):
+            return False
         trial.commit()
-    s.judge(gang, YES)
+    return True
 
 
-def _release(s: Session, gang: Gang, plan: Plan, policy: EvictionPolicy | None) -> None:
+def _release(s: Session, gang: Gang, plan: Plan, policy: EvictionPolicy) -> None:
     """Those who only lose a claim, or what this very cycle gave them, wait again and are told for whom."""
     why = f"gives way to {gang.title}"
     for pod in plan.released:
-        with s.trial(why, cause=policy.name if policy is not None else "Yields", for_gang=gang.title) as trial:
+        with s.trial(why, cause=policy.name, for_gang=gang.title) as trial:
             trial.release(pod)
             trial.commit()
         loser = s.world.gang_of(pod)

@@ -25,12 +25,14 @@ from muster.state.columns import Amounts
 from muster.state.table import BoolColumn
 
 NOT_ENTITLED = "NotEntitled"
+OWN_VICTIMS = "own victims"
 
 
 def over_their_share(s: Session, ask: Ask, seats: SeatTable) -> BoolColumn:
     """Gangs in other queues that are over their share, and whomever the asker could preempt in its own."""
     count = len(seats.gangs)
     eligible = lower_in_same_queue(s, ask, seats)
+    s.scratch[OWN_VICTIMS] = _usage_of(s, seats, eligible)
     own = {role.queue for role in ask.gang.roles}
     names = list(seats.queue_number)
     over = np.array([name not in own and may_give(s, ask, name).ok for name in names], dtype=np.bool_)
@@ -38,6 +40,27 @@ def over_their_share(s: Session, ask: Ask, seats: SeatTable) -> BoolColumn:
     for number, theirs in seats.mixed.items():
         eligible[number] |= any(over[seats.queue_number[name]] for name in theirs if name in seats.queue_number)
     return without_self(ask, seats, eligible)
+
+
+def _usage_of(s: Session, seats: SeatTable, gangs: BoolColumn) -> dict[str, Amounts]:
+    """What the seats of these gangs take, by queue: for an ask that may evict them it does not count as used."""
+    alive = np.flatnonzero(seats.alive[: len(seats.pods)])
+    mine = alive[gangs[seats.gang[alive]] & ~seats.bars[alive]]
+    usage: dict[str, Amounts] = {}
+    for at in mine.tolist():
+        for queue in s.world.tree.path(s.world.members[seats.pods[at].uid].queue):
+            usage[queue] = usage[queue] + seats.request[at] if queue in usage else seats.request[at].copy()
+    return usage
+
+
+def _stands(s: Session, queue: str) -> Amounts:
+    """What the asker's queue takes, without those of its own that the ask may evict. Taking one of them changes both alike."""
+    own = s.scratch.get(OWN_VICTIMS)
+    taken = s.world.ledger.taken(queue)
+    if not isinstance(own, dict) or queue not in own:
+        return taken
+    standing: Amounts = np.maximum(taken - own[queue], 0)
+    return standing
 
 
 def most_over_first(s: Session, ask: Ask, seats: SeatTable) -> Ints:  # noqa: ARG001
@@ -77,7 +100,7 @@ def _between(s: Session, asker: str, giver: str, amounts: Amounts) -> Verdict:
         why = f"queue {show_queue(asker)} would not be within its deserved share of what it asks for"
     elif not _gives_in(s, giver, amounts):
         why = f"queue {show_queue(giver)} is within its deserved share"
-    elif dominant_share(s, asker, plus=amounts) >= dominant_share(s, giver):
+    elif dominant_share(s, asker, plus=amounts - s.world.ledger.taken(asker) + _stands(s, asker)) >= dominant_share(s, giver):
         why = f"queue {show_queue(asker)} would have as large a share of the cluster as queue {show_queue(giver)} has now"
     else:
         return YES
@@ -87,7 +110,7 @@ def _between(s: Session, asker: str, giver: str, amounts: Amounts) -> Verdict:
 def _is_entitled(s: Session, queue: str, amounts: Amounts) -> bool:
     """Within its share with the ask, in at least one dimension that it asks for and that is configured; in all where that is
     strict."""
-    position, taken = s.world.columns.position, s.world.ledger.taken(queue)
+    position, taken = s.world.columns.position, _stands(s, queue)
     within = [
         bool(taken[position[name]] + amounts[position[name]] <= value)
         for name, value in deserved_by(s, queue).items

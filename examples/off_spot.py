@@ -1,0 +1,36 @@
+"""A plugin of your own, by nodes: large pods stay off nodes that may vanish, and small ones are drawn to them.
+
+Use it in a policy as `./off_spot.py:OffSpot`, or as `off_spot:OffSpot` if its folder is on the Python path.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from muster.engine.session import Session
+from muster.model.pod import Pod
+from muster.model.resources import GPU
+from muster.state.table import BoolColumn, FloatColumn, Rows
+
+
+@dataclass(frozen=True)
+class OffSpot:
+    """Pods of at least `gpus` GPUs do not go onto nodes with the label `label`; smaller ones go there first."""
+
+    gpus: int = 8
+    label: str = "example.com/spot"
+    weight: float = 1.0
+    name: str = "off_spot"
+
+    def match(self, s: Session, pod: Pod, rows: Rows) -> BoolColumn:
+        return ~self._spot(rows) | (pod.kind.request[GPU] < self.gpus)
+
+    def prefer(self, s: Session, pod: Pod, rows: Rows) -> FloatColumn:
+        return self._spot(rows).astype(np.float64)
+
+    def blame(self, s: Session, pod: Pod, rows: Rows) -> str:
+        return f"{len(rows)} on spot, where pods of {self.gpus} GPUs or more do not go"
+
+    def _spot(self, rows: Rows) -> BoolColumn:
+        codes, _ = rows.table.label_codes(self.label)  # One small number per value; -1 on nodes without the label.
+        return (codes if rows.index is None else codes[rows.index]) >= 0

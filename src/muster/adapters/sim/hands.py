@@ -1,0 +1,252 @@
+"""Carries out what a scheduler decided, one API write after the other, and says what failed.
+
+Nothing is written that is there already; what the scheduler did not write itself is left alone. A deed on a pod that is gone, or
+that is another pod of the same name by now, does nothing: the watch tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from muster.adapters.kube import encode
+from muster.adapters.sim.budgets import Budgets
+from muster.adapters.sim.clock import Clock
+from muster.adapters.sim.faults import BindFaults
+from muster.adapters.sim.index import FAMILIES, PodIndex
+from muster.adapters.sim.manifests import NODE, POD, Manifest, Ref, Stored, kinds_called
+from muster.adapters.sim.objects import ApiError, ObjectStore
+from muster.model.effects import Bind, Condition, Effect, Evict, GroupStatus, Hold, Nominate, QueueStatus, Release
+from muster.model.events import BindFailed, Event, EvictFailed
+
+
+class Write(NamedTuple):
+    """One write by the scheduler. The verb is bind, patch, delete or evict; the name has its namespace in front."""
+
+    verb: str
+    kind: str
+    name: str
+
+
+class Hands:
+    def __init__(self, store: ObjectStore, clock: Clock, index: PodIndex, budgets: Budgets, faults: BindFaults) -> None:
+        self.writes: list[Write] = []
+        self._store = store
+        self._clock = clock
+        self._index = index
+        self._budgets = budgets
+        self._faults = faults
+        self._refusals: dict[tuple[str, str], int] = {}
+        self._last_write: int | None = None
+
+    def refuse(self, verb: str, pod: str, *, times: int) -> None:
+        """The next `times` deeds of this verb (bind or evict) on the pod fail."""
+        self._refusals[verb, pod] = times
+
+    def carry_out(self, effects: Iterable[Effect], *, stop_after: int | None) -> list[Event]:
+        """What failed. Evictions come last: nobody is told to go before all claims on the room are written down.
+
+        `stop_after`: that many writes, then nothing more, as if the scheduler died.
+        """
+        self._last_write = None if stop_after is None else len(self.writes) + stop_after
+        in_order = sorted(effects, key=lambda effect: isinstance(effect, Evict))
+        failed: list[Event] = []
+        try:
+            for effect in in_order:
+                failure = self._do(effect)
+                if failure is not None:
+                    failed.append(failure)
+        except _Stopped:
+            pass
+        return failed
+
+    def _do(self, effect: Effect) -> Event | None:
+        match effect:
+            case Bind():
+                why = self._bind(effect)
+                return BindFailed(effect.uid, effect.node, why) if why else None
+            case Hold() | Nominate():
+                self._claim(effect)
+            case Release():
+                self._patch_pod(effect, encode.no_claim_patch(timed_out=effect.timed_out))
+            case Evict():
+                return self._evict(effect)
+            case Condition():
+                self._say(effect)
+            case GroupStatus():
+                self._report(effect)
+            case QueueStatus():
+                self._report_queue(effect)
+        return None
+
+    # -- pods ------------------------------------------------------------------------------------------------------------------
+
+    def _bind(self, effect: Bind) -> str:
+        """Why the pod could not be bound, or nothing. One that is bound to the target already is bound."""
+        ref = pod_ref(effect.pod)
+        pod = self._pod(effect)
+        if pod is None:
+            return f"pod {effect.pod} with UID {effect.uid} is gone"
+        bound_to = pod["spec"].get("nodeName")
+        if bound_to:
+            self._patch_pod(effect, encode.no_claim_patch())
+            return "" if bound_to == effect.node else f"pod {effect.pod} is bound to {bound_to} already"
+        if pod["metadata"].get("deletionTimestamp"):
+            return f"pod {effect.pod} is being deleted"
+        if pod["spec"].get("schedulingGates"):
+            return f"pod {effect.pod} has scheduling gates"
+        if self._store.peek(Ref(*NODE, "", effect.node)) is None:
+            return f"node {effect.node} is gone"
+        why = self._refused("bind", effect.pod) or self._faults.why_not(effect.pod)
+        if why:
+            return why
+        self._write("bind", ref)
+        bound = encode.conditions_patch([_SCHEDULED], present=conditions(pod), now=self._clock.now)
+        status = {**bound.get("status", {}), "nominatedNodeName": None}
+        self._store.patch(ref, {"spec": {"nodeName": effect.node}, "status": status})
+        self._patch_pod(effect, encode.no_claim_patch())
+        return ""
+
+    def _claim(self, effect: Hold | Nominate) -> None:
+        pod = self._pod(effect)
+        if pod is not None and not pod["spec"].get("nodeName"):
+            self._patch_pod(effect, encode.claim_patch(effect))
+
+    def _evict(self, effect: Evict) -> EvictFailed | None:
+        ref, pod = pod_ref(effect.pod), self._pod(effect)
+        if pod is None or pod["metadata"].get("deletionTimestamp"):
+            return None
+        why = self._refused("evict", effect.pod)
+        if why:
+            return EvictFailed(effect.uid, why)
+        if effect.manner == "soft":
+            self._mark(effect, pod)
+            return None
+        refusal = self._budgets.refusal(ref, pod) if effect.manner == "evict" else None
+        if refusal is not None:
+            return EvictFailed(effect.uid, refusal.why, refusal.by)
+        self._write(effect.manner, ref)
+        self._store.delete(ref, uid=effect.uid)
+        return None
+
+    def _mark(self, effect: Evict, pod: Stored) -> None:
+        """One that is marked already keeps its mark: it says since when."""
+        patch = encode.soft_eviction_patch(effect, now=self._clock.now)
+        (label,) = patch["metadata"]["labels"]
+        if (pod["metadata"].get("labels") or {}).get(label) != "true":
+            self._patch_pod(effect, patch)
+
+    def _pod(self, effect: Bind | Hold | Nominate | Release | Evict) -> Stored | None:
+        """The pod that is meant, if it still exists."""
+        found = self._store.peek(pod_ref(effect.pod))
+        return found if found is not None and found["metadata"]["uid"] == effect.uid else None
+
+    def _patch_pod(self, effect: Bind | Hold | Nominate | Release | Evict, patch: Manifest) -> None:
+        if self._pod(effect) is not None:
+            self._patch(pod_ref(effect.pod), patch)
+
+    def _refused(self, verb: str, pod: str) -> str:
+        left = self._refusals.get((verb, pod), 0)
+        self._refusals[verb, pod] = max(0, left - 1)
+        return f"the API server refused to {verb} pod {pod}" if left else ""
+
+    # -- words -----------------------------------------------------------------------------------------------------------------
+
+    def _say(self, effect: Condition) -> None:
+        if effect.subject == "gang":
+            self._say_of_gang(effect)
+        elif effect.subject == "pod":
+            self._say_of_pods([pod_ref(effect.key)], effect)
+        else:
+            for ref in _subject(effect):
+                self._put_conditions(ref, [encode.validity(effect)])
+
+    def _say_of_gang(self, effect: Condition) -> None:
+        for slot in effect.key.replace("+", ",").split(","):
+            if effect.code in encode.VALIDITY:
+                for ref in (*self._groups(slot), *self._index.gathered(slot)):
+                    self._put_conditions(ref, [encode.validity(effect)])
+                continue
+            for ref in self._groups(slot):
+                present = conditions(self._store.peek(ref))
+                self._put_conditions(ref, encode.group_conditions(effect, api_group=ref.group, present=present))
+            self._say_of_pods(self._index.gathered(slot), effect)
+
+    def _groups(self, slot: str) -> list[Ref]:
+        """The PodGroups of a slot, or of all slots with this title."""
+        slots = [slot] if ":" in slot else [f"{family}:{slot}" for family in FAMILIES]
+        found = (encode.group_of_slot(one) for one in slots)
+        return [Ref(place[0], "PodGroup", *place[1:]) for place in found if place is not None]
+
+    def _say_of_pods(self, pods: Iterable[Ref], effect: Condition) -> None:
+        """Only those who wait are told; one that is bound was told by its bind."""
+        for ref in pods if not effect.ok else ():
+            pod = self._store.peek(ref)
+            if pod is not None and not pod["spec"].get("nodeName") and not pod["spec"].get("schedulingGates"):
+                self._put_conditions(ref, [encode.unscheduled(effect)])
+
+    def _put_conditions(self, ref: Ref, entries: Sequence[encode.ConditionEntry]) -> None:
+        found = self._store.peek(ref)
+        if found is not None:
+            self._patch(ref, encode.conditions_patch(entries, present=conditions(found), now=self._clock.now))
+
+    def _report(self, effect: GroupStatus) -> None:
+        for ref in self._groups(effect.group):
+            if self._store.peek(ref) is not None:
+                self._patch(ref, encode.group_status(effect, api_group=ref.group))
+
+    def _report_queue(self, effect: QueueStatus) -> None:
+        for ref in _queues(effect.key):
+            found = self._store.peek(ref)
+            if found is not None:
+                self._patch(ref, encode.queue_status(effect, present=found.get("status") or {}))
+
+    # -- writing ---------------------------------------------------------------------------------------------------------------
+
+    def _patch(self, ref: Ref, patch: Manifest) -> None:
+        if self._store.would_change(ref, patch):
+            self._write("patch", ref)
+            self._store.patch(ref, patch)
+
+    def _write(self, verb: str, ref: Ref) -> None:
+        if self._last_write is not None and len(self.writes) >= self._last_write:
+            raise _Stopped
+        self.writes.append(Write(verb, ref.kind, ref.title))
+
+
+class _Stopped(Exception):
+    """The scheduler died before this write."""
+
+
+_SCHEDULED = {"type": encode.POD_SCHEDULED, "status": encode.YES}
+
+
+def pod_ref(title: str) -> Ref:
+    namespace, _, name = title.rpartition("/")
+    return Ref(*POD, namespace, name)
+
+
+def conditions(manifest: Stored | None) -> list[Any]:
+    status = (manifest or {}).get("status") or {}
+    found: list[Any] = status.get("conditions") or []
+    return found
+
+
+def _subject(effect: Condition) -> list[Ref]:
+    """The objects that a sentence may be about."""
+    match effect.subject:
+        case "queue":
+            return _queues(effect.key)
+        case "node":
+            return [Ref(*NODE, "", effect.key)]
+        case "domain":
+            return [Ref(*kind, "", effect.key) for kind in kinds_called("HyperNode")]
+    raise ApiError(f"there is nothing to say about a {effect.subject}: {effect.key}")
+
+
+def _queues(key: str) -> list[Ref]:
+    """`queue/a` is a Queue, `quota/team/a` an ElasticQuota of either API group."""
+    kind, *place = key.split("/")
+    if kind == "quota":
+        return [Ref(*known, *place) for known in kinds_called("ElasticQuota")]
+    return [Ref(*known, "", *place) for known in kinds_called("Queue")]

@@ -1,0 +1,11 @@
+"""Policy files: which plugins and actions a scheduler runs with. Typed and closed: what is not known is an error that points at it.
+
+`load_policy` reads a file, a text, or the part of a scenario that is a policy; `catalogue` lists what can be written there.
+"""
+
+from __future__ import annotations
+
+from muster.config.catalogue import Entry, catalogue
+from muster.config.policy import DEFAULT_POLICY, PolicyError, default_policy, load_policy
+
+__all__ = ["DEFAULT_POLICY", "Entry", "PolicyError", "catalogue", "default_policy", "load_policy"]

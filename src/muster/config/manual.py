@@ -1,0 +1,124 @@
+"""The parts of the manual that follow from the code: what a policy file may hold, and the hooks of a plugin.
+
+`python -m muster.config.manual docs` writes them between the marks in docs/policy.md and docs/plugins.md; a test compares.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
+from pathlib import Path
+
+from muster.config.catalogue import Entry, catalogue
+from muster.config.options import REQUIRED, Option
+from muster.config.policy import DEFAULT_POLICY, KEYS, SETTINGS
+from muster.engine import hooks
+from muster.engine.cycle import ACTIONS
+
+_ACTIONS: Mapping[str, str] = {
+    "expire": "Ends what time has ended: waits that ran out, and claims that can no longer be redeemed.",
+    "enqueue": "Says which PodGroups may have their pods attempted at all, and why the others may not.",
+    "allocate": "Places gangs on free room, the most entitled first, each whole or not at all; redeems what they were promised.",
+    "preempt": "Makes room for one pod that found none, on the node where that costs least: lower priorities of its own queue go.",
+    "gang-preempt": "Makes room for a gang that found none, in one domain: lower priorities of its own queue go.",
+    "gang-reclaim": "Makes room for a gang that still found none: queues that use more than they deserve give it back.",
+    "job-preempt": "Makes room for a whole job in an ElasticQuota: preemptible pods of lower priority go.",
+}
+
+
+def keys() -> Iterator[str]:
+    yield from ("| key | meaning |", "| --- | --- |")
+    yield from (f"| `{key}` | {doc} |" for key, doc in KEYS.items())
+
+
+def default_policy() -> Iterator[str]:
+    yield from ("```yaml", *DEFAULT_POLICY.splitlines(), "```")
+
+
+def actions() -> Iterator[str]:
+    yield from ("| action | what it does |", "| --- | --- |")
+    yield from (f"| `{name}` | {_ACTIONS[name]} |" for name in ACTIONS)
+
+
+def settings() -> Iterator[str]:
+    yield from _options(SETTINGS)
+
+
+def plugins() -> Iterator[str]:
+    for entry in catalogue():
+        if entry.origin == "built in":
+            yield from _plugin(entry)
+
+
+def hook_table() -> Iterator[str]:
+    yield from (line for line in (hooks.__doc__ or "").splitlines() if line.startswith("|"))
+
+
+def _plugin(entry: Entry) -> Iterator[str]:
+    yield from (f"### `{entry.name}`", "", *entry.doc.splitlines(), "")
+    if entry.options:
+        yield from (*_options(entry.options), "")
+
+
+def _options(options: tuple[Option, ...]) -> Iterator[str]:
+    yield from ("| option | takes | default | meaning |", "| --- | --- | --- | --- |")
+    for option in options:
+        default = "needed" if option.default is REQUIRED else f"`{_written(option.default)}`"
+        yield f"| `{option.key}` | {option.words} | {default} | {option.doc} |"
+
+
+def _written(value: object) -> str:
+    """As a policy file has it."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case Enum():
+            return str(value.value)
+        case float():
+            return f"{value:g}"
+        case Mapping():
+            return "{" + ", ".join(f"{key}: {_written(each)}" for key, each in value.items()) + "}"
+        case list() | tuple():
+            return "[" + ", ".join(_written(each) for each in value) + "]"
+    return "" if value is None else str(value)
+
+
+PARTS: Mapping[str, Callable[[], Iterator[str]]] = {
+    "keys": keys,
+    "default": default_policy,
+    "actions": actions,
+    "settings": settings,
+    "plugins": plugins,
+    "hooks": hook_table,
+}
+FILES = ("policy.md", "plugins.md")
+_PART = re.compile(r"(<!-- (\S+): written by muster\.config\.manual -->\n).*?(<!-- end of \2 -->\n)", re.DOTALL)
+
+
+def brought_up_to_date(path: Path) -> str:
+    """The page with every part that stands between marks written anew. A part with a dot in its name is a file of examples/."""
+
+    def written(found: re.Match[str]) -> str:
+        begin, name, end = found.groups()
+        lines = PARTS[name]() if name in PARTS else _example(path.parent.parent / "examples" / name)
+        return begin + "\n".join(lines).rstrip() + "\n" + end
+
+    return _PART.sub(written, path.read_text(encoding="utf-8"))
+
+
+def _example(path: Path) -> Iterator[str]:
+    yield f"```{'python' if path.suffix == '.py' else 'yaml'}"
+    yield from path.read_text(encoding="utf-8").rstrip().splitlines()
+    yield "```"
+
+
+def main() -> None:
+    for file in FILES:
+        path = Path(sys.argv[1]) / file
+        path.write_text(brought_up_to_date(path), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

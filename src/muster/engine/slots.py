@@ -1,0 +1,187 @@
+"""How many more pods of one kind nodes could take by their figures alone, and what that means for domains.
+
+These are bounds, never promises: no check lets more pods in than there are slots, but a check may let fewer in. A domain that lacks
+slots need not be simulated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+import numpy.typing as npt
+
+from muster.engine.columns import REFUSED
+from muster.engine.hooks import Ask, Purpose
+from muster.engine.session import Session
+from muster.model.gang import MatchPolicy
+from muster.model.pod import PROMISED, SEATED, Kind, Phase, Pod
+from muster.state.cells import seats_in
+from muster.state.columns import Amounts
+from muster.state.domains import Domain
+from muster.state.lifecycle import count, is_satisfied
+from muster.state.table import BoolColumn, RowIndex, Rows
+from muster.state.world import World
+
+Ints = npt.NDArray[np.int64]
+
+# A pod that asks for nothing fits this often.
+PLENTY = 1_000_000
+
+# Of more kinds in one gang than this, the bounds look at the first only.
+_MOST_KINDS = 8
+
+
+class Room(Enum):
+    """Which room counts: what is free now, what will be once the releases under way are done, or all there is."""
+
+    NOW = "now"
+    SOON = "soon"
+    EMPTY = "empty"
+
+
+ROOM_FOR = {Purpose.ALLOCATE: Room.NOW, Purpose.NOMINATE: Room.SOON, Purpose.EVICT: Room.SOON, Purpose.ENQUEUE: Room.EMPTY}
+
+
+class _KindSlots:
+    """One column for one kind of pod, brought up to date row by row."""
+
+    def __init__(self) -> None:
+        self.layout = -1
+        self.position = 0
+        self.column: Ints = np.zeros(0, dtype=np.int64)
+
+    def refresh(self, s: Session, pod: Pod, room: Room) -> None:
+        table = s.world.table
+        columns = s.columns(pod, soon=room is not Room.NOW)
+        changed = table.changed_since(self.position) if self.layout == table.layout else None
+        if changed is None or len(changed) > len(table) // 2:
+            self.column = _slots(s, pod, Rows(table, soon=columns.soon), room)
+            self.column[(columns.base if room is Room.EMPTY else columns.value) == REFUSED] = 0
+        elif changed:
+            index: RowIndex = np.array(sorted(set(changed)), dtype=np.intp)
+            fresh = _slots(s, pod, Rows(table, index, soon=columns.soon), room)
+            fresh[(columns.base if room is Room.EMPTY else columns.value)[index] == REFUSED] = 0
+            self.column[index] = fresh
+        self.layout, self.position = table.layout, table.position
+
+
+def slots(s: Session, pod: Pod, room: Room) -> Ints:
+    """How many further pods like this one each node could take, counting by the figures of the node alone. Never write into it."""
+    key: tuple[str, int, Kind, Room] = ("slots", id(s.policy), pod.kind, room)
+    found = s.world.memo.get(key)
+    if not isinstance(found, _KindSlots):
+        found = s.world.memo[key] = _KindSlots()
+    found.refresh(s, pod, room)
+    return found.column
+
+
+def _slots(s: Session, pod: Pod, rows: Rows, room: Room) -> Ints:
+    return fitting(rows.allocatable if room is Room.EMPTY else rows.free, s.world.request(pod))
+
+
+def fitting(free: Amounts, request: Amounts) -> Ints:
+    """How often a request fits into each row of free amounts."""
+    asked = np.flatnonzero(request)
+    if not len(asked) or not len(free):
+        return np.full(len(free), PLENTY, dtype=np.int64)
+    found: Ints = (free[:, asked] // request[asked]).min(axis=1)
+    return np.clip(found, 0, PLENTY)
+
+
+class Spans:
+    """Sums of columns by domain."""
+
+    def __init__(self, domains: Sequence[Domain]) -> None:
+        rows = [domain.rows for domain in domains if domain.rows is not None]
+        self._whole: BoolColumn = np.array([domain.rows is None for domain in domains], dtype=np.bool_)
+        self._flat: RowIndex = np.concatenate(rows) if rows else np.zeros(0, dtype=np.intp)
+        ends = np.zeros(len(domains) + 1, dtype=np.int64)
+        np.cumsum([0 if domain.rows is None else len(domain.rows) for domain in domains], out=ends[1:])
+        self._ends = ends
+
+    def sums(self, column: Amounts) -> Amounts:
+        """The sum over each domain's nodes, of a column or of several side by side."""
+        summed = np.zeros((len(self._flat) + 1, *column.shape[1:]), dtype=np.int64)
+        np.cumsum(column[self._flat], axis=0, out=summed[1:])
+        total: Amounts = summed[self._ends[1:]] - summed[self._ends[:-1]]
+        if self._whole.any():
+            total[self._whole] = column.sum(axis=0)
+        return total
+
+
+@dataclass(frozen=True, slots=True)
+class Lot:
+    """Equal members of one role."""
+
+    pod: Pod
+    role: str
+    count: int
+
+
+def lots(world: World, pods: Sequence[Pod]) -> list[Lot]:
+    counts: dict[tuple[str, Kind], int] = {}
+    first: dict[tuple[str, Kind], Pod] = {}
+    for pod in pods:
+        key = (world.members[pod.uid].role, pod.kind)
+        counts[key] = counts.get(key, 0) + 1
+        first.setdefault(key, pod)
+    return [Lot(first[key], key[0], found) for key, found in counts.items()]
+
+
+@dataclass(frozen=True, slots=True)
+class Lacking:
+    """What a gang lacks for its minimum: by role, and in all."""
+
+    roles: Mapping[str, int]
+    total: int
+
+
+def lacking(world: World, ask: Ask) -> Lacking:
+    """What the ask must bring so that the gang has its minimum. An ask that does not say needs all of its pods."""
+    if ask.cell is not None:
+        return Lacking({}, ask.cell.min - seats_in(world, ask.cell))
+    if ask.needed is None:
+        counted: dict[str, int] = {}
+        for pod in ask.pods:
+            role = world.members[pod.uid].role
+            counted[role] = counted.get(role, 0) + 1
+        return Lacking(counted, len(ask.pods))
+    gang = ask.gang
+    if ask.needed == 0 or (gang.match is MatchPolicy.ONCE_SATISFIED and is_satisfied(world, gang)):
+        return Lacking({}, 0)
+    phases = SEATED if ask.purpose is Purpose.ALLOCATE else PROMISED
+    if gang.match is MatchPolicy.ONLY_WAITING:
+        phases = phases - {Phase.BOUND}
+    have = {role.name: count(world, role, phases) + role.succeeded for role in gang.roles}
+    roles = {role.name: role.min - have[role.name] for role in gang.roles if role.min > have[role.name]}
+    return Lacking(roles, gang.min - sum(have.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """For each domain: `most` members of the ask that could find room, and whether the gang could have its minimum there."""
+
+    most: Ints
+    could: BoolColumn
+
+
+def bounds(s: Session, ask: Ask, domains: Sequence[Domain], column: Callable[[Pod], Ints]) -> Bounds:
+    """What could be placed in each domain at best. `column` says how many pods like this one each node could take."""
+    spans = Spans(domains)
+    most = np.zeros(len(domains), dtype=np.int64)
+    by_role: dict[str, Ints] = {}
+    room: dict[Kind, Ints] = {}
+    for lot in lots(s.world, ask.pods):
+        if lot.pod.kind not in room and len(room) < _MOST_KINDS:
+            room[lot.pod.kind] = spans.sums(column(lot.pod))
+        seats = np.minimum(room[lot.pod.kind], lot.count) if lot.pod.kind in room else np.full(len(domains), lot.count)
+        most = most + seats
+        by_role[lot.role] = by_role.get(lot.role, 0) + seats
+    lacks = lacking(s.world, ask)
+    could: BoolColumn = most >= lacks.total
+    for role, need in lacks.roles.items():
+        could &= by_role.get(role, np.zeros(len(domains), dtype=np.int64)) >= need
+    return Bounds(most, could)

@@ -1,0 +1,60 @@
+"""What a queue may have once the guarantees of the others are kept free for them: shared by the plugins that know guarantees."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from muster.engine.quota import UNLIMITED, Bounds, kept, limits
+from muster.engine.session import Session
+from muster.engine.shares import cluster_total
+from muster.model.resources import Resources
+from muster.state.columns import Amounts
+from muster.state.store import ROOM
+from muster.state.world import World
+
+GUARANTEES = "left by the guarantees of others"
+
+
+def configured(world: World, amounts: Resources) -> Amounts:
+    """Amounts as one row, in which zero means that nothing was configured."""
+    world.columns.require(amounts)
+    return world.columns.vector(amounts)
+
+
+def beside_guarantees(s: Session) -> Bounds:
+    """For each queue: what its parent may have, without what is guaranteed to its siblings. Nobody lends a guarantee."""
+
+    def make() -> Bounds:
+        total = cluster_total(s)
+        return kept(s.world, "guarantees", lambda: _beside_guarantees(s.world, total), beside=total.tobytes())
+
+    return s.once("guarantees", make)
+
+
+def _beside_guarantees(world: World, total: Amounts) -> Bounds:
+    tree, row = world.tree, world.ledger.row
+    if not any(queue.guarantee for queue in tree.nodes.values()):
+        return Bounds(np.zeros((0, 0), dtype=np.int64), binding=False)
+    limit = limits(world).rows
+    bound = np.full_like(limit, UNLIMITED)
+    most = {"": total}
+    branches = [""]
+    for key in branches:
+        children = tree.children.get(key, ())
+        guarantees = [configured(world, tree.nodes[child].guarantee) for child in children]
+        together = np.sum(guarantees, axis=0) if children else total
+        for child, own in zip(children, guarantees, strict=True):
+            others = together - own
+            left = np.maximum(most[key] - others, 0)
+            bound[row[child]] = np.where(others > 0, left, UNLIMITED)
+            most[child] = np.minimum(limit[row[child]], left)
+        branches.extend(children)
+    return Bounds(bound, word=GUARANTEES, wakes=(ROOM,))
+
+
+def most_of(s: Session, queue: str) -> Amounts:
+    """The tightest bound from the queue up to the root: its own limit, its ancestors' and what the cluster has."""
+    rows = s.world.ledger.rows_up(queue)
+    most: Amounts = np.minimum(limits(s.world).rows[rows].min(axis=0), cluster_total(s))
+    guarantees = beside_guarantees(s)
+    return np.minimum(most, guarantees.rows[rows].min(axis=0)) if guarantees.binding else most

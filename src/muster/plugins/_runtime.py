@@ -1,0 +1,120 @@
+"""Runtime quotas: how much each ElasticQuota may use right now, following what all of them ask for.
+
+Per parent and resource: everybody gets its minimum as far as it asks for it, the rest goes by shared weight. Minimums that do not
+fit into the parent are scaled down together. A parent's runtime is the total of its children.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from muster.engine.quota import UNLIMITED, bounds, kept
+from muster.engine.session import Session
+from muster.engine.shares import total_for
+from muster.model.queue import Queue
+from muster.model.resources import Resources
+from muster.plugins._sharing import Sharer, down_the_tree, wants_up_the_tree
+from muster.state.columns import Amounts
+from muster.state.queues import is_reserved
+from muster.state.roster import DEMAND
+
+
+@dataclass(frozen=True, slots=True)
+class Runtimes:
+    """Rows as in the ledger. `runtime` is UNLIMITED where a quota configures nothing; `request` is what each branch asks for."""
+
+    runtime: Amounts
+    request: Amounts
+
+
+def top_quotas(s: Session) -> tuple[str, ...]:
+    """The quotas right below the root that take part in sharing."""
+    nodes = s.world.tree.nodes
+    return tuple(key for key in s.world.tree.children[""] if nodes[key].is_quota and not is_reserved(key))
+
+
+def quota_total(s: Session) -> Amounts:
+    """What there is to share among the quotas. Fixed for the cycle, so that a trial's moves do not change it."""
+    return s.once("quota total", lambda: total_for(s, top_quotas(s)))
+
+
+def runtimes(s: Session, *, scale: bool) -> Runtimes:
+    total = quota_total(s)
+    beside = (scale, s.world.version(DEMAND), total.tobytes())
+    return kept(s.world, "quota runtimes", lambda: _runtimes(s, total, scale=scale), beside=beside)
+
+
+def _runtimes(s: Session, total: Amounts, *, scale: bool) -> Runtimes:
+    world, tops = s.world, top_quotas(s)
+    quotas = list(tops)
+    for key in quotas:
+        quotas.extend(world.tree.children.get(key, ()))
+    nodes = {key: world.tree.nodes[key] for key in quotas}
+    children = {"": tops} | {key: world.tree.children[key] for key in quotas if key in world.tree.children}
+    found = Runtimes(np.full((len(world.ledger), len(total)), UNLIMITED, dtype=np.int64), world.ledger.requested_in())
+    for name in sorted({name for node in nodes.values() for name in configures(node)}):
+        _share_one(s, found, nodes, children, name, int(total[world.columns.position[name]]), scale=scale)
+    return found
+
+
+def _share_one(
+    s: Session,
+    found: Runtimes,
+    nodes: Mapping[str, Queue],
+    children: Mapping[str, tuple[str, ...]],
+    name: str,
+    total: int,
+    *,
+    scale: bool,
+) -> None:
+    """One resource, down the whole tree of quotas."""
+    row, column = s.world.ledger.row, s.world.columns.position[name]
+    asked = found.request[:, column].tolist()
+
+    def own(key: str) -> int:
+        return asked[row[key]] - sum(asked[row[child]] for child in children.get(key, ()))
+
+    def limited(key: str, want: int) -> int:
+        node = nodes[key]
+        request = want if node.lends else max(want, node.deserved[name])
+        found.request[row[key], column] = request
+        most = node.limit.get(name)
+        return request if most is None else min(request, most)
+
+    wants = wants_up_the_tree(children, own, limited, tops=children[""])
+
+    def sharer(key: str) -> Sharer:
+        return Sharer(key, _weight(nodes[key], name), wants[key], nodes[key].deserved[name], nodes[key].lends)
+
+    for key, part in down_the_tree(total, children, sharer, scale=scale).items():
+        if name in configures(nodes[key]):
+            found.runtime[row[key], column] = part
+
+
+def configures(node: Queue) -> frozenset[str]:
+    """The resources that a quota says anything about."""
+    return frozenset((*node.limit, *(name for name, value in node.deserved.items if value)))
+
+
+def _weight(node: Queue, name: str) -> int:
+    if node.weights:
+        return node.weights[name]
+    most = node.limit.get(name)
+    return node.weight if most is None else most
+
+
+def maximums(s: Session) -> Amounts:
+    """The maximum of every quota as rows; other queues are not bounded here."""
+    return kept(s.world, "quota maximums", lambda: bounds(s.world, lambda q: q.limit if q.is_quota else Resources()))
+
+
+def minimums(s: Session) -> Amounts:
+    """The minimum of every quota as rows; UNLIMITED where none was configured. Zero is the same as none."""
+
+    def of(queue: Queue) -> Resources:
+        return Resources(tuple(item for item in queue.deserved.items if item[1])) if queue.is_quota else Resources()
+
+    return kept(s.world, "quota minimums", lambda: bounds(s.world, of))

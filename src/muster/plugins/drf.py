@@ -1,0 +1,57 @@
+"""Dominant resource fairness: the queue that has the smallest part of the cluster goes first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from muster.engine.session import Session
+from muster.engine.shares import beyond, dimensions, dominant_share, total_for
+from muster.model.resources import Resources
+from muster.plugins._sharing import Sharer, down_the_tree
+
+_PLENTY = 2**62
+
+
+@dataclass(frozen=True)
+class Drf:
+    """The queue that has the smallest dominant share goes first: the largest part of any resource that it uses, by its weight.
+
+    In a tree siblings are compared at each level, each with all that its branch uses. What a queue deserves is its part by weight
+    among the siblings that ask for anything.
+    """
+
+    name: str = "drf"
+
+    def prepare(self, s: Session) -> None:
+        s.once("drf total", lambda: total_for(s, s.world.tree.children[""]))
+
+    def queue_key(self, s: Session, queue: str) -> float:
+        return dominant_share(s, queue) / _weight(s, queue)
+
+    def deserved(self, s: Session, queue: str) -> Resources:
+        return s.once("drf deserved", lambda: _deserved(s)).get(queue, Resources())
+
+    def over_share(self, s: Session, queue: str) -> Resources:
+        return beyond(s, queue, self.deserved(s, queue))
+
+
+def _weight(s: Session, queue: str) -> int:
+    node = s.world.tree.nodes.get(queue)
+    return node.weight if node is not None else 1
+
+
+def _deserved(s: Session) -> dict[str, Resources]:
+    """Every branch that asks for anything gets its part by weight of what its parent has."""
+    world = s.world
+    total = s.once("drf total", lambda: total_for(s, world.tree.children[""]))
+    asking = {queue for queue in world.tree.nodes if world.ledger.requested(queue).any()}
+    amounts: dict[str, dict[str, int]] = {queue: {} for queue in asking}
+    for column, _ in dimensions(s):
+        parts = down_the_tree(
+            int(total[column]),
+            world.tree.children,
+            lambda queue: Sharer(queue, _weight(s, queue) if queue in asking else 0, _PLENTY),
+        )
+        for queue in asking:
+            amounts[queue][world.columns.names[column]] = parts[queue]
+    return {queue: Resources.of(found) for queue, found in amounts.items()}

@@ -1,0 +1,36 @@
+"""A pod goes to the node that its status names, if it can go there at all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from muster.engine.session import Session
+from muster.model.pod import Pod
+from muster.plugins._options import option
+from muster.state.table import BoolColumn, FloatColumn, Rows
+
+
+@dataclass(frozen=True)
+class Nominated:
+    """Prefer the node that a pod's status.nominatedNodeName names: 1 for that node, 0 for the others.
+
+    With the default weight it goes before all other scores.
+    """
+
+    weight: float = option(100.0, "How much this score counts beside the others.", least=0)
+    name: str = "nominated"
+
+    def entangled(self, s: Session, pod: Pod) -> bool:
+        """Pods of one kind may be nominated to different nodes, so those that are go one by one."""
+        return pod.nominated_node is not None and pod.nominated_node in s.world.table.row
+
+    def fit_among(self, s: Session, pod: Pod, rows: Rows) -> BoolColumn:
+        return np.ones(len(rows), dtype=np.bool_)
+
+    def score_among(self, s: Session, pod: Pod, rows: Rows) -> FloatColumn:
+        row = rows.table.row.get(pod.nominated_node or "", -1)
+        here = np.arange(len(rows)) if rows.index is None else rows.index
+        score: FloatColumn = (here == row).astype(np.float64)
+        return score

@@ -1,0 +1,58 @@
+"""Overcommit: PodGroups are let in while all that wait need at most so many times what the cluster has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from muster.engine.hooks import Ask, Purpose
+from muster.engine.quota import may_evict
+from muster.engine.session import Session
+from muster.engine.shares import cluster_total
+from muster.model.effects import YES, Verdict
+from muster.model.resources import short_name, show_amount
+from muster.plugins._options import option
+from muster.state.columns import Amounts
+from muster.state.roster import DEMAND
+from muster.state.store import ROOM
+
+OVERCOMMIT = "Overcommit"
+
+
+@dataclass(frozen=True)
+class Overcommit:
+    """A PodGroup that says what it needs is let in when that fits `factor` times the cluster, beside what is used and who is ahead.
+
+    For a gang that could have others evicted only those ahead of it count: they cannot be evicted, the others perhaps can.
+    """
+
+    factor: float = option(1.2, "How many times the cluster may be spoken for.", least=1)
+    name: str = "overcommit"
+
+    def admit(self, s: Session, ask: Ask) -> Verdict:
+        if ask.purpose is not Purpose.ENQUEUE:
+            return YES
+        need = s.world.columns.vector(ask.gang.min_resources)
+        used = np.zeros_like(need) if may_evict(s, ask.gang) else s.world.table.taken.sum(axis=0)
+        ahead = s.ahead[0]
+        most = s.once("overcommitted", lambda: _times(cluster_total(s), self.factor))
+        over = np.flatnonzero((need > 0) & (used + ahead + need > most))
+        if not len(over):
+            return YES
+        parts = [self._shortage(s, int(column), used, ahead, need, most) for column in over]
+        return Verdict(ok=False, why=f"the cluster: {', '.join(parts)}", code=OVERCOMMIT, wakes=(ROOM, DEMAND))
+
+    def _shortage(self, s: Session, column: int, used: Amounts, ahead: Amounts, need: Amounts, most: Amounts) -> str:
+        name = s.world.columns.names[column]
+        parts = ((used, "used"), (ahead, "ahead"), (need, "asked"))
+        terms = " + ".join(f"{show_amount(name, int(amounts[column]))} {word}" for amounts, word in parts if amounts[column])
+        total = show_amount(name, int(cluster_total(s)[column]))
+        return f"{short_name(name)} {terms} > {show_amount(name, int(most[column]))} ({self.factor:g} times {total})"
+
+
+def _times(total: Amounts, factor: float) -> Amounts:
+    """Exactly, and rounded down."""
+    exact = Fraction(str(factor))
+    return np.array([value * exact.numerator // exact.denominator for value in total.tolist()], dtype=np.int64)

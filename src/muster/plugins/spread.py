@@ -1,0 +1,32 @@
+"""Put pods where most is left, so that a lost node takes few of them along."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from muster.engine.session import Session
+from muster.model.pod import Pod
+from muster.plugins._filled import DEFAULT_WEIGHTS, filled
+from muster.plugins._options import option
+from muster.state.table import FloatColumn, Rows
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Put pods where most is left, so that a lost node takes few of them along.
+
+    The score of a node is one minus the weighted mean of how full it would be, over the resources that the pod asks for.
+    """
+
+    weight: float = option(1.0, "How much this score counts beside the others.", least=0)
+    resources: Mapping[str, float] = option(
+        lambda: dict(DEFAULT_WEIGHTS), "How much each resource counts in the mean.", least=0, resources=True
+    )
+    name: str = "spread"
+
+    def score(self, s: Session, pod: Pod, rows: Rows) -> FloatColumn:
+        full = filled(s, pod, rows, self.resources)
+        return np.zeros(len(rows), dtype=np.float64) if full is None else 1.0 - full

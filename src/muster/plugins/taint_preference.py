@@ -1,0 +1,34 @@
+"""Taints that ask pods to stay away where they can."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from muster.engine.session import Session
+from muster.model.pod import Pod
+from muster.model.selectors import TaintEffect
+from muster.plugins._options import option
+from muster.plugins._rows import of_rows
+from muster.plugins._taints import untolerated
+from muster.state.table import FloatColumn, Rows
+
+_ASKS = (TaintEffect.PREFER_NO_SCHEDULE,)
+
+
+@dataclass(frozen=True)
+class TaintPreference:
+    """Prefer nodes without PreferNoSchedule taints that the pod does not tolerate.
+
+    The score of a node with n of them is 1 / (1 + n).
+    """
+
+    weight: float = option(1.0, "How much this score counts beside the others.", least=0)
+    name: str = "taint_preference"
+
+    def prefer(self, s: Session, pod: Pod, rows: Rows) -> FloatColumn:
+        codes, sets = rows.table.taint_codes()
+        scores = np.array([1.0 / (1 + len(list(untolerated(pod.kind, taints, _ASKS)))) for taints in sets], dtype=np.float64)
+        column: FloatColumn = scores[of_rows(rows, codes)] if sets else np.ones(len(rows), dtype=np.float64)
+        return column

@@ -1,0 +1,49 @@
+"""Taints: a pod stays away from nodes whose NoSchedule or NoExecute taints it does not tolerate."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+
+from muster.engine.explain import nodes
+from muster.engine.session import Session
+from muster.model.pod import Pod
+from muster.model.selectors import Taint, TaintEffect
+from muster.plugins._rows import of_rows
+from muster.plugins._taints import untolerated
+from muster.state.table import BoolColumn, Rows
+
+_FORBIDS = (TaintEffect.NO_SCHEDULE, TaintEffect.NO_EXECUTE)
+# So many taints are named in a sentence; the others are counted.
+_MOST_NAMED = 3
+
+
+@dataclass(frozen=True)
+class Taints:
+    """A pod stays away from nodes whose NoSchedule or NoExecute taints it does not tolerate."""
+
+    name: str = "taints"
+
+    def match(self, s: Session, pod: Pod, rows: Rows) -> BoolColumn:
+        codes, sets = rows.table.taint_codes()
+        welcome = np.array([not any(untolerated(pod.kind, taints, _FORBIDS)) for taints in sets], dtype=np.bool_)
+        column: BoolColumn = welcome[of_rows(rows, codes)] if sets else np.ones(len(rows), dtype=np.bool_)
+        return column
+
+    def blame(self, s: Session, pod: Pod, rows: Rows) -> str:
+        codes, sets = rows.table.taint_codes()
+        counts: Counter[str] = Counter()
+        for taints, count in zip(sets, np.bincount(of_rows(rows, codes), minlength=len(sets)).tolist(), strict=True):
+            counts.update({show(taint): count for taint in islice(untolerated(pod.kind, taints, _FORBIDS), 1 if count else 0)})
+        ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        said = [f"{nodes(count)} tainted ({taint})" for taint, count in ordered[:_MOST_NAMED]]
+        others = sum(count for _, count in ordered[_MOST_NAMED:])
+        return ", ".join([*said, f"{nodes(others)} tainted otherwise"] if others else said)
+
+
+def show(taint: Taint) -> str:
+    """As kubectl writes it."""
+    return f"{taint.key}{'=' if taint.value else ''}{taint.value}:{taint.effect.value}"

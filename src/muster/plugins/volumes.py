@@ -1,0 +1,154 @@
+"""Volumes: a pod goes only where every volume that it mounts can be had."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from muster.engine.explain import nodes
+from muster.engine.session import Session
+from muster.model.pod import Pod
+from muster.model.volumes import ONE_POD
+from muster.plugins._rows import of_rows
+from muster.state.follow import following
+from muster.state.mounts import IntColumn, Mounts, Volume, claim_keys, csi_volume
+from muster.state.node_terms import matching_column
+from muster.state.storage import STORAGE
+from muster.state.table import BoolColumn, Rows
+from muster.state.volume_choice import can_be_had, room_for, waiting_claim
+from muster.state.world import World
+
+
+@dataclass(frozen=True)
+class Volumes:
+    """A pod goes only where the volumes behind its claims can be reached, made and attached.
+
+    A claim must exist. One that is bound binds the pod to the nodes that reach its volume. One that waits for its first pod needs a
+    volume that suits, or a class that makes one there; a volume is promised once. Other unbound claims are waited for. A claim for
+    one pod has one pod, and no driver attaches more volumes to a node than its CSINode says.
+    """
+
+    name: str = "volumes"
+
+    def match(self, s: Session, pod: Pod, rows: Rows) -> BoolColumn:
+        column = np.ones(len(rows), dtype=np.bool_)
+        for key in claim_keys(pod):
+            column &= of_rows(rows, _reachable(s.world, key))
+        return column
+
+    def entangled(self, s: Session, pod: Pod) -> bool:
+        """Others take part where a volume is still to be chosen, is for one pod only, or is attached by a driver with limits."""
+        return any(_is_contested(s.world, key) for key in claim_keys(pod))
+
+    def fit_among(self, s: Session, pod: Pod, rows: Rows) -> BoolColumn:
+        column = np.ones(len(rows.table), dtype=np.bool_)
+        for open_rows, _ in _contests(s.world, pod, soon=rows.soon):
+            column &= open_rows
+        return of_rows(rows, column)
+
+    def blame(self, s: Session, pod: Pod, rows: Rows) -> str:
+        left = np.arange(len(rows.table)) if rows.index is None else rows.index
+        said: list[str] = []
+        reachable = ((_reachable(s.world, key), _why_not(s.world, key)) for key in claim_keys(pod))
+        for open_rows, words in (*reachable, *_contests(s.world, pod, soon=rows.soon)):
+            count = int((~open_rows[left]).sum())
+            left = left[open_rows[left]]
+            if count:
+                said.append(f"{nodes(count)} {words}")
+        return ", ".join(said)
+
+
+def _reachable(world: World, key: str) -> BoolColumn:
+    """All rows: where the claim's volume can be, were nobody else after it."""
+    storage = world.storage
+    claim = storage.claims.get(key)
+    if claim is None or claim.deleted:
+        return np.zeros(len(world.table), dtype=np.bool_)
+    if claim.volume:
+        volume = storage.volumes.get(claim.volume)
+        return matching_column(world, volume.node_terms if volume is not None else ())
+    waiting = waiting_claim(storage, key)
+    return can_be_had(world, *waiting) if waiting is not None else np.zeros(len(world.table), dtype=np.bool_)
+
+
+def _why_not(world: World, key: str) -> str:
+    storage = world.storage
+    claim = storage.claims.get(key)
+    if claim is None:
+        return f"refused because claim {key} does not exist"
+    if claim.deleted:
+        return f"refused because claim {key} is being deleted"
+    if claim.volume:
+        if claim.volume not in storage.volumes:
+            return f"refused because claim {key} is bound to volume {claim.volume}, which does not exist"
+        return f"out of reach of volume {claim.volume} of claim {key}"
+    storage_class = storage.class_of(claim)
+    if storage_class is None and claim.storage_class:
+        return f"refused because claim {key} asks for storage class {claim.storage_class}, which does not exist"
+    if storage_class is None or not storage_class.waits:
+        return f"refused because it waits for claim {key} to be bound"
+    if claim.selected_node:
+        return f"refused because the volume of claim {key} is being made for node {claim.selected_node}"
+    return f"where claim {key} can get no volume of class {storage_class.name}"
+
+
+def _is_contested(world: World, key: str) -> bool:
+    claim = world.storage.claims.get(key)
+    if claim is None:
+        return False
+    if not claim.volume or ONE_POD in claim.access_modes:
+        return True
+    volume = csi_volume(world.storage, key)
+    return volume is not None and volume[0] in _limits(world)
+
+
+def _contests(world: World, pod: Pod, *, soon: bool) -> Iterator[tuple[BoolColumn, str]]:
+    """What other pods have a part in: all rows, where they leave room, and words for the others."""
+    mounts, keys = following(world, Mounts), claim_keys(pod)
+    for key in keys:
+        claim = world.storage.claims.get(key)
+        if claim is not None and ONE_POD in claim.access_modes and mounts.is_used(key, soon=soon):
+            yield np.zeros(len(world.table), dtype=np.bool_), f"refused because claim {key} is for one pod and another has it"
+    volumes = sorted({volume for key in keys if (volume := csi_volume(world.storage, key)) is not None})
+    for driver in dict.fromkeys(driver for driver, _ in volumes):
+        limit = _limits(world).get(driver)
+        if limit is not None:
+            new = [volume for volume in volumes if volume[0] == driver]
+            words = f"to which {driver} can attach no more volumes"
+            yield _attachable(world, mounts, limit, new, soon=soon), words
+    waiting = [key for key in keys if waiting_claim(world.storage, key) is not None]
+    if waiting:
+        yield room_for(world, pod), f"without a volume left for claim {', '.join(waiting)}"
+
+
+def _attachable(world: World, mounts: Mounts, limit: IntColumn, new: list[Volume], *, soon: bool) -> BoolColumn:
+    there = mounts.attached(world, new[0][0], soon=soon)
+    column: BoolColumn = there + len(new) <= limit
+    # Where it is tight, volumes that are there already need no second place.
+    for row in np.flatnonzero(~column).tolist():
+        attached = mounts.volumes_on(world.storage, world.table.names[row], soon=soon)
+        missing = sum(volume not in attached for volume in new)
+        column[row] = not missing or there[row] + missing <= limit[row]
+    return column
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    stamp: tuple[int, int]
+    columns: dict[str, IntColumn]
+
+
+def _limits(world: World) -> dict[str, IntColumn]:
+    """For each driver that has limits: how many volumes it can attach to each node, worked out once for each state of both."""
+    stamp = (world.table.layout, world.version(STORAGE))
+    found = world.memo.get(_Limits)
+    if not isinstance(found, _Limits) or found.stamp != stamp:
+        columns: dict[str, IntColumn] = {}
+        for name, csi_node in world.storage.csi_nodes.items():
+            for driver, limit in csi_node.limits if name in world.table.row else ():
+                column = columns.setdefault(driver, np.full(len(world.table), np.iinfo(np.int64).max))
+                column[world.table.row[name]] = limit
+        found = world.memo[_Limits] = _Limits(stamp, columns)
+    return found.columns

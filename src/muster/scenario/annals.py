@@ -1,0 +1,136 @@
+"""What is written down while a scenario runs, cycle by cycle, for the report at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from muster.engine.hooks import Policy
+from muster.model.effects import Bind, Effect, Evict, Hold, Nominate, Outcome, Release
+from muster.model.gang import Gang
+from muster.model.pod import SEATED, Phase
+from muster.scenario.queue_rows import queue_shares
+from muster.scenario.report import CycleRow, Deed, Eviction, GangRow, Mark, QueueSample, Sample, Use
+from muster.state.lifecycle import stage
+from muster.state.world import World
+
+
+class Annals:
+    def __init__(self, *, began: float) -> None:
+        self.rows: list[CycleRow] = []
+        self.samples: list[Sample] = []
+        self.shares: list[QueueSample] = []
+        self.evictions: list[Eviction] = []
+        self.marks: list[Mark] = []
+        self.deeds: list[Deed] = []
+        self._began = began
+        self._gangs: dict[str, Gang] = {}
+        self._first_seat: dict[str, float] = {}
+        self._evicted: dict[str, int] = {}
+        self._attempts: dict[str, int] = {}
+        """Of schedulers that are no more."""
+        self._world: World | None = None
+
+    def mark(self, now: float, text: str) -> None:
+        self.marks.append(Mark(now - self._began, text))
+
+    def restarted(self) -> None:
+        """The scheduler goes; how often it tried each gang is kept."""
+        for key, memory in self._world.attempts.items() if self._world is not None else ():
+            self._attempts[key] = self._attempts.get(key, 0) + memory.count
+
+    def enter(self, world: World, policy: Policy, outcome: Outcome, *, real_s: float) -> tuple[CycleRow, Sample]:
+        at_s = outcome.now - self._began
+        self._world = world
+        for key in world.gangs.keys() - self._gangs.keys():
+            gang = world.gangs[key]
+            # Who stood somewhere when it was first seen waited for nobody.
+            if any(world.phase(pod) is Phase.BOUND for pod in gang.pods()):
+                self._first_seat[gang.title] = gang.created
+        self._gangs.update(world.gangs)
+        for effect in outcome.effects:
+            self._effect(effect, outcome, at_s)
+        row = CycleRow(
+            cycle=len(self.rows) + 1,
+            at_s=at_s,
+            binds=_count(outcome, Bind),
+            holds=_count(outcome, Hold),
+            nominations=_count(outcome, Nominate),
+            releases=_count(outcome, Release),
+            evictions=_count(outcome, Evict),
+            waiting=len(world.unseated),
+            real_s=real_s,
+        )
+        sample = Sample(at_s, tuple(_uses(world)))
+        self.rows.append(row)
+        self.samples.append(sample)
+        if shares := queue_shares(world, policy):
+            self.shares.append(QueueSample(at_s, shares))
+        return row, sample
+
+    def _effect(self, effect: Effect, outcome: Outcome, at_s: float) -> None:
+        self.deeds.append(Deed(len(self.rows) + 1, at_s, effect))
+        if isinstance(effect, Bind):
+            self._first_seat.setdefault(effect.gang, outcome.now)
+        elif isinstance(effect, Evict):
+            self._evicted[effect.gang] = self._evicted.get(effect.gang, 0) + 1
+            self.evictions.append(self._eviction(effect, outcome.now, at_s))
+
+    def _eviction(self, effect: Evict, now: float, at_s: float) -> Eviction:
+        cycle, pod = len(self.rows) + 1, self._world.pods.get(effect.uid) if self._world is not None else None
+        since = None if pod is None else pod.started if pod.checkpoint is None else pod.checkpoint
+        return Eviction(
+            cycle=cycle,
+            at_s=at_s,
+            pod=effect.pod,
+            node=effect.node,
+            gang=effect.gang,
+            for_gang=effect.for_gang,
+            why=effect.why,
+            cause=effect.cause,
+            request=() if pod is None else pod.kind.request.items,
+            lost_s=0.0 if since is None else max(0.0, now - since),
+        )
+
+    def gang_rows(self, world: World) -> Iterator[GangRow]:
+        """Every gang that there ever was, by title."""
+        for gang in sorted(self._gangs.values(), key=lambda gang: (gang.title, gang.key)):
+            yield self._row(gang, world)
+
+    def _row(self, gang: Gang, world: World) -> GangRow:
+        alive = gang.key in world.gangs
+        seats = [pod for pod in gang.pods() if world.phase(pod) in SEATED]
+        memory = world.attempts.get(gang.key)
+        verdict = memory.verdict if memory is not None else None
+        why, code = (verdict.why, verdict.code) if verdict is not None and not verdict.ok else ("", "")
+        served = self._first_seat.get(gang.title)
+        waited_s = (served if served is not None else world.now) - gang.created
+        return GangRow(
+            gang=gang.title,
+            queue=gang.queue,
+            priority=gang.priority,
+            members=len(seats),
+            min=gang.min,
+            size=gang.size,
+            succeeded=sum(role.succeeded for role in gang.roles),
+            failed=sum(role.failed for role in gang.roles),
+            stage=stage(world, gang).value if alive else "gone",
+            where=tuple(sorted({world.placements[pod.uid].node or "" for pod in seats})),
+            waited_s=max(0.0, waited_s),
+            why=why if gang.key in world.unseated else "",
+            code=code if gang.key in world.unseated else "",
+            attempts=self._attempts.get(gang.key, 0) + (memory.count if memory is not None else 0),
+            evicted=self._evicted.get(gang.title, 0),
+        )
+
+
+def _count(outcome: Outcome, kind: type[Effect]) -> int:
+    return sum(isinstance(effect, kind) for effect in outcome.effects)
+
+
+def _uses(world: World) -> Iterator[Use]:
+    if not len(world.table):
+        return
+    used, total = world.table.used.sum(axis=0).tolist(), world.table.allocatable.sum(axis=0).tolist()
+    for name, in_use, room in zip(world.columns.names, used, total, strict=True):
+        if room:
+            yield Use(name, in_use, room)

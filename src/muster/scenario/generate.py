@@ -1,0 +1,240 @@
+"""Worlds out of a seed: nodes, gangs and a long story of what befalls them. The same numbers give the same story.
+
+A generated world is written in the scenario language, as plain data, so that any of them can be saved, cut down and kept as a file.
+It has no expectations: the laws are judged after every cycle, and that is what it is for.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from muster.scenario.load import from_plain
+from muster.scenario.story import Scenario
+from muster.yaml_marks import Faults, Marked
+
+Document = dict[str, Any]
+
+OPTIONS: dict[str, tuple[int, int, int]] = {"nodes": (500, 1, 20_000), "gangs": (200, 1, 100_000), "events": (300, 0, 1_000_000)}
+"""What can be asked for: default, least and most."""
+
+_ZONES = ("a", "b", "c")
+_TAINT = "dedicated=gpu:NoSchedule"
+_PRIORITIES = (0, 0, 0, 1, 5, 9)
+_LARGEST_GANG = 64
+
+
+def generate(
+    *, nodes: int = 500, gangs: int = 200, seed: int = 7, events: int = 300, policy: Mapping[str, object] | None = None
+) -> Scenario:
+    """A scenario with so many nodes, gangs and events. Every number leads to another world."""
+    return from_plain(document(nodes=nodes, gangs=gangs, seed=seed, events=events, policy=policy), file=f"<generated, seed {seed}>")
+
+
+def generate_from(text: str) -> Scenario:
+    """From `nodes=500,gangs=200,seed=7`; what is left out has its default. Raises InputError."""
+    numbers = {name: default for name, (default, _, _) in OPTIONS.items()} | {"seed": 7}
+    faults = Faults("--generate")
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, _, value = part.partition("=")
+        at = Marked(part, text=name)
+        least, most = OPTIONS[name][1:] if name in OPTIONS else (0, 2**31 - 1)
+        if name not in numbers:
+            faults.unknown(at, "option", numbers, field=name)
+        elif not value.isdigit() or not least <= int(value) <= most:
+            faults.add(at, f"{name}: {value!r} is no whole number from {least} to {most}", field=name)
+        else:
+            numbers[name] = int(value)
+    faults.raise_any()
+    return generate(nodes=numbers["nodes"], gangs=numbers["gangs"], seed=numbers["seed"], events=numbers["events"])
+
+
+def document(*, nodes: int, gangs: int, seed: int, events: int, policy: Mapping[str, object] | None = None) -> Document:
+    """The same as plain data, as a YAML file would hold it."""
+    chance = random.Random(f"{nodes} {gangs} {seed} {events}")
+    story = _Story(chance, nodes=nodes, gangs=gangs)
+    made: Document = {
+        "name": f"generated: {nodes} nodes, {gangs} gangs, {events} events, seed {seed}",
+        "seed": seed,
+        **({"policy": dict(policy)} if policy is not None else {}),
+        **_faults(chance),
+        "nodes": story.node_forms(),
+        "queues": story.queue_forms(),
+        "gangs": [story.gang() for _ in range(min(gangs, max(1, gangs // 4)))],
+    }
+    steps: list[Document] = [{"cycle": 1}]
+    for _ in range(events):
+        steps.append(story.event())
+        steps.extend(story.time())
+    made["steps"] = [*steps, {"run": {"for": "5m", "every": "30s"}}]
+    return made
+
+
+def _faults(chance: random.Random) -> Document:
+    """Every other cluster behaves."""
+    if chance.random() < 0.5:
+        return {}
+    kinds = ("late", "lost", "doubled", "reordered", "bind_fails")
+    return {"faults": {kind: round(chance.uniform(0.0, 0.2), 2) for kind in kinds if chance.random() < 0.6}}
+
+
+class _Story:
+    """What has happened so far, as far as the next event must know it."""
+
+    def __init__(self, chance: random.Random, *, nodes: int, gangs: int) -> None:
+        self._chance = chance
+        self._up = [f"n{number}" for number in range(1, nodes + 1)]
+        self._down: list[str] = []
+        self._nodes_made = nodes
+        self._gangs_left = gangs
+        self._gangs_made = 0
+        self._live: list[Document] = []
+        self._largest = max(2, min(_LARGEST_GANG, nodes // 4))
+
+    # -- what there is ---------------------------------------------------------------------------------------------------------
+
+    def node_forms(self) -> list[Document]:
+        return [self._node(name) for name in self._up]
+
+    def _node(self, name: str) -> Document:
+        chance = self._chance
+        gpus = chance.choice((0, 4, 8, 8))
+        made: Document = {"name": name, "cpu": chance.choice((8, 16, 32)), "memory": f"{chance.choice((32, 64, 128))}Gi"}
+        made |= {"gpu": gpus} if gpus else {}
+        made["labels"] = {"zone": chance.choice(_ZONES), "gpu": "true" if gpus else "false"}
+        if gpus and chance.random() < 0.2:
+            made["taints"] = _TAINT
+        if chance.random() < 0.1:
+            made["pods"] = 4
+        return made
+
+    def queue_forms(self) -> list[Document]:
+        return [{"name": "red"}, {"name": "blue", "weight": 3}, {"name": "navy", "parent": "blue"}]
+
+    def gang(self) -> Document:
+        """One more gang. Sizes are mostly small, needs mostly modest: some must wait, none for ever."""
+        chance = self._chance
+        self._gangs_left -= 1
+        self._gangs_made += 1
+        made: Document = {"name": f"g{self._gangs_made}", "queue": chance.choice(("red", "blue", "navy", "default"))}
+        made |= {"priority": chance.choice(_PRIORITIES)}
+        if chance.random() < 0.25:
+            made["roles"] = [self._seats(name) for name in ("boss", "worker")]
+        else:
+            made |= self._seats("")
+            made["dialect"] = chance.choice(("volcano", "volcano", "koordinator", "sigs", "native", "annotation", "lone"))
+        if chance.random() < 0.75:
+            made["runs"] = f"{chance.randrange(10, 600)}s"
+        made |= self._manners()
+        self._live.append(made)
+        return made
+
+    def _seats(self, name: str) -> Document:
+        chance = self._chance
+        pods = 1 if chance.random() < 0.3 else chance.randint(1, self._largest)
+        made: Document = {"name": name} if name else {}
+        made |= {"pods": pods, "min": chance.randint(1, pods)}
+        each: Document = {"cpu": chance.choice(("500m", 1, 2, 4)), "memory": f"{chance.choice((1, 2, 4))}Gi"}
+        made["each"] = each | ({"gpu": chance.choice((1, 1, 2, 4))} if chance.random() < 0.5 else {})
+        if chance.random() < 0.15:
+            made["selector"] = {"zone": chance.choice(_ZONES)}
+        if chance.random() < 0.4:
+            made["tolerations"] = ["dedicated"]
+        return made
+
+    def _manners(self) -> Document:
+        """How its members come, go and are made anew."""
+        chance = self._chance
+        made: Document = {}
+        if chance.random() < 0.3:
+            made |= {"controller": "recreate", "recreate-limit": chance.randint(1, 4)}
+        if chance.random() < 0.3:
+            made["leaves"] = chance.choice(("0s", "5s", "90s"))
+        if chance.random() < 0.15:
+            made["ends"] = "Failed"
+        if chance.random() < 0.15:
+            made |= {"mode": "NonStrict", "wait": chance.choice(("30s", "5m"))}
+        if chance.random() < 0.1:
+            made["scheduler"] = "another"
+        return made
+
+    # -- what happens ----------------------------------------------------------------------------------------------------------
+
+    def event(self) -> Document:
+        choices: list[tuple[int, Callable[[], Document]]] = [
+            (8 if self._gangs_left else 0, lambda: {"submit": self.gang()}),
+            (3 if self._live else 0, self._delete),
+            (3 if self._live else 0, self._scale),
+            (2 if self._live else 0, self._lose_member),
+            (2 if self._live else 0, self._fail_bind),
+            (2 if len(self._up) > 1 else 0, self._fail_node),
+            (3 if self._down else 0, self._return_node),
+            (2 if self._up else 0, self._change_node),
+            (1, self._add_node),
+            (1, lambda: {"restart": {}}),
+            (1, lambda: {"crash": self._chance.randrange(6)}),
+            (2, lambda: {"advance": f"{self._chance.randrange(1, 120)}s"}),
+        ]
+        happens = self._chance.choices([event for _, event in choices], [weight for weight, _ in choices])[0]
+        return happens()
+
+    def time(self) -> list[Document]:
+        """Sometimes several things happen at one moment, and sometimes nothing does for a while."""
+        drawn = self._chance.random()
+        if drawn < 0.2:
+            return []
+        if drawn < 0.7:
+            return [{"cycle": 1}]
+        return [{"run": {"for": f"{self._chance.randrange(5, 60)}s", "every": "20s"}}]
+
+    def _delete(self) -> Document:
+        gang = self._live.pop(self._chance.randrange(len(self._live)))
+        return {"delete": gang["name"]}
+
+    def _scale(self) -> Document:
+        gang = self._chance.choice(self._live)
+        role = self._chance.choice(gang["roles"])["name"] if "roles" in gang else ""
+        return {"scale": {f"{gang['name']}/{role}" if role else gang["name"]: self._chance.randint(0, self._largest)}}
+
+    def _lose_member(self) -> Document:
+        return {"delete": self._member()}
+
+    def _fail_bind(self) -> Document:
+        return {"fail": {"bind": self._member(), "times": self._chance.randint(1, 2)}}
+
+    def _member(self) -> str:
+        gang = self._chance.choice(self._live)
+        role = f"/{self._chance.choice(gang['roles'])['name']}" if "roles" in gang else ""
+        return f"{gang['name']}{role}/{self._chance.randrange(self._largest)}"
+
+    def _fail_node(self) -> Document:
+        name = self._up.pop(self._chance.randrange(len(self._up)))
+        self._down.append(name)
+        return {"node": {self._chance.choice(("fail", "fail", "remove")): name}}
+
+    def _return_node(self) -> Document:
+        name = self._down.pop(self._chance.randrange(len(self._down)))
+        self._up.append(name)
+        return {"node": {"return": name}}
+
+    def _change_node(self) -> Document:
+        name = self._chance.choice(self._up)
+        return {
+            "node": self._chance.choice(
+                (
+                    {"cordon": name},
+                    {"uncordon": name},
+                    {"taint": {name: _TAINT}},
+                    {"taint": {name: []}},
+                    {"label": {name: {"zone": self._chance.choice(_ZONES)}}},
+                    {"resize": {name: {"cpu": self._chance.choice((4, 16, 64))}}},
+                )
+            )
+        }
+
+    def _add_node(self) -> Document:
+        self._nodes_made += 1
+        name = f"n{self._nodes_made}"
+        self._up.append(name)
+        return {"node": {"add": self._node(name)}}

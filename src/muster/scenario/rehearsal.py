@@ -1,0 +1,138 @@
+"""A rehearsal: a trial that does many things to the world, is undone, and must leave no trace. Run between cycles.
+
+What it does is drawn from a seed, so that a run is the same every time. It also asks whether the columns that the engine remembers
+say what fresh ones would.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from muster.engine.columns import KindColumns
+from muster.engine.hooks import Policy
+from muster.engine.session import Session
+from muster.model.devices import Slot
+from muster.model.pod import UNPLACED, Phase, Placement, Pod
+from muster.state.trial import Trial
+from muster.state.world import World
+
+ACTS = 8
+_PHASES = (Phase.NOMINATED, Phase.HELD, Phase.BINDING, Phase.LEAVING)
+
+
+@dataclass(frozen=True, slots=True)
+class Photo:
+    """Every figure of the world that a trial could touch."""
+
+    parts: dict[str, object]
+
+    def differences(self, other: Photo) -> Iterator[str]:
+        for name, value in self.parts.items():
+            if value != other.parts[name]:
+                yield name
+
+
+def rehearse(world: World, policy: Policy, *, seed: str) -> list[str]:
+    """What a rolled-back trial changed: nothing, or something is wrong."""
+    chance = random.Random(seed)
+    before = photo(world)
+    with Trial(world, why="rehearsal", cause="Rehearsal") as trial:
+        _play(trial, world, chance, depth=0)
+    found = [f"{name} is not what it was" for name in before.differences(photo(world))]
+    return found + [f"the columns of {pod.title} are stale" for pod in _stale(world, policy, chance)]
+
+
+def photo(world: World) -> Photo:
+    ledger = world.ledger
+    figures = {
+        (queue, preemptible): (
+            ledger.used_part(queue, preemptible=preemptible).tobytes(),
+            ledger.taken_part(queue, preemptible=preemptible).tobytes(),
+            ledger.requested_part(queue, preemptible=preemptible).tobytes(),
+        )
+        for queue in ledger.names
+        for preemptible in (True, False)
+    }
+    return Photo(
+        {
+            "used of the nodes": world.table.used.tobytes(),
+            "taken of the nodes": world.table.taken.tobytes(),
+            "the ledger": figures,
+            "the placements": dict(world.placements),
+            "who stands where": {node: frozenset(here) for node, here in world.on_node.items()},
+            "the index of claims": frozenset(world.claims),
+            "the index of those who go": frozenset(world.going),
+            "the count of members without a seat": dict(world.unseated),
+            "the versions": dict(world.versions),
+            "the journal": len(world.journal),
+        }
+    )
+
+
+def _play(trial: Trial, world: World, chance: random.Random, *, depth: int) -> None:
+    pods = sorted(world.pods)
+    if not pods or not world.table.names:
+        return
+    for _ in range(ACTS):
+        _act(trial, world, world.pods[chance.choice(pods)], chance)
+        if chance.random() < 0.2:
+            mark = trial.mark()
+            _act(trial, world, world.pods[chance.choice(pods)], chance)
+            trial.undo_to(mark)
+        if depth < 2 and chance.random() < 0.06:
+            with Trial(world, why="rehearsal within a rehearsal", cause="Rehearsal") as inner:
+                _play(inner, world, chance, depth=depth + 1)
+                if chance.random() < 0.5:
+                    inner.commit()
+    _many(trial, world, chance)
+
+
+def _act(trial: Trial, world: World, pod: Pod, chance: random.Random) -> None:
+    now = world.placement(pod)
+    if now.node is None:
+        trial.place(pod, chance.choice(world.table.names), phase=chance.choice(_PHASES), devices=_slots(chance), plan="rehearsal")
+        return
+    match chance.randrange(4):
+        case 0:
+            trial.evict(pod)
+        case 1:
+            trial.release(pod)
+        case 2:
+            trial.turn(pod, phase=chance.choice(_PHASES))
+        case 3:
+            trial.release(pod)
+            trial.restore(pod, Placement(now.phase, now.node, now.since, now.devices, now.plan))
+
+
+def _slots(chance: random.Random) -> tuple[Slot, ...]:
+    return tuple(Slot(index, memory=chance.randrange(8)) for index in range(chance.randrange(3)))
+
+
+def _many(trial: Trial, world: World, chance: random.Random) -> None:
+    """Equal members of one role that nobody placed, all at once."""
+    for key in sorted(world.gangs)[:20]:
+        for role in world.gangs[key].roles:
+            waiting = [pod for pod in role.pods if world.placements.get(pod.uid, UNPLACED) is UNPLACED]
+            alike = [pod for pod in waiting if pod.kind == waiting[0].kind]
+            if len(alike) > 1:
+                nodes = [chance.choice(world.table.names) for _ in alike]
+                trial.place_many(alike, nodes, phase=chance.choice((Phase.HELD, Phase.BINDING, Phase.NOMINATED)))
+                return
+
+
+def _stale(world: World, policy: Policy, chance: random.Random) -> Iterator[Pod]:
+    """Pods of whose kind the engine remembers something else than the plugins say now."""
+    if not world.pods:
+        return
+    s = Session(world, policy)
+    s.prepare()
+    for uid in chance.sample(sorted(world.pods), min(2, len(world.pods))):
+        pod, soon = world.pods[uid], chance.random() < 0.5
+        remembered, fresh = s.columns(pod, soon=soon), KindColumns(soon=soon)
+        fresh.refresh(s, pod)
+        if not (np.array_equal(remembered.match, fresh.match) and np.array_equal(remembered.value, fresh.value)):
+            yield pod

@@ -1,0 +1,96 @@
+"""Cells: members of a gang that belong together more closely than the rest. Made of the sub-groups that a PodGroup declares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from muster.model.gang import Cell, Gang, Group, SubGroup
+from muster.model.pod import PROMISED, Phase, Pod, Running
+from muster.state.world import World
+
+
+@dataclass(slots=True)
+class _Counted:
+    live: list[str]
+    succeeded: int = 0
+
+
+def cells_of(group: Group | None, pods: Iterable[Pod]) -> tuple[Cell, ...]:
+    """The cells of one PodGroup. A pod is in the first sub-group that selects it and whose labels it has."""
+    if group is None or not group.sub_groups:
+        return ()
+    counted: dict[tuple[int, tuple[str, ...]], _Counted] = {}
+    for pod in sorted(pods, key=lambda pod: (pod.created, pod.name, pod.uid)):
+        found = _cell_of(group.sub_groups, pod)
+        if found is None:
+            continue
+        cell = counted.setdefault(found, _Counted([]))
+        if pod.running is Running.SUCCEEDED:
+            cell.succeeded += 1
+        elif not pod.finished and pod.deleted_at is None and not pod.gates:
+            cell.live.append(pod.uid)
+    return tuple(_cell(group, at, values, counted[at, values]) for at, values in sorted(counted))
+
+
+def _cell_of(sub_groups: Sequence[SubGroup], pod: Pod) -> tuple[int, tuple[str, ...]] | None:
+    for at, sub_group in enumerate(sub_groups):
+        if sub_group.role and (pod.membership is None or pod.membership.role != sub_group.role):
+            continue
+        if sub_group.selector.selects(pod.labels) and all(key in pod.labels for key in sub_group.label_keys):
+            return at, tuple(pod.labels[key] for key in sub_group.label_keys)
+    return None
+
+
+def _cell(group: Group, at: int, values: tuple[str, ...], counted: _Counted) -> Cell:
+    sub_group = group.sub_groups[at]
+    return Cell(
+        title="-".join((sub_group.name, *values)),
+        members=frozenset(counted.live),
+        min=sub_group.size,
+        succeeded=counted.succeeded,
+        topology=sub_group.topology,
+        sub_group=f"{group.title}/{sub_group.name}",
+    )
+
+
+def cell_mins_of(group: Group | None) -> tuple[tuple[str, int], ...]:
+    if group is None:
+        return ()
+    return tuple((f"{group.title}/{each.name}", each.min_cells) for each in group.sub_groups if each.min_cells)
+
+
+def lacks_cells(gang: Gang) -> str:
+    """Of which sub-group fewer cells have enough members than the gang needs, in words, or empty."""
+    for sub_group, least in gang.cell_mins:
+        ready = sum(cell.sub_group == sub_group and len(cell.members) + cell.succeeded >= cell.min for cell in gang.cells)
+        if ready < least:
+            return f"sub-group {sub_group.rsplit('/', 1)[-1]}: {ready} of at least {least} parts have their members"
+    return ""
+
+
+def has_its_cells(world: World, gang: Gang, phases: Iterable[Phase] = PROMISED) -> bool:
+    """True when enough cells of every sub-group have enough members in these phases."""
+    return all(
+        sum(cell.sub_group == sub_group and seats_in(world, cell, phases) >= cell.min for cell in gang.cells) >= least
+        for sub_group, least in gang.cell_mins
+    )
+
+
+def pods_for_cells(world: World, gang: Gang, waiting: Sequence[Pod]) -> list[Pod]:
+    """Of those who wait, the members of the cells that the gang still needs: of the cells that lack least."""
+    chosen: list[Pod] = []
+    for sub_group, least in gang.cell_mins:
+        lacking = {cell: cell.min - seats_in(world, cell) for cell in gang.cells if cell.sub_group == sub_group}
+        missing = least - sum(lacks <= 0 for lacks in lacking.values())
+        by_cell = {cell: [pod for pod in waiting if pod.uid in cell.members] for cell, lacks in lacking.items() if lacks > 0}
+        able = [cell for cell, pods in by_cell.items() if len(pods) >= lacking[cell]]
+        for cell in sorted(able, key=lambda cell: (lacking[cell], cell.title))[: max(0, missing)]:
+            chosen.extend(by_cell[cell][: lacking[cell]])
+    return chosen
+
+
+def seats_in(world: World, cell: Cell, phases: Iterable[Phase] = PROMISED) -> int:
+    """Members of the cell in these phases, or already succeeded."""
+    placements, phases = world.placements, frozenset(phases)
+    return cell.succeeded + sum((found := placements.get(uid)) is not None and found.phase in phases for uid in cell.members)

@@ -1,0 +1,303 @@
+"""Who stands where, as the terms of pods see it: how many pods of a selection stand in each domain, and who holds which terms.
+
+Pods that no term can tell apart, because their namespaces and labels are equal, have one *look*. A *tally* counts pods by domain,
+where a domain is a value of one node label. All of this is derived: it follows the moves of the world and owns no fact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from muster.model.pod import Placement, Pod
+from muster.state.follow import LEAVING, NOMINATED, OVERDUE, SEATED, STANDINGS, Follower, standing_of
+from muster.state.table import BoolColumn, NodeTable
+from muster.state.terms import Aim, BySelection, Namespaces, OncePerTerms, Pair, Pull, Selection, Wants, has_terms, wants
+from muster.state.world import World
+
+Codes = npt.NDArray[np.int32]
+Counts = npt.NDArray[np.int32]
+
+NAMESPACES = "namespaces"
+"""What `World.versions` counts the changes of namespaces under."""
+
+# All tallies of one sort may have this many figures; past that all are forgotten, and those still needed come back.
+_MOST_FIGURES = 8_000_000
+
+
+class Scope(Protocol):
+    """Which nodes count: a value to find a tally by, and the column that follows from it."""
+
+    def __hash__(self) -> int: ...
+
+    def column(self, table: NodeTable) -> BoolColumn: ...
+
+
+class Tally:
+    """How many pods of one sort stand in each domain of one label, by their standing. The last column is no domain: a node without
+    the label has code -1, so it finds that column, and nobody is ever counted there."""
+
+    __slots__ = ("codes", "counts", "has_node")
+
+    def __init__(self, codes: Codes, domains: int) -> None:
+        self.codes = codes
+        """The domain of each row that counts, -1 for the others."""
+        self.counts: Counts = np.zeros((STANDINGS, domains + 1), dtype=np.int32)
+        self.has_node: BoolColumn = np.zeros(domains + 1, dtype=np.bool_)
+        """The domains that have a node which counts."""
+        self.has_node[codes] = True
+        self.has_node[-1] = False
+
+    def add(self, row: int, standing: int, by: int) -> None:
+        code = self.codes[row]
+        if code >= 0:
+            self.counts[standing, code] += by
+
+    def worlds(self, *, soon: bool) -> list[Counts]:
+        """Who counts in each domain, in every world in which a check must pass: a claim looks at what will be, once those who leave
+        have left and those who were promised a node have come; a bind looks at what is, too."""
+        will_be = self.counts[SEATED] + self.counts[NOMINATED]
+        return [will_be] if soon else [self.counts[SEATED].copy(), will_be]
+
+    def in_the_way(self, *, soon: bool) -> BoolColumn:
+        """The domains in which one of them stands, in any of these worlds, as somebody whom others keep away from."""
+        there = self.counts[SEATED] + self.counts[NOMINATED] + self.counts[OVERDUE]
+        if not soon:
+            there += self.counts[LEAVING]
+        return np.asarray(there > 0, dtype=np.bool_)
+
+
+class Group:
+    """Pods that count together: how many of them stand on which node, by standing, and the tallies that count them."""
+
+    __slots__ = ("generation", "tallies", "where")
+
+    def __init__(self) -> None:
+        self.where: dict[str, list[int]] = {}
+        self.tallies: list[Tally] = []
+        self.generation = -1
+
+    def shift(self, node: str, standing: int, by: int, rows: Mapping[str, int]) -> None:
+        here = self.where.get(node)
+        if here is None:
+            here = self.where[node] = [0] * STANDINGS
+        here[standing] += by
+        if not any(here):
+            del self.where[node]
+        row = rows.get(node)
+        if row is not None:
+            for tally in self.tallies:
+                tally.add(row, standing, by)
+
+    def fill(self, tally: Tally, rows: Mapping[str, int]) -> None:
+        """Count all of them in a tally that does not know them yet."""
+        for node, here in self.where.items():
+            row = rows.get(node)
+            if row is not None:
+                for standing, count in enumerate(here):
+                    if count:
+                        tally.add(row, standing, count)
+
+
+class _Tallies:
+    """The tallies made so far, over one layout of the table and one state of the namespaces."""
+
+    def __init__(self) -> None:
+        self.generation = 0
+        self.made: dict[Hashable, Tally] = {}
+        self._stamp = (-1, -1)
+        self._figures = 0
+
+    def renew(self, world: World) -> bool:
+        """Forget them when they count by something that is no longer so. True when that happened."""
+        stamp = (world.table.layout, world.version(NAMESPACES))
+        if stamp == self._stamp and self._figures <= _MOST_FIGURES:
+            return False
+        self._stamp = stamp
+        self.forget()
+        return True
+
+    def forget(self) -> None:
+        self.generation += 1
+        self.made.clear()
+        self._figures = 0
+
+    def add(self, key: Hashable, table: NodeTable, label: str, scope: Scope | None) -> Tally:
+        codes, values = table.label_codes(label)
+        if scope is not None:
+            codes = np.where(scope.column(table), codes, np.int32(-1))
+        tally = self.made[key] = Tally(codes, len(values))
+        self._figures += tally.counts.size
+        return tally
+
+
+_Look = tuple[str, tuple[Pair, ...]]
+"""Namespace and labels."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Stand:
+    look: _Look
+    node: str
+    standing: int
+
+
+class Looks(Follower[_Stand]):
+    """Every placed pod, by its look."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._groups: dict[_Look, Group] = {}
+        self._by_pair: dict[Pair, dict[_Look, Group]] = {}
+        self._tallies = _Tallies()
+        self._tally_keys: BySelection[Hashable] = BySelection()
+        self._rows: Mapping[str, int] = {}
+        self._namespaces: Namespaces = {}
+
+    def tally(self, world: World, aim: Aim, scope: Scope | None = None) -> Tally:
+        """How many pods of this aim's selection stand in each of its domains, counting only the nodes of a scope."""
+        key = (aim, scope)
+        found = self._tallies.made.get(key)
+        if found is None:
+            found = self._tallies.add(key, world.table, aim.key, scope)
+            self._tally_keys.add(key, aim.selection)
+            for group in self._meant_by(aim.selection):
+                group.fill(found, self._rows)
+                if group.generation == self._tallies.generation:
+                    group.tallies.append(found)
+        return found
+
+    def follow(self, world: World) -> None:
+        self._rows, self._namespaces = world.table.row, world.namespaces
+        if self._tallies.renew(world):
+            self._tally_keys.clear()
+        super().follow(world)
+
+    def entry(self, pod: Pod, node: str, placement: Placement) -> _Stand:
+        return _Stand((pod.namespace, tuple(sorted(pod.labels.items()))), node, standing_of(placement))
+
+    def count(self, entry: _Stand, *, by: int) -> None:
+        group = self._groups.get(entry.look)
+        if group is None:
+            group = self._add(entry.look)
+        if group.generation != self._tallies.generation:
+            found = self._tally_keys.meaning(self._namespaces, entry.look[0], dict(entry.look[1]))
+            group.tallies = [self._tallies.made[key] for key in found]
+            group.generation = self._tallies.generation
+        group.shift(entry.node, entry.standing, by, self._rows)
+        if not group.where:
+            self._drop(entry.look)
+
+    def clear(self) -> None:
+        self._groups.clear()
+        self._by_pair.clear()
+        self._tallies.forget()
+        self._tally_keys.clear()
+
+    def figures(self) -> dict[object, object]:
+        """All that is counted, as plain values: two of these can be compared."""
+        return {look: group.where for look, group in self._groups.items()}
+
+    def _meant_by(self, selection: Selection) -> list[Group]:
+        pairs = selection.pairs()
+        found: dict[_Look, Group] = {}
+        for bucket in [self._groups] if pairs is None else [self._by_pair.get(pair, {}) for pair in pairs]:
+            found.update(bucket)
+        return [group for look, group in found.items() if selection.means(self._namespaces, look[0], dict(look[1]))]
+
+    def _add(self, look: _Look) -> Group:
+        group = self._groups[look] = Group()
+        for pair in look[1]:
+            self._by_pair.setdefault(pair, {})[look] = group
+        return group
+
+    def _drop(self, look: _Look) -> None:
+        del self._groups[look]
+        for pair in look[1]:
+            del self._by_pair[pair][look]
+            if not self._by_pair[pair]:
+                del self._by_pair[pair]
+
+
+@dataclass(frozen=True, slots=True)
+class _Hold:
+    wants: Wants
+    node: str
+    standing: int
+
+
+Term = Aim | Pull
+
+
+class Holders(Follower[_Hold]):
+    """The terms that placed pods hold: those who come later have to look at them. Pods without terms cost next to nothing here."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.apart: BySelection[Aim] = BySelection()
+        """What placed pods keep away from."""
+        self.pulls: BySelection[Pull] = BySelection()
+        """What placed pods would rather have near or far, or required to be near."""
+        self._groups: dict[Term, Group] = {}
+        self._tallies = _Tallies()
+        self._rows: Mapping[str, int] = {}
+        self._wants = OncePerTerms(wants)
+
+    def wants(self, pod: Pod) -> Wants:
+        return self._wants.of(pod)
+
+    def tally(self, world: World, term: Term) -> Tally:
+        """How many pods that hold this term stand in each of its domains."""
+        found = self._tallies.made.get(term)
+        if found is None:
+            key = term.key if isinstance(term, Aim) else term.aim.key
+            found = self._tallies.add(term, world.table, key, None)
+            group = self._groups[term]
+            group.fill(found, self._rows)
+            group.tallies, group.generation = [found], self._tallies.generation
+        return found
+
+    def follow(self, world: World) -> None:
+        self._rows = world.table.row
+        self._tallies.renew(world)
+        super().follow(world)
+
+    def entry(self, pod: Pod, node: str, placement: Placement) -> _Hold | None:
+        return _Hold(self._wants.of(pod), node, standing_of(placement)) if has_terms(pod.kind) else None
+
+    def count(self, entry: _Hold, *, by: int) -> None:
+        for aim in entry.wants.apart:
+            if self._shift(aim, entry, by):
+                self.apart.add(aim, aim.selection) if by > 0 else self.apart.remove(aim, aim.selection)
+        for pull in entry.wants.gives:
+            if self._shift(pull, entry, by):
+                self.pulls.add(pull, pull.aim.selection) if by > 0 else self.pulls.remove(pull, pull.aim.selection)
+
+    def clear(self) -> None:
+        self.apart.clear()
+        self.pulls.clear()
+        self._groups.clear()
+        self._tallies.forget()
+
+    def figures(self) -> dict[object, object]:
+        """All that is counted, as plain values: two of these can be compared."""
+        return {term: group.where for term, group in self._groups.items()}
+
+    def _shift(self, term: Term, entry: _Hold, by: int) -> bool:
+        """Count the holder in or out. True for the first one that comes and the last one that goes."""
+        group = self._groups.get(term)
+        is_first = group is None
+        if group is None:
+            group = self._groups[term] = Group()
+        if group.generation != self._tallies.generation:
+            group.tallies = []
+        group.shift(entry.node, entry.standing, by, self._rows)
+        if group.where:
+            return is_first
+        del self._groups[term]
+        self._tallies.made.pop(term, None)
+        return True

@@ -1,0 +1,50 @@
+"""The manual says what the code does: the parts that follow from it are written from it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from muster.config import catalogue, load_policy
+from muster.config.manual import FILES, PARTS, brought_up_to_date
+from muster.config.policy import KEYS, SETTINGS
+from muster.config.shape import all_hooks
+from muster.engine.cycle import ACTIONS
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_the_manual_is_up_to_date(file: str) -> None:
+    path = DOCS / file
+    assert path.read_text() == brought_up_to_date(path), "run `python -m muster.config.manual docs`"
+
+
+def test_the_manual_has_every_part() -> None:
+    text = "".join((DOCS / file).read_text() for file in FILES)
+    for name in (*PARTS, "quiet_hours.py", "quiet_hours.yaml", "off_spot.py", "off_spot.yaml"):
+        assert f"<!-- {name}: written by muster.config.manual -->" in text
+
+
+def test_the_manual_names_every_key_action_setting_plugin_and_option() -> None:
+    text = (DOCS / "policy.md").read_text()
+    for word in (*KEYS, *ACTIONS, *(option.key for option in SETTINGS)):
+        assert f"| `{word}` | " in text
+    for entry in catalogue():
+        if entry.origin == "built in":
+            _, _, section = text.partition(f"### `{entry.name}`\n")
+            assert entry.doc in section
+            assert all(f"| `{option.key}` | {option.words} | " in section.split("### ")[0] for option in entry.options)
+
+
+def test_the_table_of_hooks_names_every_hook() -> None:
+    table = "\n".join(PARTS["hooks"]())
+    assert [name for name in all_hooks() if f"`{name}`" not in table] == []
+
+
+def test_every_policy_in_the_manual_is_one() -> None:
+    for block in re.findall(r"```yaml\n(.*?)```", (DOCS / "policy.md").read_text(), re.DOTALL):
+        if "mypackage" not in block:
+            load_policy(block, file="policy.md")

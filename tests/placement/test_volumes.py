@@ -1,0 +1,42 @@
+"""Volumes: the check and its slow twin agree on random worlds, and stories of each rule."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from tests.placement import twin, volume_twin
+from tests.placement.traces import assert_no_trace
+from tests.placement.volume_worlds import volume_cases
+from tests.placement.worlds import NOW, Case, made
+
+from muster.engine.place import fits_on, place
+from muster.model.pod import Phase
+
+
+def assert_volumes_agree(case: Case) -> None:
+    here, slow, facts = made(case), twin.twin_of(case), volume_twin.facts_of(case)
+    since = {pod.uid: NOW - 50.0 for pod, _, _ in case.standing}
+    for pod in case.wanting:
+        for name, node in slow.nodes.items():
+            wanted = twin.room(slow, pod, node, case.phase) and volume_twin.volumes(slow, facts, since, pod, name, case.phase)
+            assert fits_on(here.s, pod, name, soon=case.phase is Phase.NOMINATED) == wanted, (pod.uid, name)
+
+
+def assert_volume_places_agree(case: Case) -> None:
+    here = made(case)
+    with here.s.trial("try", cause="Test") as trial:
+        place(here.s, trial, case.wanting, domain=here.domain, phase=case.phase)
+        got = {pod.uid: here.world.placement(pod).node for pod in case.wanting if pod.uid in here.world.placements}
+        assert got == volume_twin.place(case)
+        assert_no_trace(here.world)
+
+
+@settings(max_examples=150, deadline=None)
+@given(volume_cases())
+def test_the_check_agrees_with_its_twin_about_every_node(case: Case) -> None:
+    assert_volumes_agree(case)
+
+
+@settings(max_examples=150, deadline=None)
+@given(volume_cases())
+def test_pods_in_a_row_go_where_the_twin_puts_them_one_by_one(case: Case) -> None:
+    assert_volume_places_agree(case)

@@ -1,0 +1,235 @@
+"""A twin that never disagrees proves nothing: here the code is broken on purpose, and the twin must notice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pytest
+from hypothesis import Phase as Step
+from hypothesis import find, settings
+from hypothesis import strategies as st
+from tests.plugins.test_twins import (
+    assert_bulk_is_one_by_one,
+    assert_matches_agree,
+    assert_preferences_agree,
+    assert_room_and_fullness_agree,
+)
+from tests.plugins.test_undo import picture
+from tests.plugins.worlds import Case, cases, given_world, labelled_cases
+
+from muster.engine import place as place_module
+from muster.engine.columns import REFUSED
+from muster.engine.hooks import WHOLE_CLUSTER
+from muster.engine.session import Session
+from muster.model import selectors as selector_model
+from muster.model.pod import Phase, Pod
+from muster.plugins import _filled, _terms
+from muster.plugins import fit as fit_module
+from muster.plugins.nominated import Nominated
+from muster.plugins.taint_preference import TaintPreference
+from muster.plugins.unschedulable import Unschedulable
+from muster.state.table import NodeTable, Rows
+from muster.state.trial import Trial
+from muster.state.world import World
+
+SEARCH = settings(max_examples=400, phases=[Step.generate], derandomize=True, database=None, deadline=None)
+
+Break = Callable[[pytest.MonkeyPatch], None]
+Check = Callable[[Case], None]
+
+
+def check_bulk(case: Case) -> None:
+    assert_bulk_is_one_by_one(case, Phase.BINDING)
+
+
+def check_undo(case: Case) -> None:
+    made = given_world(case)
+    before = picture(made.world)
+    with made.s.trial("try", cause="Test") as trial:
+        place_module.place(made.s, trial, made.wanted, domain=WHOLE_CLUSTER, phase=Phase.HELD)
+        for pod in made.stands:
+            if made.world.placement(pod).node is not None:
+                trial.evict(pod)
+    assert picture(made.world) == before
+
+
+def room_of_leavers_is_given_away(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Rows, "free", property(lambda rows: rows.allocatable - rows.taken))
+
+
+def promised_room_is_given_away(patch: pytest.MonkeyPatch) -> None:
+    def free(rows: Rows) -> object:
+        used = rows.table.used if rows.index is None else rows.table.used[rows.index]
+        return rows.allocatable - (rows.taken if rows.soon else used)
+
+    patch.setattr(Rows, "free", property(free))
+
+
+def further_pods_do_not_fill_a_row(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Rows, "_with_extra", lambda _, amounts: amounts)
+
+
+def pods_on_one_row_count_once(patch: pytest.MonkeyPatch) -> None:
+    def add_many(table: NodeTable, rows: object, amounts: object, **_: object) -> None:
+        index = np.asarray(rows)
+        table.used[index] += amounts
+        table.taken[index] += amounts
+        table.log.extend(index.tolist())
+
+    patch.setattr(NodeTable, "add_many", add_many)
+
+
+def changed_rows_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(NodeTable, "changed_since", lambda *_: [])
+
+
+def the_last_of_equals_is_taken(patch: pytest.MonkeyPatch) -> None:
+    def best_row(value: np.ndarray[tuple[int], np.dtype[np.float64]], _: object) -> int | None:
+        best = [row for row in range(len(value)) if value[row] == value.max() and value[row] > REFUSED]
+        return best[-1] if best else None
+
+    patch.setattr(place_module, "_best_row", best_row)
+
+
+def rows_beyond_the_first_few_are_never_fetched(patch: pytest.MonkeyPatch) -> None:
+    real = place_module._Untouched.best
+    patch.setattr(place_module._Untouched, "best", lambda self, count: real(self, count) if self._found == 0 else [])
+
+
+def seats_are_counted_one_too_few(patch: pytest.MonkeyPatch) -> None:
+    real = place_module._Seats._ask
+    patch.setattr(
+        place_module._Seats, "_ask", lambda self, rows, *, start, depth: real(self, rows, start=max(0, start - 1), depth=depth)
+    )
+
+
+def one_resource_is_not_checked(patch: pytest.MonkeyPatch) -> None:
+    real = fit_module._least
+
+    def least(s: Session, pod: Pod) -> object:
+        amounts = real(s, pod).copy()
+        amounts[s.world.columns.position["memory"]] = 0
+        return amounts
+
+    patch.setattr(fit_module, "_least", least)
+
+
+def the_pod_itself_does_not_fill_its_node(patch: pytest.MonkeyPatch) -> None:
+    real = _filled._weigh
+
+    def weigh(s: Session, pod: Pod, weights: Mapping[str, float]) -> object:
+        found = real(s, pod, weights)
+        return _filled._Weighed(tuple((column, 0, weight) for column, _, weight in found.counted), found.total)
+
+    patch.setattr(_filled, "_weigh", weigh)
+
+
+def an_empty_term_matches_every_node(patch: pytest.MonkeyPatch) -> None:
+    real = _terms.term_column
+    patch.setattr(
+        _terms,
+        "term_column",
+        lambda table, term: real(table, term) if term.expressions or term.fields else np.ones(len(table), dtype=np.bool_),
+    )
+
+
+def not_in_needs_the_label(patch: pytest.MonkeyPatch) -> None:
+    real = _terms.label_column
+
+    def label_column(table: NodeTable, wanted: selector_model.Requirement) -> object:
+        has_it = table.label_codes(wanted.key)[0] >= 0
+        return real(table, wanted) & (has_it | (wanted.operator is not selector_model.Operator.NOT_IN))
+
+    patch.setattr(_terms, "label_column", label_column)
+
+
+def greater_than_takes_any_text(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(_terms, "whole_number", lambda text: int("".join(letter for letter in text if letter.isdigit()) or 0))
+
+
+def effects_of_tolerations_do_not_matter(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        selector_model.Toleration,
+        "tolerates",
+        lambda self, taint: (not self.key or self.key == taint.key) and self._accepts(taint.value),
+    )
+
+
+def only_the_first_taint_is_seen(patch: pytest.MonkeyPatch) -> None:
+    real = NodeTable.taint_codes
+
+    def taint_codes(table: NodeTable) -> object:
+        codes, sets = real(table)
+        return codes, [taints[:1] for taints in sets]
+
+    patch.setattr(NodeTable, "taint_codes", taint_codes)
+
+
+def cordons_are_never_tolerated(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        Unschedulable, "match", lambda *asked: np.array([not node.unschedulable for node in asked[-1].nodes], dtype=np.bool_)
+    )
+
+
+def taints_are_preferred(patch: pytest.MonkeyPatch) -> None:
+    real = TaintPreference.prefer
+    patch.setattr(TaintPreference, "prefer", lambda self, s, pod, rows: 1.0 - real(self, s, pod, rows))
+
+
+def the_nominated_node_counts_for_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Nominated, "score_among", lambda *asked: np.zeros(len(asked[-1])))
+
+
+def undo_goes_in_the_wrong_order(patch: pytest.MonkeyPatch) -> None:
+    def undo_to(trial: Trial, mark: int) -> None:
+        steps = trial.world.journal[mark:]
+        del trial.world.journal[mark:]
+        for step in steps[: len(steps) - 1]:
+            trial.world.move(step.pod, step.before)
+
+    patch.setattr(Trial, "undo_to", undo_to)
+
+
+def claims_are_not_taken_off_the_list(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(World, "_regroup", lambda world, uid, *_: world.claims.setdefault(uid))
+
+
+BUGS: list[tuple[Break, Check, st.SearchStrategy[Case]]] = [
+    (room_of_leavers_is_given_away, assert_room_and_fullness_agree, cases(plain=True)),
+    (promised_room_is_given_away, assert_room_and_fullness_agree, cases(plain=True)),
+    (further_pods_do_not_fill_a_row, check_bulk, cases(plain=True)),
+    (pods_on_one_row_count_once, check_bulk, cases(plain=True)),
+    (changed_rows_are_forgotten, check_bulk, cases(plain=True)),
+    (the_last_of_equals_is_taken, check_bulk, cases(plain=True)),
+    (rows_beyond_the_first_few_are_never_fetched, check_bulk, cases(plain=True)),
+    (seats_are_counted_one_too_few, check_bulk, cases(plain=True)),
+    (one_resource_is_not_checked, check_bulk, cases(plain=True)),
+    (the_pod_itself_does_not_fill_its_node, assert_room_and_fullness_agree, cases(plain=True)),
+    (an_empty_term_matches_every_node, assert_matches_agree, labelled_cases()),
+    (not_in_needs_the_label, assert_matches_agree, labelled_cases()),
+    (greater_than_takes_any_text, assert_matches_agree, labelled_cases()),
+    (effects_of_tolerations_do_not_matter, assert_matches_agree, labelled_cases()),
+    (only_the_first_taint_is_seen, assert_matches_agree, labelled_cases()),
+    (cordons_are_never_tolerated, assert_matches_agree, labelled_cases()),
+    (taints_are_preferred, assert_preferences_agree, labelled_cases()),
+    (the_nominated_node_counts_for_nothing, check_bulk, cases(plain=True)),
+    (undo_goes_in_the_wrong_order, check_undo, cases(plain=True)),
+    (claims_are_not_taken_off_the_list, check_undo, cases(plain=True)),
+]
+
+
+@pytest.mark.parametrize(("broken", "check", "worlds"), BUGS, ids=lambda each: getattr(each, "__name__", ""))
+def test_the_twin_notices_when(
+    broken: Break, check: Check, worlds: st.SearchStrategy[Case], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken(monkeypatch)
+    find(worlds, lambda case: disagrees(check, case), settings=SEARCH)
+
+
+def disagrees(check: Check, case: Case) -> bool:
+    try:
+        check(case)
+    except AssertionError:
+        return True
+    return False

@@ -1,0 +1,138 @@
+"""Every vector routine says what its slow twin says, on random worlds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.plugins import twins
+from tests.plugins.worlds import Case, Given, cases, given_world, labelled_cases
+
+from muster.engine.columns import REFUSED
+from muster.engine.hooks import WHOLE_CLUSTER, Domain
+from muster.engine.place import place
+from muster.model.node import Node
+from muster.model.pod import Kind, Phase
+from muster.plugins.binpack import Binpack
+from muster.plugins.fit import Fit
+from muster.plugins.node_affinity_preference import NodeAffinityPreference
+from muster.plugins.selectors import Selectors
+from muster.plugins.spread import Spread
+from muster.plugins.taint_preference import TaintPreference
+from muster.plugins.taints import Taints
+from muster.plugins.unschedulable import Unschedulable
+from muster.state.table import Rows, rows_of
+
+MANY = settings(max_examples=150, deadline=None)
+
+
+def assert_matches_agree(case: Case) -> None:
+    """Selectors, taints and cordons, over all nodes and over some of them."""
+    made = given_world(case)
+    plugins: list[tuple[Selectors | Taints | Unschedulable, Callable[[Kind, Node], bool]]] = [
+        (Selectors(), twins.selectors_match),
+        (Taints(), twins.taints_match),
+        (Unschedulable(), twins.is_schedulable),
+    ]
+    for pod in made.wanted:
+        for plugin, twin in plugins:
+            for rows in some_rows(made):
+                expected = [twin(pod.kind, node) for node in rows.nodes]
+                assert plugin.match(made.s, pod, rows).tolist() == expected, plugin.name
+
+
+def assert_preferences_agree(case: Case) -> None:
+    made = given_world(case)
+    for pod in made.wanted:
+        for rows in some_rows(made):
+            wishes = [twins.affinity_preference(pod.kind, node) for node in rows.nodes]
+            assert NodeAffinityPreference().prefer(made.s, pod, rows).tolist() == wishes
+            taints = [twins.taint_preference(pod.kind, node) for node in rows.nodes]
+            assert TaintPreference().prefer(made.s, pod, rows).tolist() == taints
+
+
+def assert_room_and_fullness_agree(case: Case) -> None:
+    made = given_world(case)
+    there = twins.standing(made.world)
+    resources = dict(case.weights.packing[0][2]) if case.weights.packing else {"cpu": 1.0, "memory": 2.0}
+    for pod in made.wanted:
+        for soon in (False, True):
+            for rows in some_rows(made, soon=soon):
+                room = [twins.has_room(pod.kind, node, there, soon=soon) for node in rows.nodes]
+                assert Fit().fit(made.s, pod, rows).tolist() == room
+                full = [twins.fullness(pod.kind, node, there, resources) for node in rows.nodes]
+                packed = Binpack(resources=resources).score(made.s, pod, rows).tolist()
+                assert packed == [0.0 if share is None else share for share in full]
+                spread = Spread(resources=resources).score(made.s, pod, rows).tolist()
+                assert spread == [0.0 if share is None else 1.0 - share for share in full]
+
+
+def some_rows(made: Given, *, soon: bool = False) -> list[Rows]:
+    table = made.world.table
+    every_other = np.arange(0, len(table), 2, dtype=np.intp)
+    return [Rows(table, soon=soon), Rows(table, every_other, soon=soon)]
+
+
+def assert_bulk_is_one_by_one(case: Case, phase: Phase, within: list[str] | None = None) -> None:
+    """`place` puts every member where the twin puts it, and says who was refused first."""
+    made = given_world(case)
+    expected = twins.place_one_by_one(made.world, made.wanted, case.weights, phase=phase, within=within)
+    domain = WHOLE_CLUSTER if within is None else Domain("some", rows_of(made.world.table, within))
+    with made.s.trial("try", cause="Test") as trial:
+        placed = place(made.s, trial, made.wanted, domain=domain, phase=phase)
+        chosen = [made.world.placement(pod).node for pod in made.wanted]
+        assert chosen == expected
+        assert placed.count == len(expected) - expected.count(None)
+        refused = [pod for pod, node in zip(made.wanted, expected, strict=True) if node is None]
+        assert placed.first_refused == (refused[0] if refused else None)
+        assert_kept_columns_are_fresh(made)
+    assert_kept_columns_are_fresh(made)
+
+
+def assert_kept_columns_are_fresh(made: Given) -> None:
+    """What is kept for a kind, refreshed row by row, is what computing it anew gives."""
+    there = twins.standing(made.world)
+    for pod in made.wanted[:4]:
+        for soon in (False, True):
+            for node, value in zip(made.world.table.nodes, made.s.columns(pod, soon=soon).value.tolist(), strict=True):
+                assert (value > REFUSED) == twins.may_go(pod, node, there, soon=soon)
+
+
+@given(labelled_cases())
+@MANY
+def test_selectors_taints_and_cordons_match_the_nodes_that_the_documentation_says(case: Case) -> None:
+    assert_matches_agree(case)
+
+
+@given(labelled_cases())
+@MANY
+def test_preferences_are_the_documented_fractions(case: Case) -> None:
+    assert_preferences_agree(case)
+
+
+@given(cases(plain=True))
+@MANY
+def test_room_and_fullness_are_sums_over_the_pods_that_stand_there(case: Case) -> None:
+    assert_room_and_fullness_agree(case)
+
+
+@given(cases(plain=True), st.sampled_from([Phase.BINDING, Phase.NOMINATED, Phase.HELD]))
+@MANY
+def test_equal_members_placed_together_go_where_they_would_go_one_by_one(case: Case, phase: Phase) -> None:
+    assert_bulk_is_one_by_one(case, phase)
+
+
+@given(cases(), st.sampled_from([Phase.BINDING, Phase.NOMINATED]))
+@MANY
+def test_members_with_selectors_and_tolerations_go_where_they_would_go_one_by_one(case: Case, phase: Phase) -> None:
+    assert_bulk_is_one_by_one(case, phase)
+
+
+@given(cases(plain=True), st.data())
+@MANY
+def test_members_stay_inside_their_domain_and_go_there_as_one_by_one(case: Case, data: st.DataObject) -> None:
+    names = [node.name for node in case.nodes]
+    within = data.draw(st.lists(st.sampled_from(names), unique=True)) if names else []
+    assert_bulk_is_one_by_one(case, Phase.BINDING, within)

@@ -1,0 +1,63 @@
+"""All that a store knows, as plain values: two stores that know the same have equal pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from muster.model.events import Event
+from muster.state.columns import Amounts
+from muster.state.store import Store
+from muster.state.world import World
+
+Picture = dict[str, object]
+
+
+def picture(store: Store, *, now: float) -> Picture:
+    world = store.world(now)
+    return {
+        "pods": world.pods,
+        "placements": world.placements,
+        "on node": {node: sorted(pods) for node, pods in world.on_node.items()},
+        "nodes": world.nodes,
+        "rows": {name: _row(world, name) for name in world.table.names},
+        "gangs": world.gangs,
+        "members": world.members,
+        "unseated": world.unseated,
+        "claims": sorted(world.claims),
+        "going": sorted(world.going),
+        "awaited": sorted(world.awaited),
+        "queues": world.queues,
+        "in queue": {queue: sorted(gangs) for queue, gangs in world.in_queue.items()},
+        "domains": world.domains,
+        "namespaces": world.namespaces,
+        "ledger": {queue: figures for queue in world.ledger.names if any(figures := _figures(world, queue))},
+        "queues without a row": [queue for queue in world.in_queue if queue not in world.ledger],
+    }
+
+
+def differences(one: Picture, other: Picture) -> dict[str, tuple[object, object]]:
+    return {part: (one[part], other[part]) for part in one if one[part] != other[part]}
+
+
+def fresh_store(events: Iterable[Event]) -> Store:
+    store = Store()
+    for event in events:
+        store.fold(event)
+    return store
+
+
+def _row(world: World, name: str) -> tuple[dict[str, int], ...]:
+    table, row = world.table, world.table.row[name]
+    return tuple(_named(world, amounts[row]) for amounts in (table.allocatable, table.used, table.taken))
+
+
+def _figures(world: World, queue: str) -> tuple[dict[str, int], ...]:
+    ledger = world.ledger
+    split = (ledger.used_part, ledger.taken_part, ledger.requested_part)
+    parts = [part(queue, preemptible=preemptible) for part in split for preemptible in (True, False)]
+    return tuple(_named(world, amounts) for amounts in (*parts, ledger.leaving(queue), ledger.promised(queue)))
+
+
+def _named(world: World, amounts: Amounts) -> dict[str, int]:
+    """By name and without zeros: the order of columns depends on who came first."""
+    return {name: int(value) for name, value in zip(world.columns.names, amounts, strict=True) if value}

@@ -1,0 +1,216 @@
+"""The cluster as its users and a scheduler meet it: objects in, events out, the same every time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.sim.manifests import bind, evict, found, node, pod, pod_group, pods_seen, uid_of
+
+from muster.adapters.sim.clock import START
+from muster.adapters.sim.cluster import SimCluster
+from muster.adapters.sim.faults import Faults
+from muster.adapters.sim.manifests import BadManifest
+from muster.adapters.sim.objects import NotFound
+from muster.engine.hooks import Policy
+from muster.model.effects import Bind
+from muster.model.events import Event, Gone, Seen
+from muster.model.gang import Group
+from muster.model.pod import Pod
+from muster.plugins.fit import Fit
+from muster.runtime import Scheduler, step
+
+
+def test_time_begins_with_the_year_and_moves_only_when_told() -> None:
+    cluster = SimCluster()
+    assert cluster.now == START == 1_767_225_600.0
+    cluster.advance(90.5)
+    assert cluster.now == START + 90.5
+    with pytest.raises(ValueError, match="does not go back"):
+        cluster.advance(-1)
+
+
+def test_what_is_applied_is_seen_once() -> None:
+    cluster = SimCluster()
+    cluster.apply(node())
+    cluster.apply(pod_group("g"))
+    cluster.apply(pod(gang="g"))
+    kinds = [type(event.thing).__name__ for event in cluster.events() if isinstance(event, Seen)]
+    assert kinds == ["Node", "Group", "Pod"]
+    assert cluster.events() == []
+
+
+def test_applying_again_merges_and_what_the_cluster_set_stays() -> None:
+    cluster = SimCluster()
+    cluster.apply(node())
+    first = cluster.apply(pod(at="n1", labels={"x": "1"}))
+    cluster.advance(2)
+    again = cluster.apply(pod(labels={"y": "2"}))
+    assert again["metadata"]["uid"] == first["metadata"]["uid"]
+    assert again["metadata"]["labels"] == {"x": "1", "y": "2"}
+    assert again["status"]["phase"] == "Running"
+
+
+def test_what_is_deleted_is_gone_under_its_uid_or_key() -> None:
+    cluster = SimCluster()
+    cluster.apply(pod())
+    uid = uid_of(cluster, "a")
+    cluster.apply(pod_group("g"))
+    cluster.apply(node())
+    cluster.events()
+    cluster.delete("Pod", "default", "a")
+    cluster.delete("PodGroup", "", "g")
+    cluster.delete("Node", "", "n1")
+    gone = [(event.what, event.key) for event in cluster.events() if isinstance(event, Gone)]
+    assert gone == [("Pod", uid), ("Group", "volcano:default/g"), ("Node", "n1")]
+
+
+def test_only_what_a_scheduler_reads_makes_events() -> None:
+    cluster = SimCluster()
+    cluster.apply({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "muster"}})
+    assert cluster.events() == []
+    assert len(cluster.listed("Lease")) == 1
+
+
+def test_a_restarted_scheduler_reads_everything_and_nothing_older() -> None:
+    cluster = SimCluster()
+    for manifest in (pod("b"), pod("a"), pod_group("g"), node()):
+        cluster.apply(manifest)
+    cluster.delete("Pod", "default", "b")
+    kinds = [type(event.thing).__name__ for event in cluster.relist() if isinstance(event, Seen)]
+    assert kinds == ["Node", "Group", "Pod"]
+    assert cluster.events() == []
+    cluster.apply(pod("c"))
+    assert pods_seen(cluster.events()) == ["c"]
+
+
+def test_pods_of_other_schedulers_are_seen_but_are_not_ours() -> None:
+    cluster = SimCluster(scheduler_names=("one", "two"))
+    for name in ("one", "two", "three"):
+        cluster.apply(pod(name, spec={"schedulerName": name}))
+    ours = {e.thing.name: e.thing.ours for e in cluster.events() if isinstance(e, Seen) and isinstance(e.thing, Pod)}
+    assert ours == {"one": True, "two": True, "three": False}
+
+
+def test_a_kind_of_several_groups_is_found_where_its_name_is() -> None:
+    cluster = SimCluster()
+    cluster.apply(pod_group("g", dialect="volcano"))
+    cluster.apply(pod_group("h", dialect="volcano"))
+    cluster.apply(pod_group("h", dialect="native"))
+    assert cluster.get("PodGroup", "default", "g") is not None
+    with pytest.raises(BadManifest, match=r"write PodGroup\.scheduling\.volcano\.sh or PodGroup\.scheduling\.k8s\.io"):
+        cluster.get("PodGroup", "default", "h")
+    cluster.delete("PodGroup.scheduling.volcano.sh", "default", "h")
+    assert found(cluster, "PodGroup", "h")["apiVersion"] == "scheduling.k8s.io/v1beta1"
+
+
+def test_a_document_may_leave_out_the_group_of_a_pod_group() -> None:
+    cluster = SimCluster()
+    cluster.apply({"apiVersion": "v1alpha1", "kind": "PodGroup", "metadata": {"name": "g"}, "spec": {"minMember": 3}})
+    (event,) = cluster.events()
+    assert isinstance(event, Seen)
+    assert isinstance(event.thing, Group)
+    assert event.thing.key == "koordinator:default/g"
+
+
+def test_a_pod_gets_the_number_of_its_priority_class() -> None:
+    cluster = SimCluster()
+    kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+    cluster.apply({**kind, "metadata": {"name": "high"}, "value": 9, "preemptionPolicy": "Never"})
+    cluster.apply({**kind, "metadata": {"name": "usual"}, "value": 5, "globalDefault": True})
+    cluster.apply(pod("a", spec={"priorityClassName": "high"}))
+    cluster.apply(pod("b"))
+    cluster.apply(pod("c", spec={"priority": 7}))
+    cluster.apply(pod("d", spec={"priorityClassName": "system-node-critical"}))
+    pods = [e.thing for e in cluster.events() if isinstance(e, Seen) and isinstance(e.thing, Pod)]
+    assert [found.priority for found in pods] == [9, 5, 7, 2_000_001_000]
+    assert pods[0].never_preempts
+
+
+@pytest.mark.parametrize(
+    ("broken", "says"),
+    [
+        ({**pod(), "kind": "Pud"}, "kind: 'Pud' of 'v1' is unknown; write for example Pod"),
+        (pod(spec={"priorityClassName": "none"}), "spec.priorityClassName: there is no PriorityClass 'none'"),
+        (pod(run_seconds="long"), "metadata.annotations[sim.muster.dev/run-seconds]: 'long' is no number"),
+        (pod(run_second="5"), "write for example sim.muster.dev/run-seconds"),
+        (pod(controller="redo"), "'redo' is neither recreate nor none"),
+        (pod(labels=["x"]), "metadata.labels: ['x'] is of the wrong type"),  # type: ignore[arg-type]
+        (pod(spec={"tolerations": [{"effect": "NoWay"}]}), "spec.tolerations[0].effect: 'NoWay' is unknown"),
+        ({**pod(), "spec": "x"}, "spec: 'x' is of the wrong type"),
+        (node(taints=[{"key": "x"}]), "spec.taints[0].effect: None is unknown"),
+        (pod(spec={"nodeSelector": {"x": "\ud800"}}), "holds text that is not Unicode"),
+    ],
+)
+def test_a_bad_manifest_is_refused_with_its_field_and_changes_nothing(broken: dict[str, Any], says: str) -> None:
+    cluster = SimCluster()
+    with pytest.raises(BadManifest) as refused:
+        cluster.apply(broken)
+    assert says in str(refused.value)
+    assert cluster.relist() == []
+
+
+def test_a_bad_patch_is_refused_and_changes_nothing() -> None:
+    cluster = SimCluster()
+    before = cluster.apply(pod())
+    with pytest.raises(BadManifest, match=r"metadata\.annotations"):
+        cluster.patch("Pod", "default", "a", {"metadata": {"annotations": {"sim.muster.dev/leave-seconds": "-1"}}})
+    with pytest.raises(NotFound, match="Pod default/b does not exist"):
+        cluster.patch("Pod", "default", "b", {})
+    with pytest.raises(BadManifest, match="kind: 'Pood' is unknown; write for example Pod"):
+        cluster.get("Pood", "default", "a")
+    assert found(cluster, "Pod", "a") == before
+
+
+def test_an_object_that_cannot_be_read_is_remembered_and_stops_nobody() -> None:
+    cluster = SimCluster()
+    cluster.apply(pod("a"))
+    cluster.apply(pod("b"))
+    cluster.events()
+    cluster.patch("Pod", "default", "a", {"spec": {"nodeSelector": {"x": "\ud800"}}})
+    cluster.patch("Pod", "default", "b", {"metadata": {"labels": {"x": "y"}}})
+    assert pods_seen(cluster.events()) == ["b"]
+    ((kind, name, why),) = cluster.rejected
+    assert (kind, name) == ("Pod", "default/a")
+    assert "not Unicode" in why
+    assert pods_seen(cluster.relist()) == ["b"]
+
+
+def story(seed: int) -> tuple[list[Event], list[Any]]:
+    """A day in which much goes wrong, with a scheduler that binds what it sees."""
+    faults = Faults(seed=seed, late=0.2, lost=0.2, doubled=0.2, reordered=0.3, bind_fails=0.3)
+    cluster = SimCluster(seed=seed, faults=faults)
+    heard: list[Event] = []
+    for i in range(3):
+        cluster.apply(node(f"n{i}"))
+    for i in range(12):
+        cluster.apply(pod(f"p{i}", run_seconds=20 + i, controller="recreate", recreate_limit=2))
+    for turn in range(20):
+        heard.extend(cluster.events())
+        waiting = [found["metadata"]["name"] for found in cluster.listed("Pod") if "nodeName" not in found["spec"]]
+        cluster.execute([bind(cluster, name, to=f"n{i % 3}") for i, name in enumerate(waiting)])
+        if turn == 5:
+            cluster.fail_node("n1")
+        if turn == 9:
+            cluster.return_node("n1")
+            cluster.execute([evict(cluster, "p3")] if cluster.get("Pod", "default", "p3") else [])
+        cluster.advance(7)
+    return heard, [cluster.listed(kind) for kind in ("Pod", "Node")]
+
+
+def test_the_same_seed_tells_the_same_story() -> None:
+    assert story(1) == story(1)
+    assert story(1) != story(2)
+
+
+def test_a_scheduler_runs_on_it_from_submission_to_end() -> None:
+    cluster = SimCluster()
+    cluster.apply(node("n1", cpu=4))
+    cluster.apply(pod_group("g", min_member=4))
+    for i in range(4):
+        cluster.apply(pod(f"g-{i}", gang="g", run_seconds=60))
+    scheduler = Scheduler(Policy([Fit()], ["expire", "enqueue", "allocate"]))
+    outcome = step(scheduler, cluster, cluster.now)
+    assert sum(isinstance(effect, Bind) for effect in outcome.effects) == 4
+    cluster.advance(61)
+    assert {found["status"]["phase"] for found in cluster.listed("Pod")} == {"Succeeded"}

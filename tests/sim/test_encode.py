@@ -1,0 +1,23 @@
+"""What a live cluster needs of an effect beyond the patches that the stories show."""
+
+from __future__ import annotations
+
+from muster.adapters.kube import encode
+from muster.model.effects import Bind
+
+
+def test_a_binding_names_the_pod_by_its_uid_too() -> None:
+    assert encode.binding(Bind("u1", "team/a", "n1", "team/g", "it fits")) == {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": "a", "namespace": "team", "uid": "u1"},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": "n1"},
+    }
+
+
+def test_a_slot_is_named_after_its_pod_group() -> None:
+    assert encode.group_of_slot("volcano:team/g") == ("scheduling.volcano.sh", "team", "g")
+    assert encode.group_of_slot("koordinator:team/g") == ("scheduling.sigs.k8s.io", "team", "g")
+    assert encode.group_of_slot("sigs:team/g") == ("scheduling.x-k8s.io", "team", "g")
+    assert encode.group_of_slot("native:team/g") == ("scheduling.k8s.io", "team", "g")
+    assert encode.group_of_slot("pod:0000-1") is None

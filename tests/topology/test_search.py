@@ -1,0 +1,192 @@
+"""Which domain a gang gets: the same as by trying every one, always together, whatever the order in which facts arrive."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.topology.town import binds
+from tests.topology.worlds import Case, Job, cases, grown, scattered, submit, town_of
+
+from muster.engine import domains as domains_module
+from muster.engine.hooks import Ask, Purpose
+from muster.engine.place import place
+from muster.engine.session import Session
+from muster.engine.slots import Bounds, Ints, Room, bounds, slots
+from muster.model.effects import Verdict
+from muster.model.pod import Phase
+from muster.model.topology import TopologyAsk
+from muster.plugins.topology import Topology, _Search, _Wish
+from muster.state.domains import Domain
+from muster.state.lifecycle import reaches_min
+
+MANY = settings(max_examples=150, deadline=None)
+
+
+@dataclass(frozen=True)
+class TriesAll:
+    """The same wishes and scores, but nothing is known ahead: every domain that is allowed is tried."""
+
+    inner: Topology = Topology()
+    weight: float = 1.0
+    name: str = "tries all"
+
+    def domains(self, s: Session, ask: Ask) -> Sequence[Domain] | Verdict | None:
+        wish = self.inner._wish(s, ask)
+        if not isinstance(wish, _Wish):
+            return wish
+        return _Search(s, ask, wish).allowed
+
+    def fill_order(self, s: Session, ask: Ask, domain: Domain) -> Sequence[Domain]:
+        return self.inner.fill_order(s, ask, domain)
+
+    def score_domain(self, s: Session, ask: Ask, domain: Domain) -> float:
+        return self.inner.score_domain(s, ask, domain)
+
+
+def no_bounds(_s: Session, ask: Ask, domains: Sequence[Domain], _column: object) -> Bounds:
+    plenty: Ints = np.full(len(domains), len(ask.pods), dtype=np.int64)
+    return Bounds(plenty, np.ones(len(domains), dtype=np.bool_))
+
+
+def assert_same_as_trying_all(case: Case) -> None:
+    fast = binds(town_of(case).cycle())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(domains_module, "bounds", no_bounds)
+        slow = binds(town_of(case, TriesAll()).cycle())
+    assert fast == slow
+
+
+@MANY
+@given(case=cases())
+def test_the_best_domain_is_the_one_that_trying_all_of_them_finds(case: Case) -> None:
+    assert_same_as_trying_all(case)
+
+
+def assert_scores_are_known_ahead(case: Case) -> None:
+    """What a domain's score will be with everybody in it, to the last bit."""
+    town = town_of(case)
+    s = town.session()
+    for gang in town.world.gangs.values():
+        ask = Ask(gang, gang.pods(), Purpose.ALLOCATE)
+        where = s.where(ask).domains
+        ahead = s.score_domains(ask, where)
+        assert ahead is not None
+        for domain, expected in zip(where, ahead.tolist(), strict=True):
+            with s.trial("try", cause="Test") as trial:
+                if place(s, trial, ask.pods, domain=domain, phase=Phase.BINDING).first_refused is None:
+                    assert s.score_domain(ask, domain) == expected
+
+
+@MANY
+@given(case=cases(cells=False))
+def test_a_score_told_ahead_is_the_score_afterwards(case: Case) -> None:
+    assert_scores_are_known_ahead(case)
+
+
+def assert_bounds_bound(case: Case) -> None:
+    town = town_of(case)
+    s = town.session()
+    for gang in town.world.gangs.values():
+        ask = Ask(gang, gang.pods(), Purpose.ALLOCATE, needed=gang.min)
+        tree = Topology()._tree(s)
+        found = (*tree.domains, tree.whole)
+        limits = bounds(s, ask, found, lambda pod: slots(s, pod, Room.NOW))
+        for at, domain in enumerate(found):
+            with s.trial("try", cause="Test") as trial:
+                placed = place(s, trial, ask.pods, domain=domain, phase=Phase.BINDING).count
+                assert placed <= limits.most[at]
+                assert limits.could[at] or not reaches_min(s.world, gang)
+                if len({pod.kind for pod in ask.pods}) == 1:
+                    assert placed == min(limits.most[at], len(ask.pods))
+
+
+@MANY
+@given(case=cases(cells=False))
+def test_never_more_members_find_room_than_the_bounds_say(case: Case) -> None:
+    assert_bounds_bound(case)
+
+
+def assert_slots_keep_up(case: Case) -> None:
+    """After every move the slots are what they would be if worked out anew."""
+    town = town_of(case)
+    s = town.session()
+    pods = [pod for gang in town.world.gangs.values() for pod in gang.pods()]
+    for room in Room:
+        slots(s, pods[0], room)
+    with s.trial("try", cause="Test") as trial:
+        for pod in pods:
+            place(s, trial, [pod], domain=Topology()._tree(s).whole, phase=Phase.HELD)
+            for room in Room:
+                kept = slots(s, pods[0], room).tolist()
+                town.world.memo.pop(("slots", id(s.policy), pods[0].kind, room))
+                assert kept == slots(s, pods[0], room).tolist()
+
+
+@settings(max_examples=40, deadline=None)
+@given(case=cases(cells=False))
+def test_slots_are_kept_up_to_date(case: Case) -> None:
+    assert_slots_keep_up(case)
+
+
+def assert_hard_wishes_hold(case: Case, changes: Sequence[int]) -> None:
+    """Whatever comes, grows or goes: no hard wish is ever broken by what a cycle places."""
+    town = town_of(case)
+    sizes = dict(enumerate(case.jobs))
+    town.cycle()
+    assert scattered(town.world, case) == []
+    for step, change in enumerate(changes):
+        number = change % len(case.jobs)
+        if change % 3 == 0:
+            sizes[number] = grown(sizes[number], 2)
+            submit(town, f"g{number}", sizes[number])
+        elif change % 3 == 1:
+            placed = sorted(uid for uid in town.world.placements if uid.startswith(f"g{number}-"))
+            for uid in placed[: 1 + change % 2]:
+                town.lose("Pod", uid)
+        else:
+            submit(town, f"late{step}", case.jobs[number])
+        town.cycle()
+        assert scattered(town.world, case) == []
+
+
+@MANY
+@given(case=cases(), changes=st.lists(st.integers(0, 30), max_size=4))
+def test_hard_wishes_always_hold(case: Case, changes: list[int]) -> None:
+    assert_hard_wishes_hold(case, changes)
+
+
+@settings(max_examples=60, deadline=None)
+@given(case=cases())
+def test_the_order_in_which_nodes_and_hypernodes_are_seen_changes_nothing(case: Case) -> None:
+    assert town_of(case).cycle() == town_of(case, backwards=True).cycle()
+
+
+@settings(max_examples=60, deadline=None)
+@given(case=cases())
+def test_a_gang_with_a_soft_wish_gets_as_many_seats_as_one_without(case: Case) -> None:
+    """A wish that may be broken never costs a member its node: compared for the first gang, on the same cluster."""
+    job = case.jobs[0]
+    plain = Job(job.roles, job.least, None, None, job.priority)
+    soft = Job(job.roles[:1], job.roles[0][0], job.wish if job.wish is not None and not job.wish.hard else None, None, 0)
+    alone = Case(case.blocks, case.loose, case.taken, (soft,))
+    without = Case(case.blocks, case.loose, case.taken, (Job(soft.roles, soft.least, None, None, plain.priority),))
+    assert len(binds(town_of(alone).cycle())) == len(binds(town_of(without).cycle()))
+
+
+def test_an_attempt_that_fails_in_every_domain_leaves_no_trace() -> None:
+    """Each role has room in each rack, both together in none: that is found out by trying."""
+    rack = TopologyAsk(hard=True, highest_tier=1)
+    town = town_of(Case(((2, 2),), 0, (), (Job(((2, 3), (2, 6)), 4, rack, None, 0),)))
+    table = town.world.table
+    before = (table.used.tobytes(), table.taken.tobytes(), town.world.unseated.copy())
+    outcome = town.cycle()
+    assert binds(outcome) == {}
+    assert dict(outcome.stats)["domains tried"] > 0
+    assert (table.used.tobytes(), table.taken.tobytes(), town.world.unseated) == before
+    assert town.world.placements == {}
+    assert "(best of 2 domains)" in town.why("g0")
