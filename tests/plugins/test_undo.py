@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hypothesis import given, settings
@@ -13,6 +14,7 @@ from muster.engine.place import place
 from muster.model.devices import Slot
 from muster.model.pod import Phase, Placement, Pod
 from muster.model.queue import DEFAULT_QUEUE, ROOT_QUEUE
+from muster.state.columns import Amounts
 from muster.state.trial import Trial
 from muster.state.world import World
 
@@ -36,11 +38,8 @@ class Picture:
 
 
 def picture(world: World) -> Picture:
-    ledger = world.ledger
-    figures = tuple(
-        (queue, tuple(f(queue).tobytes() for f in (ledger.used, ledger.leaving, ledger.promised, ledger.requested, ledger.taken)))
-        for queue in (ROOT_QUEUE, *(key for key in (*world.queues, DEFAULT_QUEUE) if key in ledger))
-    )
+    queues = [key for key in (ROOT_QUEUE, DEFAULT_QUEUE, *world.queues) if key in world.ledger]
+    figures = tuple((queue, tuple(amounts.tobytes() for amounts in _figures(world, queue))) for queue in queues)
     table = world.table
     return Picture(
         table.used.tobytes(),
@@ -54,6 +53,14 @@ def picture(world: World) -> Picture:
         dict(world.unseated),
         len(world.journal),
     )
+
+
+def _figures(world: World, queue: str) -> Iterator[Amounts]:
+    ledger = world.ledger
+    yield from (ledger.leaving(queue), ledger.promised(queue))
+    for preemptible in (True, False):
+        for part in (ledger.used_part, ledger.taken_part, ledger.requested_part):
+            yield part(queue, preemptible=preemptible)
 
 
 def act(made: Given, trial: Trial, data: st.DataObject) -> None:

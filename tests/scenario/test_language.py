@@ -58,7 +58,8 @@ def test_roles_inherit_what_the_gang_says_and_add_their_own() -> None:
     declared = group(gang, now=0.0)
     assert declared is not None
     assert declared["spec"]["minTaskMember"] == {"boss": 1, "worker": 2}
-    assert [pod["metadata"]["name"] for pod in pods(gang, now=0.0)] == ["job-boss-0", "job-worker-0", "job-worker-1", "job-worker-2"]
+    names = [pod["metadata"]["name"] for pod in pods(gang, now=0.0)]
+    assert names == ["job-boss-0", "job-worker-0", "job-worker-1", "job-worker-2"]
 
 
 def test_one_node_takes_all_members_and_a_list_gives_each_its_own() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from muster.engine.cycle import run_cycle
 from muster.engine.hooks import Plugin, Policy
@@ -53,7 +53,9 @@ def labelled(key: str, value: str) -> tuple[DomainMember, ...]:
     return (DomainMember(is_node=True, labels=LabelSelector((Requirement(key, Operator.IN, (value,)),))),)
 
 
-def hypernode(name: str, *members: tuple[DomainMember, ...], tier: int = 1, tier_name: str = "", created: float = 0.0) -> DomainSpec:
+def hypernode(
+    name: str, *members: tuple[DomainMember, ...], tier: int = 1, tier_name: str = "", created: float = 0.0
+) -> DomainSpec:
     return DomainSpec(name, tier=tier, tier_name=tier_name, created=created, members=tuple(m for some in members for m in some))
 
 
@@ -105,12 +107,8 @@ class Town:
         shape = roles if roles is not None else {"": (pods, gpu)}
         mins = tuple(RoleMin(role, count) for role, (count, _) in shape.items()) if roles is not None else ()
         total = sum(count for count, _ in shape.values())
-        self.see(
-            Group(
-                Dialect.VOLCANO, "d", name, created=self.now, min_member=total if least is None else least, role_mins=mins,
-                topology=wish, priority=priority, sub_groups=sub_groups,
-            )  # fmt: skip
-        )
+        group = Group(Dialect.VOLCANO, "d", name, created=self.now, min_member=total if least is None else least)
+        self.see(replace(group, role_mins=mins, topology=wish, priority=priority, sub_groups=sub_groups))
         spots = list(at)
         for role, (count, each) in shape.items():
             for i in range(count):

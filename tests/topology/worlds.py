@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from hypothesis import strategies as st
@@ -50,7 +50,8 @@ def jobs(draw: st.DrawFn, *, cells: bool = True) -> Job:
     roles = draw(st.one_of(plain_roles, mixed_roles))
     total = sum(count for count, _ in roles)
     role_wish = draw(st.none() | hard_wishes) if cells else None
-    return Job(roles, draw(st.sampled_from([total, total, max(1, total // 2)])), draw(st.none() | wishes), role_wish, draw(st.integers(0, 2)))
+    least = draw(st.sampled_from([total, total, max(1, total // 2)]))
+    return Job(roles, least, draw(st.none() | wishes), role_wish, draw(st.integers(0, 2)))
 
 
 def cases(*, cells: bool = True, most_jobs: int = 4) -> st.SearchStrategy[Case]:
@@ -97,30 +98,33 @@ def submit(town: Town, name: str, job: Job) -> None:
 # -- what must hold ------------------------------------------------------------------------------------------------------------------
 
 
-def scattered(world: World, case: Case) -> list[str]:
+def scattered(world: World) -> list[str]:
     """Gangs and cells with a hard wish that do not lie in one domain at or below their tier. Told from names alone."""
     found = []
     for gang in world.gangs.values():
-        if not _lies_together(_seats(world, [pod.uid for pod in gang.pods()]), gang, case):
+        if not _lies_together(_seats(world, [pod.uid for pod in gang.pods()]), gang):
             found.append(gang.title)
-        found.extend(f"{gang.title} {cell.title}" for cell in gang.cells if not _lies_together(_seats(world, cell.members), cell, case))
+        apart = [cell.title for cell in gang.cells if not _lies_together(_seats(world, cell.members), cell)]
+        found.extend(f"{gang.title} {cell}" for cell in apart)
     return found
 
 
-def _seats(world: World, uids: object) -> set[str]:
-    placed = [world.placements[uid] for uid in uids if uid in world.placements]  # type: ignore[attr-defined]
+def _seats(world: World, uids: Iterable[str]) -> set[str]:
+    placed = [world.placements[uid] for uid in uids if uid in world.placements]
     return {placement.node or "" for placement in placed if placement.phase in PROMISED}
 
 
-def _lies_together(seats: set[str], who: Gang | Cell, case: Case) -> bool:
+def _lies_together(seats: set[str], who: Gang | Cell) -> bool:
     wish = who.topology
     if wish is None or not wish.hard or len(seats) < 2:
         return True
     highest = 2 if wish.highest_tier is None else wish.highest_tier
     if highest > 2:
         return True
+    if highest == 0 or any(seat.startswith("loose") for seat in seats):
+        return False
     # "b1r2n3": the block is in the first two letters, the rack in the first four.
-    return highest > 0 and not any(seat.startswith("loose") for seat in seats) and len({seat[: 4 if highest == 1 else 2] for seat in seats}) == 1
+    return len({seat[: 4 if highest == 1 else 2] for seat in seats}) == 1
 
 
 def grown(job: Job, by: int) -> Job:

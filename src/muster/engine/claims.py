@@ -18,6 +18,7 @@ from muster.state.trial import Trial
 from muster.state.world import PlanNote, World
 
 REDEEMED = "Redeemed"
+SPARED = "Spared"
 REDEEMED_WHY = "the room that it was promised is free"
 MOVED_WHY = "other room was free before the room that it was promised"
 
@@ -138,7 +139,14 @@ def end_broken_plans(s: Session) -> None:
 
 
 def end_claims(s: Session, gang: Gang, why: str, *, cause: str) -> None:
-    """All nominations of a gang end together."""
+    """All nominations of a gang end together. Whoever was only asked to leave for them may stay."""
+    for plan in [plan for plan in s.world.plans.values() if plan.gang == gang.key and plan.soft]:
+        for victim in [s.world.pods[uid] for uid in plan.victims if uid in s.world.going]:
+            if victim.deleted_at is None:
+                with s.trial(f"{gang.title} no longer needs its room: {why}", cause=SPARED) as trial:
+                    trial.turn(victim, phase=Phase.BOUND)
+                    trial.commit()
+                s.world.spared[victim.uid] = s.now
     for pod in gang.pods():
         if s.world.phase(pod) is Phase.NOMINATED:
             with s.trial(why, cause=cause) as trial:

@@ -8,7 +8,7 @@ from muster.engine.allocate import allocate
 from muster.engine.claims import end_broken_plans
 from muster.engine.deeds import deeds
 from muster.engine.enqueue import enqueue
-from muster.engine.evict.actions import gang_preempt, gang_reclaim, preempt
+from muster.engine.evict.actions import gang_preempt, gang_reclaim, job_preempt, preempt
 from muster.engine.expire import expire
 from muster.engine.hooks import Policy
 from muster.engine.recover import recover
@@ -22,6 +22,7 @@ ACTIONS: dict[str, Callable[[Session], None]] = {
     "allocate": allocate,
     "preempt": preempt,
     "gang-preempt": gang_preempt,
+    "job-preempt": job_preempt,
     "gang-reclaim": gang_reclaim,
 }
 

@@ -9,7 +9,7 @@ from muster.engine.queue_status import queue_news
 from muster.engine.recover import RECOVERED
 from muster.engine.session import Session
 from muster.engine.status import statuses
-from muster.model.effects import Bind, Condition, Effect, Evict, Hold, Nominate, Release
+from muster.model.effects import Bind, Condition, Effect, Evict, Hold, Nominate, Release, Spare
 from muster.model.pod import CLAIMS, UNPLACED, Phase, Placement
 from muster.state.store import COMPANY, HOLDS, ROOM
 from muster.state.volume_choice import choices
@@ -58,7 +58,9 @@ def _deed(s: Session, before: Placement, now: Placement, step: Step) -> Iterator
         yield Nominate(pod.uid, pod.title, node, gang, why, cause, now.since, now.plan, plan.size, plan.victims, now.devices)
     elif now.phase is Phase.LEAVING:
         s.world.wake(ROOM)
-        yield Evict(pod.uid, pod.title, node, gang, step.for_gang, why, cause)
+        yield Evict(pod.uid, pod.title, node, gang, step.for_gang, why, cause, s.policy.manner(cause))
+    elif now.phase is Phase.BOUND and before.phase is Phase.LEAVING:
+        yield Spare(pod.uid, pod.title, node, gang, why, cause)
     elif now.phase is Phase.PENDING and before.phase in CLAIMS:
         s.world.wake(ROOM)
         timed_out = pod.uid in s.world.marked

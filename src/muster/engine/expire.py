@@ -42,7 +42,9 @@ def _mark_overdue(s: Session) -> None:
     late = [
         s.world.pods[uid]
         for uid in s.world.going
-        if placements[uid].phase is Phase.LEAVING and s.now >= placements[uid].since + OVERDUE_AFTER_S
+        if placements[uid].phase is Phase.LEAVING
+        and s.world.pods[uid].deleted_at is not None
+        and s.now >= placements[uid].since + OVERDUE_AFTER_S
     ]
     for pod in late:
         with s.trial("still there long after it was told to go", cause="Overdue") as trial:

@@ -61,8 +61,8 @@ def _holders(s: Session, visited: set[str]) -> list[_Holder]:
 
 
 def _give_back(s: Session, trial: Trial, released: list[_Holder]) -> None:
-    """The most entitled first, and only until one of them does not get everything back: whoever comes after it in the order must not
-    keep what it could use. All who lost something are attempted again in this cycle."""
+    """The most entitled first, and only until one of them does not get everything back: whoever comes after it in the order must
+    not keep what it could use. All who lost something are attempted again in this cycle."""
     for holder in released:
         back = 0
         for pod, placement in zip(holder.pods, holder.before, strict=True):

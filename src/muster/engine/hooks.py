@@ -153,6 +153,17 @@ class KnowsUnlabelled(Protocol):
 
 
 @runtime_checkable
+class KnowsJobs(Protocol):
+    """How whole jobs make room for themselves in a quota."""
+
+    @property
+    def disable_default_trigger_preemption(self) -> bool: ...
+
+    @property
+    def pod_should_be_deleted_when_preempted(self) -> bool: ...
+
+
+@runtime_checkable
 class OrdersQueues(Protocol):
     """The key must follow from the queue's own figures and from what does not change within a cycle."""
 
@@ -282,6 +293,11 @@ class Limits(Protocol):
 class GuardsBudgets(Protocol):
     """Units whose going would break a disruption budget: they go last where they may go at all."""
 
+    @property
+    def is_hard(self) -> bool:
+        """Budgets are never broken: victims are evicted through the API, which minds them."""
+        ...
+
     def guards(self, s: Session, seats: SeatTable, seat: RowIndex, unit: RowIndex, units: int) -> BoolColumn: ...
 
     def violates(self, s: Session, seats: SeatTable, seat: RowIndex, unit: RowIndex, units: int) -> BoolColumn: ...
@@ -318,6 +334,8 @@ class Settings:
     """Reclaim never takes a queue below its deserved share, not even with the last unit."""
     claim_s: float = 600.0
     """How long a promise stands after the last of those who leave for it should be gone."""
+    spare_s: float = 600.0
+    """For how long a pod whose soft eviction was taken back is not softly chosen again."""
     default_wait_s: float = 600.0
     """How long a gang holds nodes for members that do not come, where nobody says otherwise."""
 
@@ -339,6 +357,9 @@ class Policy:
         self.admits = [p for p in plugins if isinstance(p, Admits)]
         self.bounds_queues = [p for p in plugins if isinstance(p, BoundsQueues)]
         self.preemptible_by_default = all(p.preemptible_by_default for p in plugins if isinstance(p, KnowsUnlabelled))
+        jobs = [p for p in plugins if isinstance(p, KnowsJobs)]
+        self.needs_can_preempt = any(p.disable_default_trigger_preemption for p in jobs)
+        self.soft_jobs = any(not p.pod_should_be_deleted_when_preempted for p in jobs)
         self.describes_queues = [p for p in plugins if isinstance(p, DescribesQueues)]
         self.shares_out = [p for p in plugins if isinstance(p, SharesOut)]
         self.orders_queues = [p for p in plugins if isinstance(p, OrdersQueues)]
@@ -361,3 +382,9 @@ class Policy:
         self.costs_nodes = [p for p in plugins if isinstance(p, CostsNodes)]
         self.scores_among = [p for p in plugins if isinstance(p, ScoresAmong)]
         self.gates = [p for p in plugins if isinstance(p, Gates)]
+
+    def manner(self, action: str) -> str:
+        """How victims of an action go: asked softly, evicted through the API, which minds the budgets, or deleted."""
+        if action == "job-preempt" and self.soft_jobs:
+            return "soft"
+        return "evict" if any(plugin.is_hard for plugin in self.budgets) else "delete"

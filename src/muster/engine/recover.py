@@ -92,11 +92,15 @@ def _take_over(s: Session, pod: Pod, note: ClaimNote, torn: set[str]) -> None:
         return
     member = s.world.members[pod.uid]
     if note.plan:
-        s.world.plans.setdefault(note.plan, PlanNote(member.gang, note.size, note.victims, note.since))
+        s.world.plans.setdefault(note.plan, PlanNote(member.gang, note.size, note.victims, note.since, soft=_is_soft(s, note)))
     with s.trial("claimed before the scheduler started", cause=RECOVERED) as trial:
         trial.restore(pod, Placement(note.phase, note.node, note.since, note.devices, note.plan))
         trial.commit()
     s.count("claims recovered")
+
+
+def _is_soft(s: Session, note: ClaimNote) -> bool:
+    return any(uid in s.world.pods and s.world.pods[uid].told_at is not None for uid in note.victims)
 
 
 def _why_stale(s: Session, pod: Pod, note: ClaimNote, *, room: bool = True) -> str:

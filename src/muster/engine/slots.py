@@ -170,18 +170,21 @@ class Bounds:
 
 def bounds(s: Session, ask: Ask, domains: Sequence[Domain], column: Callable[[Pod], Ints]) -> Bounds:
     """What could be placed in each domain at best. `column` says how many pods like this one each node could take."""
-    spans = Spans(domains)
-    most = np.zeros(len(domains), dtype=np.int64)
+    spans, nobody = Spans(domains), np.zeros(len(domains), dtype=np.int64)
     by_role: dict[str, Ints] = {}
-    room: dict[Kind, Ints] = {}
+    by_kind: dict[Kind, Ints] = {}
+    counts: dict[Kind, int] = {}
     for lot in lots(s.world, ask.pods):
-        if lot.pod.kind not in room and len(room) < _MOST_KINDS:
-            room[lot.pod.kind] = spans.sums(column(lot.pod))
-        seats = np.minimum(room[lot.pod.kind], lot.count) if lot.pod.kind in room else np.full(len(domains), lot.count)
-        most = most + seats
-        by_role[lot.role] = by_role.get(lot.role, 0) + seats
+        kind = lot.pod.kind
+        if kind not in by_kind:
+            by_kind[kind] = spans.sums(column(lot.pod)) if len(by_kind) < _MOST_KINDS else nobody + PLENTY
+        counts[kind] = counts.get(kind, 0) + lot.count
+        by_role[lot.role] = by_role.get(lot.role, nobody) + np.minimum(by_kind[kind], lot.count)
+    most = nobody
+    for kind, count_of_kind in counts.items():
+        most = most + np.minimum(by_kind[kind], count_of_kind)
     lacks = lacking(s.world, ask)
     could: BoolColumn = most >= lacks.total
     for role, need in lacks.roles.items():
-        could &= by_role.get(role, np.zeros(len(domains), dtype=np.int64)) >= need
+        could &= by_role.get(role, nobody) >= need
     return Bounds(most, could)

@@ -80,6 +80,18 @@ class Evict:
 
 
 @dataclass(frozen=True, slots=True)
+class Spare:
+    """A pod that was only asked to leave may stay: its mark is removed."""
+
+    uid: str
+    pod: str
+    node: str
+    gang: str
+    why: str
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
 class Condition:
     """A sentence for the owner of an object: on a gang (its PodGroups and waiting members) or on another object."""
 
@@ -112,7 +124,7 @@ class QueueStatus:
     fields: tuple[tuple[str, str], ...]
 
 
-Effect = Bind | Hold | Nominate | Release | Evict | Condition | GroupStatus | QueueStatus
+Effect = Bind | Hold | Nominate | Release | Evict | Spare | Condition | GroupStatus | QueueStatus
 
 
 @dataclass(frozen=True, slots=True)

@@ -220,6 +220,10 @@ class Pod:
     """Its deletionTimestamp: by when it should be gone, grace period included. None while nobody asked it to go."""
     nominated_node: str | None = None
     claim: ClaimNote | None = None
+    told_at: float | None = None
+    """When it was softly asked to leave: somebody else removes it. None while nobody asked."""
+    spared_at: float | None = None
+    """When such an asking was last taken back."""
     timed_out: bool = False
     checkpoint: float | None = None
     """When it last saved its work, where it says so."""

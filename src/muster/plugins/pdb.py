@@ -33,6 +33,10 @@ class Pdb:
     )
     name: str = "pdb"
 
+    @property
+    def is_hard(self) -> bool:
+        return self.mode == "hard"
+
     def evictable(self, s: Session, ask: Ask, seats: SeatTable, seat: RowIndex) -> BoolColumn:
         if self.mode != "hard" or not s.world.budgets:
             return np.ones(len(seat), dtype=np.bool_)

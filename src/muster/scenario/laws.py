@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from muster.engine.hooks import Policy
-from muster.model.effects import Bind, Condition, Effect, Evict, GroupStatus, Hold, Nominate, Outcome, QueueStatus, Release
+from muster.model.effects import Bind, Condition, Effect, Evict, GroupStatus, Hold, Nominate, Outcome, QueueStatus, Release, Spare
 from muster.model.gang import Gang, MatchPolicy, Mode
 from muster.model.pod import Phase, Pod
 from muster.model.topology import DomainMember, TopologyAsk
@@ -397,7 +397,7 @@ def everything_says_why(case: Case) -> Iterator[str]:
             yield f"{len(waits)} members of {gang.title} wait, and nothing says why"
 
 
-def _code(effect: Bind | Hold | Nominate | Release | Evict | Condition) -> str:
+def _code(effect: Bind | Hold | Nominate | Release | Evict | Spare | Condition) -> str:
     return effect.code if isinstance(effect, Condition) else effect.cause
 
 

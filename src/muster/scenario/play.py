@@ -99,7 +99,7 @@ class Play:
         self.scenario = scenario
         self._observer = observer
         self._log = log
-        self._policy: Policy = policy_of(scenario)
+        self.policy: Policy = policy_of(scenario)
         shares = scenario.faults
         faults = Faults(
             seed=scenario.seed,
@@ -109,17 +109,17 @@ class Play:
             reordered=shares.reordered,
             bind_fails=shares.bind_fails,
         )
-        names = self._policy.settings.scheduler_names
+        names = self.policy.settings.scheduler_names
         self.cluster = SimCluster(seed=scenario.seed, faults=faults, scheduler_names=names)
         self.gangs: dict[str, GangSpec] = {}
         """The gangs of the short form as they are now, scaled and all."""
         self._ears = _Ears(self.cluster)
         self._began = self.cluster.now
-        self._scheduler = Scheduler(self._policy, log=log)
+        self._scheduler = Scheduler(self.policy, log=log)
         self._twin = Twin(policy_of(scenario)) if twin else None
-        self._judge = Judge(self._policy)
+        self._judge = Judge(self.policy)
         self._annals = Annals(began=self._began)
-        self._breaches: list[Breach] = []
+        self.breaches: list[Breach] = []
 
     @property
     def world(self) -> World:
@@ -148,12 +148,12 @@ class Play:
             rows=tuple(self._annals.rows),
             gangs=tuple(self._annals.gang_rows(self.world)),
             samples=tuple(self._annals.samples),
-            queues=queue_rows(self.world, self._policy),
+            queues=queue_rows(self.world, self.policy),
             shares=tuple(self._annals.shares),
             evictions=tuple(self._annals.evictions),
             marks=tuple(self._annals.marks),
             failures=tuple(failures),
-            breaches=tuple(self._breaches),
+            breaches=tuple(self.breaches),
             deeds=tuple(self._annals.deeds),
             writes=len(self.cluster.writes),
         )
@@ -312,9 +312,9 @@ class Play:
     def _restart(self) -> None:
         """Every object of the scheduler is thrown away; the new one reads its policy and the cluster, and has nothing else."""
         self._annals.restarted()
-        self._policy = policy_of(self.scenario)
-        self._scheduler = Scheduler(self._policy, log=self._log)
-        self._judge.restarted(self._policy)
+        self.policy = policy_of(self.scenario)
+        self._scheduler = Scheduler(self.policy, log=self._log)
+        self._judge.restarted(self.policy)
         if self._twin is not None:
             self._twin = Twin(policy_of(self.scenario))
         self._feed(self.cluster.relist())
@@ -328,7 +328,7 @@ class Play:
         outcome = step(self._scheduler, self._ears, self.cluster.now)
         real_s = perf_counter() - began
         self._look(outcome)
-        row, sample = self._annals.enter(self.world, self._policy, outcome, real_s=real_s)
+        row, sample = self._annals.enter(self.world, self.policy, outcome, real_s=real_s)
         if self._observer is not None:
             self._observer.cycle(Moment(row, self.scenario.virtual_s, sample, outcome))
         return outcome
@@ -339,14 +339,16 @@ class Play:
             if isinstance(event, BindFailed | EvictFailed):
                 self._judge.failed(event.uid)
         found = self._judge.look(self.world, outcome)
-        seed = f"{self.scenario.seed} {self.cycles}"
         now = outcome.now
-        found.extend(Breach(NO_TRACE, outcome.cycle, now, text) for text in rehearse(self.world, self._policy, seed=seed))
+        # A world that is wrong already cannot show what a rehearsal does to it.
+        if not found:
+            seed = f"{self.scenario.seed} {self.cycles}"
+            found.extend(Breach(NO_TRACE, outcome.cycle, now, text) for text in rehearse(self.world, self.policy, seed=seed))
         if self._twin is not None:
             self._twin.feed(self._ears.heard)
             text = self._twin.differs(outcome)
             found.extend([Breach(SAME_AGAIN, outcome.cycle, now, text)] if text else [])
-        self._breaches.extend(found[: MOST_BREACHES - len(self._breaches)])
+        self.breaches.extend(found[: MOST_BREACHES - len(self.breaches)])
 
     def _run(self, seconds: float, every_s: float) -> list[Outcome]:
         """A cycle now, and one after each span of time. The last one is at the very end."""

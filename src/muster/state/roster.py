@@ -24,12 +24,20 @@ class Roster:
 
     def settled(self, gang: Gang) -> Gang:
         """The gang with each role in the queue that it belongs to, as the tree of queues is now."""
-        settle = self._world.tree.settle
-        queues = [settle(role.named_queue, namespace=_namespace(gang, role)) for role in gang.roles]
-        if all(role.queue == queue for role, queue in zip(gang.roles, queues, strict=True)):
-            return gang
-        roles = tuple(replace(role, queue=queue) for role, queue in zip(gang.roles, queues, strict=True))
-        return replace(gang, roles=roles)
+        roles = tuple(self._in_queue(gang, role) for role in gang.roles)
+        return gang if all(a is b for a, b in zip(roles, gang.roles, strict=True)) else replace(gang, roles=roles)
+
+    def _in_queue(self, gang: Gang, role: Role) -> Role:
+        named = role.named_queue or (self._named_before(gang, role) if not role.group else "")
+        queue = self._world.tree.settle(named, namespace=_namespace(gang, role))
+        if role.queue == queue and role.named_queue == named:
+            return role
+        return replace(role, queue=queue, named_queue=named)
+
+    def _named_before(self, gang: Gang, role: Role) -> str:
+        """The queue that its PodGroup named while there was one: a job that is deleted leaves the queue when its pods do."""
+        before = self._world.gangs.get(gang.key)
+        return next((r.named_queue for r in before.roles if r.name == role.name), "") if before is not None else ""
 
     def enlist(self, gang: Gang) -> None:
         """The gang as it is now: its pods are its members, charged to their queues."""

@@ -92,7 +92,14 @@ class Store:
         self._seen[pod.uid] = pod
         world = self._world
         before = world.placements.get(pod.uid, UNPLACED)
-        after = _placement(pod, before)
+        after = _placement(
+            pod,
+            before,
+            spared=pod.uid in world.spared,
+            unmarked=known is not None and known.told_at is not None and pod.told_at is None,
+        )
+        if pod.told_at is None:
+            world.spared.pop(pod.uid, None)
         live = not pod.finished and (after is not UNPLACED or (pod.ours and pod.deleted_at is None))
         if known is not None and known.kind != pod.kind:
             # Resized in place: what it took under its old request is given back under that.
@@ -139,6 +146,7 @@ class Store:
         self._world.marked.pop(uid, None)
         self._world.notes.pop(uid, None)
         self._world.refused.pop(uid, None)
+        self._world.spared.pop(uid, None)
         self._roster.dismiss(pod)
         self._book.drop_pod(uid)
 
@@ -326,8 +334,9 @@ def _start(pod: Pod) -> float:
     return pod.started if pod.started is not None else pod.created
 
 
-def _placement(pod: Pod, before: Placement) -> Placement:
-    """Where a pod stands, from what was seen of it and what was decided about it before."""
+def _placement(pod: Pod, before: Placement, *, spared: bool = False, unmarked: bool = False) -> Placement:
+    """Where a pod stands, from what was seen of it and what was decided about it before. `spared`: its mark to leave was taken
+    back, which its object may not show yet; `unmarked`: the mark was there and is there no more."""
     if pod.finished:
         return UNPLACED
     if pod.node is None:
@@ -338,7 +347,9 @@ def _placement(pod: Pod, before: Placement) -> Placement:
         if same and before.phase is Phase.OVERDUE:
             return before
         return Placement(Phase.LEAVING, pod.node, pod.deleted_at, devices)
+    if pod.told_at is not None and not spared:
+        return before if same and before.phase is Phase.LEAVING else Placement(Phase.LEAVING, pod.node, pod.told_at, devices)
     # Told to go, but the API server does not show it yet: that is no reason to count it as staying.
-    if same and before.phase is Phase.LEAVING:
+    if same and before.phase is Phase.LEAVING and not unmarked:
         return before
     return Placement(Phase.BOUND, pod.node, _start(pod), devices)

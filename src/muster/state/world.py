@@ -74,6 +74,8 @@ class PlanNote:
     size: int
     victims: tuple[str, ...]
     since: float
+    soft: bool = False
+    """Those who leave were only asked to: it can be taken back."""
     left_at: float = 0.0
     """By when the last of those who leave should be gone, as far as is known."""
 
@@ -147,6 +149,8 @@ class World:
         self.regrouped_start = 0
         self.refused: dict[str, Refusal] = {}
         """Pods whose eviction was refused: not asked again before the budget changes that refused it, or for a while."""
+        self.spared: dict[str, float] = {}
+        """Pods whose soft eviction was taken back and when, until their objects show it."""
         self.memo: dict[object, object] = {}
         """Columns derived from the table, kept by the engine between cycles. Never a fact of its own."""
 

@@ -97,6 +97,16 @@ def soft_eviction_patch(effect: Evict, *, now: float) -> Patch:
     return {"metadata": {"labels": {names.SOFT_EVICTION: "true"}, "annotations": {names.SOFT_EVICTION: said}}}
 
 
+def spare_patch(*, now: float) -> Patch:
+    """Takes a soft eviction back."""
+    return {
+        "metadata": {
+            "labels": {names.SOFT_EVICTION: None},
+            "annotations": {names.SOFT_EVICTION: None, names.SPARED_AT: stamp(now)},
+        }
+    }
+
+
 def unscheduled(effect: Condition) -> ConditionEntry:
     """What a waiting pod says. The reason is the one that autoscalers look for; our own code stands behind the words."""
     message = f"{effect.why} [{effect.code}]" if effect.code else effect.why

@@ -122,7 +122,10 @@ LAST_CHECKPOINT: Final = "muster.dev/last-checkpoint"
 RESTART_SECONDS: Final = "muster.dev/restart-seconds"
 """How long the pod takes to get going again."""
 
-WRITTEN: Final = frozenset({PIPELINED_STATUS, PIPELINED_NODE, EVICTION_OCCURRED, CLAIM, GANG_TIMEOUT, SOFT_EVICTION})
+SPARED_AT: Final = "muster.dev/spared-at"
+"""When a soft eviction of the pod was last taken back (RFC 3339): it is not chosen again for a while."""
+
+WRITTEN: Final = frozenset({PIPELINED_STATUS, PIPELINED_NODE, EVICTION_OCCURRED, CLAIM, GANG_TIMEOUT, SOFT_EVICTION, SPARED_AT})
 """Annotations of pods that the scheduler itself writes and clears."""
 
 READ: Final = frozenset(

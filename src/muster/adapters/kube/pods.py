@@ -5,6 +5,7 @@ Labels, annotations, membership and queue come from a template nearly always, so
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
@@ -34,6 +35,8 @@ class _Template:
     annotations: Mapping[str, str]
     membership: Membership | None
     queue: str
+    told_at: float | None
+    spared_at: float | None
     timed_out: bool
     never_preempts: bool
     checkpoint: float | None
@@ -82,6 +85,8 @@ class Pods:
             deleted_at=epoch(meta.deletion_timestamp),
             nominated_node=status.nominated_node_name or None,
             claim=_claim(note, uid=uid, problems=problems) if note else None,
+            told_at=shared.told_at,
+            spared_at=shared.spared_at,
             timed_out=shared.timed_out,
             checkpoint=shared.checkpoint,
             restart_s=shared.restart_s,
@@ -110,12 +115,23 @@ class Pods:
             annotations=annotations or no_labels(),
             membership=None if membership is None else self._memberships.share(membership, membership),
             queue=queue_of(labels, annotations, problems=problems),
+            told_at=_told_at(annotations) if labels.get(names.SOFT_EVICTION) == "true" else None,
+            spared_at=_noted(annotations, names.SPARED_AT, read_time, problems=problems),
             timed_out=annotations.get(names.GANG_TIMEOUT) == "true",
             never_preempts=labels.get(names.PREEMPTION_POLICY) == "Never",
             checkpoint=_noted(annotations, names.LAST_CHECKPOINT, read_time, problems=problems),
             restart_s=_noted(annotations, names.RESTART_SECONDS, read_seconds, problems=problems) or 0.0,
             problems=problems.all(),
         )
+
+
+def _told_at(annotations: Mapping[str, str]) -> float:
+    """Since when the pod is marked for soft eviction. The label decides; a mark without a readable time is as old as can be."""
+    try:
+        said = json.loads(annotations.get(names.SOFT_EVICTION, "{}"))
+        return epoch(said.get("timestamp")) or 0.0
+    except (ValueError, AttributeError, TypeError):
+        return 0.0
 
 
 def _of_bearable_length(kept: dict[str, str], *, problems: Problems) -> dict[str, str]:

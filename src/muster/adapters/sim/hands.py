@@ -16,7 +16,7 @@ from muster.adapters.sim.faults import BindFaults
 from muster.adapters.sim.index import FAMILIES, PodIndex
 from muster.adapters.sim.manifests import NODE, POD, Manifest, Ref, Stored, kinds_called
 from muster.adapters.sim.objects import ApiError, ObjectStore
-from muster.model.effects import Bind, Condition, Effect, Evict, GroupStatus, Hold, Nominate, QueueStatus, Release
+from muster.model.effects import Bind, Condition, Effect, Evict, GroupStatus, Hold, Nominate, QueueStatus, Release, Spare
 from muster.model.events import BindFailed, Event, EvictFailed
 
 
@@ -71,6 +71,8 @@ class Hands:
                 self._patch_pod(effect, encode.no_claim_patch(timed_out=effect.timed_out))
             case Evict():
                 return self._evict(effect)
+            case Spare():
+                self._patch_pod(effect, encode.spare_patch(now=self._clock.now))
             case Condition():
                 self._say(effect)
             case GroupStatus():
@@ -136,12 +138,12 @@ class Hands:
         if (pod["metadata"].get("labels") or {}).get(label) != "true":
             self._patch_pod(effect, patch)
 
-    def _pod(self, effect: Bind | Hold | Nominate | Release | Evict) -> Stored | None:
+    def _pod(self, effect: Bind | Hold | Nominate | Release | Evict | Spare) -> Stored | None:
         """The pod that is meant, if it still exists."""
         found = self._store.peek(pod_ref(effect.pod))
         return found if found is not None and found["metadata"]["uid"] == effect.uid else None
 
-    def _patch_pod(self, effect: Bind | Hold | Nominate | Release | Evict, patch: Manifest) -> None:
+    def _patch_pod(self, effect: Bind | Hold | Nominate | Release | Evict | Spare, patch: Manifest) -> None:
         if self._pod(effect) is not None:
             self._patch(pod_ref(effect.pod), patch)
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from muster.engine import explain
 from muster.engine.claims import needed
+from muster.engine.evict.job import JOB_PREEMPT, may_trigger
 from muster.engine.evict.onenode import plan_on_one_node
 from muster.engine.evict.policy import GANG_PREEMPT, PREEMPT, EvictionPolicy
 from muster.engine.evict.reclaim import GANG_RECLAIM
@@ -25,6 +26,10 @@ ONE, GANG, RECLAIM, JOB = "preempt", "gang-preempt", "gang-reclaim", "job-preemp
 
 def gang_preempt(s: Session) -> None:
     serve(s, GANG_PREEMPT)
+
+
+def job_preempt(s: Session) -> None:
+    serve(s, JOB_PREEMPT)
 
 
 def gang_reclaim(s: Session) -> None:
@@ -57,8 +62,9 @@ def action_for(s: Session, gang: Gang) -> str:
 
 def _serve_one(s: Session, gang: Gang, policy: EvictionPolicy) -> None:
     refusal = s.refused[gang.key]
-    if gang.never_preempts:
-        _say(s, gang, refusal, "its preemption policy is Never")
+    barred = may_trigger(s, gang) if gang.queue.startswith("quota/") else "its preemption policy is Never" * gang.never_preempts
+    if barred:
+        _say(s, gang, refusal, barred)
         return
     pods = demand(s, gang)
     if not pods or not refusal.curable:
@@ -130,7 +136,7 @@ def carry_out(s: Session, gang: Gang, plan: Plan, policy: EvictionPolicy) -> Non
         return
     name = f"{gang.title}@{s.now:.0f}"
     victims = tuple(pod.uid for pod in plan.victims)
-    s.world.plans[name] = PlanNote(gang.key, len(plan.seats), victims, s.now)
+    s.world.plans[name] = PlanNote(gang.key, len(plan.seats), victims, s.now, soft=s.policy.manner(policy.name) == "soft")
     why = f"{len(victims)} pods leave for it" if victims else "the room that it needs is being left"
     with s.trial(why, cause=policy.name, for_gang=gang.title) as trial:
         for pod, placement in plan.seats:

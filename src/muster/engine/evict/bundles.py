@@ -15,7 +15,7 @@ from muster.engine.evict.seats import BROKEN_AFTER_S, Ints, SeatTable
 from muster.engine.hooks import Ask
 from muster.engine.session import Session
 from muster.model.gang import Gang
-from muster.model.pod import SEATED, Phase
+from muster.model.pod import SEATED, Phase, Pod
 from muster.model.resources import PODS
 from muster.state.columns import Amounts
 from muster.state.lifecycle import count
@@ -52,16 +52,24 @@ def bundles(s: Session, ask: Ask, policy: EvictionPolicy, seats: SeatTable, insi
     """The units that this ask may take in a domain. `inside` is a column over nodes, `need` what the ask lacks in all."""
     size = len(seats.pods)
     alive = np.flatnonzero(seats.alive[:size])
-    seat = alive[policy.eligible(s, ask, seats)[seats.gang[alive]]]
+    seat = _in_order(seats, alive[policy.eligible(s, ask, seats)[seats.gang[alive]]])
     local = _local(seats, seat, inside)
     if s.policy.settings.whole_gang == "domain":
         seat, local = seat[local], local[local]
     barred = _barred(s, ask, seats, seat)
+    if policy.firm_seats:
+        barred |= seats.firm[seat] & (seats.phase[seat] == Phase.BOUND)
     unit = _units(s, seats, seat, local, need)
     keep = _complete(unit, local, barred)
     found = _ordered(s, ask, policy, seats, seat[keep], unit[keep], local[keep], need)
     found.free_at = _first_free(s, ask, seats, seat[barred])
     return found
+
+
+def _in_order(seats: SeatTable, seat: RowIndex) -> RowIndex:
+    """By the names of gangs and members: where a seat happens to stand in the table must not show in who goes."""
+    ordered: RowIndex = seat[np.lexsort((seats.rank[seat], seats.gang_rank[seats.gang[seat]]))]
+    return ordered
 
 
 def _local(seats: SeatTable, seat: RowIndex, inside: BoolColumn) -> BoolColumn:
@@ -75,9 +83,17 @@ def _barred(s: Session, ask: Ask, seats: SeatTable, seat: RowIndex) -> BoolColum
     """All candidates are shown to the policies once: whom one of them bars may not be taken. Binds that were sent are nobody's
     to take back."""
     barred: BoolColumn = seats.bars[seat] | ((seats.phase[seat] == Phase.BINDING) & (seats.since[seat] < s.now))
+    if s.policy.manner(ask.action) == "soft":
+        barred |= np.array([_was_spared(s, seats.pods[at]) for at in seat.tolist()], dtype=np.bool_)
     for plugin in s.policy.vetoes:
         barred |= ~plugin.evictable(s, ask, seats, seat)
     return barred
+
+
+def _was_spared(s: Session, pod: Pod) -> bool:
+    """Was it asked softly a short while ago, and then allowed to stay?"""
+    since = s.world.spared.get(pod.uid, pod.spared_at)
+    return since is not None and s.now < since + s.policy.settings.spare_s
 
 
 def _first_free(s: Session, ask: Ask, seats: SeatTable, seat: RowIndex) -> float:
@@ -186,10 +202,10 @@ def _ordered(
     first = policy.queue_rank(s, ask, seats)[gang] if policy.queue_rank is not None else seats.gang_priority[gang]
     last = seats.gang_priority[gang] if policy.queue_rank is not None else np.zeros(units, dtype=np.int64)
     kind = np.where(free, 0, np.where(spare, 1, 2))
-    youngest = np.zeros(units)
-    youngest[unit] = -seats.since[seat]
+    youngest, rank = np.zeros(units), np.zeros(units, dtype=np.int64)
+    youngest[unit], rank[unit] = -seats.since[seat], seats.rank[seat]
     order = np.lexsort(
-        (names, youngest, seats.gang_rank[gang], -seats.gang_created[gang], lost, last, np.where(spare, 0.0, -roi), first, kind)
+        (rank, youngest, seats.gang_rank[gang], -seats.gang_created[gang], lost, last, np.where(spare, 0.0, -roi), first, kind)
     )
     position = np.empty(units, dtype=np.int64)
     position[order] = np.arange(units)

@@ -25,6 +25,10 @@ class EvictionPolicy:
     queue_rank: Callable[[Session, Ask, SeatTable], Ints] | None = None
     may_take: Callable[[Session, Ask, Sequence[Pod]], Verdict] | None = None
     """Asked before each unit is taken, with all that was taken before already gone."""
+    firm_seats: bool = False
+    """Pods that are not preemptible in their quota are barred too."""
+    important_first: bool = False
+    """Victims are put back by their importance, not by what they cost."""
     nobody: str = ""
     """The sentence for an ask that may evict nobody at all."""
 

@@ -7,7 +7,7 @@ Sums of freed room only say when a placement is worth trying.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from muster.engine.domains import place_gang
 from muster.engine.evict.bundles import Bundles, bundles
 from muster.engine.evict.policy import EvictionPolicy, may_take
 from muster.engine.evict.seats import Ints, SeatTable, seat_table
-from muster.engine.hooks import Ask, Domain
+from muster.engine.hooks import Ask, Domain, Purpose
 from muster.engine.session import Session
 from muster.model.pod import Phase, Placement, Pod
 from muster.state.columns import Amounts
@@ -141,7 +141,7 @@ class _Search:
         self.taken, self._before = [], {}
         self._out = np.zeros(len(self.bundles), dtype=np.bool_)
         with self.s.trial("simulated", cause="Simulated") as trial:
-            if not all(self._make_room(trial, want, take) for want in self.wants):
+            if not self._make_quota(trial) or not all(self._make_room(trial, want, take) for want in self.wants):
                 return None
             if not self._give_back(trial):
                 return None
@@ -160,6 +160,21 @@ class _Search:
             if not self._take_next(trial, more):
                 return False
             more *= 2
+
+    def _make_quota(self, trial: Trial) -> bool:
+        """Where a queue is full, units go that are charged to it or to one below it, in order, until the ask is within it."""
+        ask = replace(self.ask, purpose=Purpose.NOMINATE)
+        if self.s.admit(ask).ok:
+            return True
+        return any(self._take(trial, unit) and self.s.admit(ask).ok for unit in self._charged_alike())
+
+    def _charged_alike(self) -> list[int]:
+        """Units whose going leaves room in a queue that the ask is charged to."""
+        tree, b = self.s.world.tree, self.bundles
+        own = {queue for role in self.ask.gang.roles for queue in tree.path(role.queue)}
+        gangs = np.unique(b.unit_gang).tolist()
+        near = {number for number in gangs if any(own.intersection(tree.path(r.queue)) for r in self.seats.gangs[number].roles)}
+        return [unit for unit, gang in enumerate(b.unit_gang.tolist()) if gang in near]
 
     def _take_next(self, trial: Trial, count: int) -> bool:
         took = 0
@@ -350,16 +365,23 @@ class _Search:
         """Everybody the plan can do without stays, the dearest first, in the unit in which it was taken."""
         for pod in self.pods:
             trial.release(pod)
-        b = self.bundles
-        for unit in sorted(self.taken, key=lambda u: (-b.unit_class[u], -b.unit_cost[u], -u)):
+        for unit in sorted(self.taken, key=self._back_first):
             mark = trial.mark()
             for pod, placement in self._before[unit]:
                 trial.restore(pod, placement)
-            if self._sums_allow() and self._all_placed(trial):
+            if self._sums_allow() and self.s.admit(replace(self.ask, purpose=Purpose.NOMINATE)).ok and self._all_placed(trial):
                 self.taken.remove(unit)
             else:
                 trial.undo_to(mark)
         return place_gang(self.s, trial, self.pods, domain=self.domain, phase=Phase.NOMINATED).count == len(self.pods)
+
+    def _back_first(self, unit: int) -> tuple[float, ...]:
+        """The dearest is put back first, or the most important where that is the rule."""
+        b = self.bundles
+        if not self.policy.important_first:
+            return (-b.unit_class[unit], -b.unit_cost[unit], -unit)
+        gang = b.unit_gang[unit]
+        return (-self.seats.gang_priority[gang], -b.unit_cost[unit], self.seats.gang_created[gang], -unit)
 
     def _sums_allow(self) -> bool:
         table = self.s.world.table

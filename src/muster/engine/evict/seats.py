@@ -16,6 +16,7 @@ from muster.state.table import BoolColumn, FloatColumn, RowIndex
 from muster.state.world import World
 
 PREEMPTABLE = "volcano.sh/preemptable"
+PREEMPTIBLE = "quota.scheduling.koordinator.sh/preemptible"
 
 _SEAT = frozenset({Phase.NOMINATED, Phase.HELD, Phase.BINDING, Phase.BOUND})
 
@@ -24,7 +25,7 @@ BROKEN_AFTER_S = 60.0
 
 Ints = npt.NDArray[np.int64]
 
-SEAT_COLUMNS = ("alive", "row", "gang", "phase", "since", "started", "saved", "restart_s", "bars", "request")
+SEAT_COLUMNS = ("alive", "row", "gang", "rank", "phase", "since", "started", "saved", "restart_s", "bars", "firm", "request")
 GANG_COLUMNS = ("gang_priority", "gang_created", "gang_min", "gang_succeeded", "gang_single", "gang_queue")
 
 
@@ -39,6 +40,9 @@ class SeatTable:
         self.alive: BoolColumn = np.zeros(size, dtype=np.bool_)
         self.row: RowIndex = np.full(size, -1, dtype=np.intp)
         self.gang: Ints = np.full(size, -1, dtype=np.int64)
+        self.rank: Ints = np.zeros(size, dtype=np.int64)
+        """Which member of its gang it is. Which row of this table a seat has is an accident, and decides nothing."""
+        self._rank_of: dict[str, int] = {}
         self.phase: npt.NDArray[np.int8] = np.zeros(size, dtype=np.int8)
         self.since: FloatColumn = np.zeros(size)
         self.started: FloatColumn = np.zeros(size)
@@ -47,6 +51,8 @@ class SeatTable:
         self.restart_s: FloatColumn = np.zeros(size)
         self.bars: BoolColumn = np.zeros(size, dtype=np.bool_)
         """True for whoever may never be told to go."""
+        self.firm: BoolColumn = np.zeros(size, dtype=np.bool_)
+        """True for whoever is not preemptible in its quota."""
         self.request: Amounts = np.zeros((size, 0), dtype=np.int64)
         self.gangs: list[Gang] = []
         self.gang_number: dict[str, int] = {}
@@ -100,12 +106,14 @@ class SeatTable:
         self.alive[at] = True
         self.row[at] = world.table.row.get(placement.node or "", -1)
         self.gang[at] = self.gang_number[member.gang]
+        self.rank[at] = self._rank_of.get(uid, 0)
         self.phase[at] = placement.phase
         self.since[at] = placement.since
         self.started[at] = pod.started if pod.started is not None else placement.since
         self.saved[at] = pod.checkpoint if pod.checkpoint is not None else self.started[at]
         self.restart_s[at] = pod.restart_s
-        self.bars[at] = bool(pod.protected) or pod.annotations.get(PREEMPTABLE) == "false" or uid in world.refused
+        self.bars[at] = bool(pod.protected) or is_protected(pod) or uid in world.refused
+        self.firm[at] = not member.preemptible
         self.request[at] = world.request(pod)
 
     def _drop(self, uid: str, at: int) -> None:
@@ -145,11 +153,21 @@ class SeatTable:
             changed = world.regrouped[self._gangs_position - start :]
         for key in dict.fromkeys(changed):
             gang = world.gangs.get(key)
+            self._rank_members(key, gang)
             if gang is not None:
                 self._put_gang(key, gang)
         self._gangs_position = start + len(world.regrouped)
         if changed:
             self._ranks = None
+
+    def _rank_members(self, key: str, gang: Gang | None) -> None:
+        number = self.gang_number.get(key)
+        for pod in self.gangs[number].pods() if number is not None else ():
+            self._rank_of.pop(pod.uid, None)
+        for rank, pod in enumerate(gang.pods() if gang is not None else ()):
+            self._rank_of[pod.uid] = rank
+            if (at := self.index.get(pod.uid)) is not None:
+                self.rank[at] = rank
 
     def _put_gang(self, key: str, gang: Gang) -> None:
         number = self.gang_number.setdefault(key, len(self.gangs))
@@ -179,6 +197,12 @@ class SeatTable:
             self._ranks = np.empty(len(gangs), dtype=np.int64)
             self._ranks[order] = np.arange(len(gangs))
         return self._ranks
+
+
+def is_protected(pod: Pod) -> bool:
+    """Does its owner forbid to evict it? An annotation wins over a label; what is neither true nor false forbids."""
+    said = pod.annotations.get(PREEMPTABLE, pod.labels.get(PREEMPTABLE, "true"))
+    return said.lower() not in ("true", "1", "t") or pod.labels.get(PREEMPTIBLE) == "false"
 
 
 def seat_table(world: World) -> SeatTable:

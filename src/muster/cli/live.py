@@ -1,0 +1,56 @@
+"""A bar that moves while a scenario runs, where somebody looks at it. It goes away when the run is over."""
+
+from __future__ import annotations
+
+import sys
+from time import perf_counter
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.text import Text
+
+from muster.cli.words import clock
+from muster.scenario.report import Moment
+
+
+class Watch:
+    """An observer of a run. Silent unless the error stream is a terminal: what is piped stays clean."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        console = Console(file=sys.stderr, highlight=False, markup=False)
+        self._progress = Progress(
+            TextColumn(" {task.description}", markup=False),
+            BarColumn(bar_width=40),
+            _Clock(),
+            console=console,
+            transient=True,
+            disable=quiet or not console.is_terminal,
+        )
+        self._task = self._progress.add_task("", total=None, cycle=0, at="", began=perf_counter())
+
+    def __enter__(self) -> Watch:
+        self._progress.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._progress.stop()
+
+    def begin(self, name: str) -> None:
+        self._progress.update(self._task, description=name[:48], completed=0, total=None, began=perf_counter())
+
+    def cycle(self, moment: Moment) -> None:
+        row = moment.row
+        self._progress.update(
+            self._task,
+            completed=row.at_s,
+            total=moment.of_s or None,
+            cycle=row.cycle,
+            at=f"{clock(row.at_s)} of {clock(moment.of_s)}",
+        )
+
+
+class _Clock(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        fields = task.fields
+        return Text(f"cycle {fields['cycle']}  {fields['at']} virtual  {perf_counter() - fields['began']:.1f} s real")

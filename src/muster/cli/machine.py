@@ -1,0 +1,54 @@
+"""Everything for machines: the JSON that `--json` prints. Its shape is described in docs/cli.md; SCHEMA grows when it changes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Any
+
+import msgspec
+
+from muster import __version__
+from muster.scenario.report import Report
+from muster.yaml_marks import Fault
+
+SCHEMA = 1
+
+Document = dict[str, Any]
+
+
+def show_json(command: str, *, ok: bool, **parts: object) -> None:
+    """One document on standard output, keys in a fixed order."""
+    document = {"schema": SCHEMA, "muster": __version__, "command": command, "ok": ok, **parts}
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n")
+
+
+def faults_document(faults: Iterable[Fault]) -> list[Document]:
+    return [asdict(fault) for fault in faults]
+
+
+def report_document(report: Report) -> Document:
+    """A report with all its tables. `real_s` alone differs from run to run."""
+    plain: Document = msgspec.to_builtins(report)
+    plain["deeds"] = [
+        {"cycle": deed.cycle, "at_s": deed.at_s, "effect": type(deed.effect).__name__, "of": msgspec.to_builtins(deed.effect)}
+        for deed in report.deeds
+    ]
+    stages: dict[str, int] = {}
+    for row in report.gangs:
+        stages[row.stage] = stages.get(row.stage, 0) + 1
+    return {
+        "name": plain.pop("name"),
+        "file": plain.pop("file"),
+        "line": plain.pop("line"),
+        "ok": report.ok,
+        "totals": {
+            "gangs": len(report.gangs),
+            "stages": dict(sorted(stages.items())),
+            "evictions": len(report.evictions),
+            "failures": len(report.failures),
+            "breaches": len(report.breaches),
+        },
+        **plain,
+    }

@@ -1,0 +1,99 @@
+"""A screen that takes lines: coloured and as wide as the terminal, or plain and unwrapped where nobody looks.
+
+Whatever is printed may come from somebody's file, so nothing in it is read as markup, and control characters are shown, not obeyed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from dataclasses import dataclass
+from typing import IO
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+ERROR, BAD, GOOD, DIM, BOLD, NOTE, PLAIN = "bold red", "red", "green", "dim", "bold", "yellow", ""
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+# Charts and wrapped columns in output that nobody's terminal bounds.
+WIDTH_UNBOUND = 120
+
+Part = str | tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Pieces of text, each with a style."""
+
+    parts: tuple[tuple[str, str], ...]
+
+    @staticmethod
+    def of(*parts: Part) -> Line:
+        return Line(tuple((part, PLAIN) if isinstance(part, str) else part for part in parts))
+
+    @property
+    def plain(self) -> str:
+        return "".join(text for text, _ in self.parts)
+
+    def text(self) -> Text:
+        return Text.assemble(*((visible(text), style) for text, style in self.parts))
+
+
+def visible(text: str) -> str:
+    """Control characters as what they are: a file's name must not repaint anybody's terminal."""
+    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+
+
+class Screen:
+    def __init__(self, file: IO[str], *, quiet: bool = False) -> None:
+        self._console = Console(file=file, highlight=False, markup=False, emoji=False, soft_wrap=True)
+        self._quiet = quiet
+        columns = os.environ.get("COLUMNS", "")
+        self.is_terminal = self._console.is_terminal
+        bounded = self.is_terminal or columns.isdigit()
+        self.width: int | None = max(60, int(columns) if columns.isdigit() else self._console.width) if bounded else None
+        """None: nobody looks, so nothing is wrapped."""
+        self.unicode = (getattr(file, "encoding", None) or "utf-8").lower().replace("-", "").startswith("utf")
+
+    @property
+    def console(self) -> Console:
+        return self._console
+
+    @property
+    def chart_width(self) -> int:
+        return min((self.width or WIDTH_UNBOUND) - 50, 80)
+
+    def say(self, line: object = "") -> None:
+        if self._quiet:
+            return
+        text = line.text() if isinstance(line, Line) else Text(visible(str(line)))
+        text.rstrip()
+        self._console.print(text, soft_wrap=True)
+
+    def say_all(self, lines: object) -> None:
+        for line in lines if isinstance(lines, list | tuple) else [lines]:
+            self.say(line)
+
+
+def to_stdout(*, quiet: bool = False) -> Screen:
+    return Screen(_tolerant(sys.stdout), quiet=quiet)
+
+
+def to_stderr() -> Screen:
+    return Screen(_tolerant(sys.stderr))
+
+
+def _tolerant(stream: IO[str]) -> IO[str]:
+    """A terminal that cannot show a character shows a question mark; it is no reason to stop."""
+    reconfigure = getattr(stream, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(errors="replace")
+    return stream
+
+
+def width_of(text: str) -> int:
+    return cell_len(text)

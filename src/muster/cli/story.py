@@ -1,0 +1,177 @@
+"""What happened, cycle by cycle, in short sentences: who started, who was evicted for whom, who waits and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from muster.cli.screen import BAD, DIM, GOOD, NOTE, PLAIN
+from muster.cli.table import Cell, Column, lay_out
+from muster.cli.screen import Line
+from muster.cli.words import amount, clock, count, fold, folded, listed
+from muster.model.effects import Bind, Condition, Effect, Evict, GroupStatus, Hold, Nominate, Release
+from muster.scenario.report import Deed, Report
+
+MOST_LINES = 40
+_MOST_NAMES = 4
+_ENDED = {"Finished": "finished", "Failed": "failed"}
+VERBS = {"gang-reclaim": "reclaims"}
+"""What an evicting action does, in a word; all others preempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One sentence. Comings and goings are `usual`: they are the first to be left out."""
+
+    at_s: float
+    cycle: int
+    text: str
+    usual: bool = False
+    style: str = PLAIN
+
+
+def story(report: Report, *, resource: str) -> list[Event]:
+    """All that happened, in order. Amounts are told in one resource, the one that the cluster is about."""
+    teller = _Teller(report, resource)
+    return sorted(teller.events(), key=lambda event: (event.at_s, event.cycle))
+
+
+def story_lines(events: Sequence[Event], *, width: int | None, whole: bool) -> list[Line]:
+    """As many of the events as fit a screen, the unusual ones first; a note says what was left out."""
+    shown, note = list(events), ""
+    if not whole and len(shown) > MOST_LINES:
+        shown = [event for event in events if not event.usual]
+        note = f"{count(len(events) - len(shown), 'line')} about gangs that only started or ended left out: --story shows all"
+        if len(shown) > MOST_LINES:
+            shown = shown[:MOST_LINES]
+            note = f"{count(len(events) - len(shown), 'more line')}: --story shows all"
+    rows = [
+        (Cell(clock(event.at_s) if fresh else "", DIM), Cell(event.text, event.style))
+        for _, moment in groupby(shown, key=lambda event: event.at_s)
+        for fresh, event in zip((True, *([False] * len(shown))), moment, strict=False)
+    ]
+    lines = lay_out([Column(""), Column("")], rows, width=width)
+    return [*lines, Line.of((f" ({note})", DIM))] if note else lines
+
+
+class _Teller:
+    def __init__(self, report: Report, resource: str) -> None:
+        self._report, self._resource = report, resource
+        self._seats: dict[str, set[str]] = {}
+        """UIDs of the members that were told to bind and not to go, by gang."""
+        self._told: dict[str, str] = {}
+        """The code of the last verdict that was told of each gang."""
+        self._ended: dict[str, str] = {}
+        self._freed = {(eviction.cycle, eviction.pod): eviction.request for eviction in report.evictions}
+
+    def events(self) -> Iterator[Event]:
+        for mark in self._report.marks:
+            yield Event(mark.at_s, 0, mark.text, style=NOTE)
+        for (cycle, at_s), deeds in groupby(self._report.deeds, key=lambda deed: (deed.cycle, deed.at_s)):
+            yield from self._cycle(cycle, at_s, [deed.effect for deed in _in_order(deeds)])
+
+    def _cycle(self, cycle: int, at_s: float, effects: list[Effect]) -> Iterator[Event]:
+        yield from (Event(at_s, cycle, text, True, DIM) for text in self._ends(effects))
+        yield from (Event(at_s, cycle, text, False, BAD) for text in self._evictions(cycle, effects))
+        yield from (Event(at_s, cycle, text) for text in self._claims(effects))
+        yield from (Event(at_s, cycle, text, True, GOOD) for text in self._starts(effects))
+        yield from (Event(at_s, cycle, text) for text in self._verdicts(effects))
+
+    def _ends(self, effects: list[Effect]) -> Iterator[str]:
+        ended: dict[str, list[str]] = {}
+        for effect in effects:
+            if isinstance(effect, GroupStatus):
+                before = self._ended.get(effect.group)
+                self._ended[effect.group] = effect.phase
+                if effect.phase in _ENDED and before != effect.phase:
+                    title = effect.group.partition(":")[2]
+                    self._seats.pop(title, None)
+                    ended.setdefault(_ENDED[effect.phase], []).append(title)
+        for word, titles in ended.items():
+            yield f"{word}: {_named(titles)}"
+
+    def _evictions(self, cycle: int, effects: list[Effect]) -> Iterator[str]:
+        """Evictions and claims of one plan are one sentence."""
+        plans: dict[tuple[str, str], list[Evict]] = {}
+        for effect in effects:
+            if isinstance(effect, Evict):
+                plans.setdefault((effect.for_gang, effect.cause), []).append(effect)
+                self._seats.get(effect.gang, set()).discard(effect.uid)
+        for (winner, cause), victims in plans.items():
+            freed = sum(dict(self._freed.get((cycle, victim.pod), ())).get(self._resource, 0) for victim in victims)
+            room = f" ({amount(self._resource, freed)})" if freed else ""
+            losers: dict[str, int] = {}
+            for victim in victims:
+                losers[victim.gang] = losers.get(victim.gang, 0) + 1
+            whom = listed([f"{number} of {gang}" for gang, number in losers.items()])
+            yield f"{winner} {VERBS.get(cause, 'preempts')}: {whom} {'goes' if len(victims) == 1 else 'go'}{room}"
+
+    def _claims(self, effects: list[Effect]) -> Iterator[str]:
+        for kind, words in ((Hold, "holds"), (Nominate, "is promised")):
+            for gang, deeds in _by_gang(effects, kind).items():
+                yield f"{gang} {words} {_nodes(deeds)} ({count(len(deeds), 'member')})"
+        for gang, deeds in _by_gang(effects, Release).items():
+            yield f"{gang} gives up {_nodes(deeds)}: {deeds[0].why}"
+
+    def _starts(self, effects: list[Effect]) -> Iterator[str]:
+        started: dict[str, int] = {}
+        for gang, deeds in _by_gang(effects, Bind).items():
+            before = self._seats.setdefault(gang, set())
+            if before:
+                yield f"{gang} gets {count(len(deeds), 'more member')}: {_nodes(deeds)}"
+            else:
+                started[gang] = len(deeds)
+            before.update(deed.uid for deed in deeds)
+        if len(started) == 1:
+            gang = next(iter(started))
+            yield f"{gang} starts: {count(started[gang], 'member')} on {_nodes(_by_gang(effects, Bind)[gang])}"
+        elif started:
+            yield f"{len(started)} gangs start, {count(sum(started.values()), 'member')}: {_named(started)}"
+
+    def _verdicts(self, effects: list[Effect]) -> Iterator[str]:
+        """Why somebody waits: told when the kind of reason changes, not whenever a number in it does."""
+        same: dict[tuple[str, str], list[str]] = {}
+        for effect in effects:
+            if not isinstance(effect, Condition):
+                continue
+            who = effect.key if effect.subject == "gang" else f"{effect.subject} {effect.key.partition('/')[2] or effect.key}"
+            code = "" if effect.ok else effect.code
+            if code and self._told.get(who) != code and code not in _TOLD_ELSEWHERE:
+                same.setdefault((code, effect.why), []).append(who)
+            self._told[who] = code
+        for (_, why), names in same.items():
+            yield f"{_named(names)} {'waits' if len(names) == 1 else 'wait'}: {why}"
+
+
+# That a gang was promised room, or gave way, is told by what it was promised and what it gave up.
+_TOLD_ELSEWHERE = ("Clearing", "GaveWay")
+
+_Placed = Bind | Hold | Nominate | Release
+
+
+def _in_order(deeds: Iterator[Deed]) -> list[Deed]:
+    return list(deeds)
+
+
+def _by_gang(effects: list[Effect], kind: type[_Placed]) -> dict[str, list[_Placed]]:
+    found: dict[str, list[_Placed]] = {}
+    for effect in effects:
+        if isinstance(effect, kind):
+            found.setdefault(effect.gang or effect.pod, []).append(effect)
+    return found
+
+
+def _nodes(deeds: Sequence[_Placed]) -> str:
+    return _cut(folded(deed.node for deed in deeds))
+
+
+def _named(titles: Sequence[str] | dict[str, int]) -> str:
+    return _cut(folded(titles))
+
+
+def _cut(names: list[str]) -> str:
+    return listed(names, most=_MOST_NAMES)
+
+
+__all__ = ["Event", "fold", "story", "story_lines"]

@@ -1,0 +1,67 @@
+"""From Volcano's scheduler configuration to a policy of ours, with a sentence for everything that is not as it was.
+
+The policy that comes out is always one that can be loaded. What Volcano has and Muster has not is left out and told; nothing is
+made up in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from muster.config import load_policy
+from muster.convert.actions import convert_actions
+from muster.convert.conf import read_conf
+from muster.convert.draft import Draft, Note
+from muster.convert.plugins import convert_plugins
+from muster.yaml_marks import Faults, Marked, marked, read
+
+__all__ = ["Converted", "Note", "convert", "convert_plain"]
+
+_CONF_SUFFIX = ".conf"
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """A policy file, and what to know about it."""
+
+    text: str
+    notes: tuple[Note, ...]
+
+
+def convert(text: str, *, file: str = "volcano-scheduler.conf") -> Converted:
+    """From the text of the file, or of the ConfigMap that holds it. What is no such file is an InputError with its line."""
+    root = read(text, file=file)
+    inner = _in_config_map(root)
+    if inner is not None:
+        file, root = f"{file} (data.{inner[0]})", read(inner[1], file=inner[0])
+    heading = f"Made from {file}. What could not be taken over was told when it was made."
+    return _convert(root, Faults(file), flags_default=True, heading=heading)
+
+
+def convert_plain(conf: Mapping[str, object], *, flags_default: bool) -> Converted:
+    """From the same in data. `flags_default` is what a flag means that is not there."""
+    return _convert(marked(conf), Faults("<configuration>"), flags_default=flags_default, heading="")
+
+
+def _in_config_map(root: Marked) -> tuple[str, str] | None:
+    """Name and text of the configuration in a ConfigMap; None if the document is none."""
+    if root.mapping.get("kind", Marked(None)).value != "ConfigMap":
+        return None
+    data = root.mapping.get("data", Marked(None)).mapping
+    return next(((key, value.text) for key, value in data.items() if key.endswith(_CONF_SUFFIX)), None)
+
+
+def _convert(root: Marked, faults: Faults, *, flags_default: bool, heading: str) -> Converted:
+    conf = read_conf(root, faults, flags_default=flags_default)
+    faults.raise_any()
+    draft = Draft(scheduler_names=("volcano", "muster"))
+    draft.tell("schedulerNames has volcano in it, which is what your pods say: stop Volcano's scheduler before Muster starts")
+    convert_plugins(conf, draft)
+    convert_actions(conf, draft)
+    if conf.metrics.value is not None:
+        draft.tell("metrics was left out: what nodes really use is not looked at", conf.metrics)
+    faults.raise_any()
+    text = draft.text(heading=heading)
+    load_policy(text, file="<converted policy>")
+    return Converted(text, tuple(draft.notes))

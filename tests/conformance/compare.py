@@ -1,0 +1,75 @@
+"""Where an outcome of ours is not what Volcano's test asserts, nor what Volcano did.
+
+What upstream asserts must hold. Beyond that a stable outcome must be equal, and of an unstable one the numbers where these are
+stable, and whatever is not listed as unstable. A gang is bound whole or not at all in any case.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from tests.conformance.corpus import Case
+from tests.conformance.outcome import Result
+
+KEYS = ("binds", "evicted", "pipelined", "podgroup_phase")
+
+
+def differences(case: Case, result: Result) -> list[str]:
+    return list(dict.fromkeys((*_asserted(case, result), *_recorded(case, result))))
+
+
+def _asserted(case: Case, result: Result) -> Iterator[str]:
+    expect = case.expect
+    if "binds" in expect:
+        yield from _unequal("binds", expect["binds"], result.binds)
+    if "binds_num" in expect:
+        yield from _unequal("number of binds", expect["binds_num"], len(result.binds))
+    if "evicted" in expect:
+        yield from _unequal("evicted", sorted(expect["evicted"]), sorted(result.evicted))
+    if "evict_num" in expect:
+        yield from _unequal("number of evictions", expect["evict_num"], len(result.evicted))
+    for group, nodes in (expect.get("pipelined") or {}).items():
+        found = {node for pod, node in result.pipelined.items() if result.group_of.get(pod) == group}
+        if not found or not found <= set(nodes):
+            yield f"pipelined of {group}: expected on {', '.join(nodes)}, found on {', '.join(sorted(found)) or 'none'}"
+    for group, phase in (expect.get("podgroup_phase") or {}).items():
+        yield from _unequal(f"phase of {group}", phase, result.podgroup_phase.get(group))
+    for group, counts in (expect.get("task_status_nums") or {}).items():
+        yield from _unequal(f"statuses of {group}", counts, dict(result.status_nums(group)))
+    if "bind_nums_in_hypernode" in expect:
+        yield from _unequal("binds by HyperNode", expect["bind_nums_in_hypernode"], _by_hypernode(case, result))
+
+
+def _recorded(case: Case, result: Result) -> Iterator[str]:
+    actual = case.actual
+    if case.is_stable or "binds" not in case.unstable:
+        yield from _unequal("binds", actual.get("binds") or {}, result.binds)
+    if case.is_stable or "evicted" not in case.unstable:
+        yield from _unequal("evicted", sorted(actual.get("evicted") or ()), sorted(result.evicted))
+    if case.is_stable or "pipelined" not in case.unstable:
+        yield from _unequal("pipelined", actual.get("pipelined") or {}, result.pipelined)
+    if case.is_stable or "podgroup_phase" not in case.unstable:
+        for group, phase in (actual.get("podgroup_phase") or {}).items():
+            yield from _unequal(f"phase of {group}", phase, result.podgroup_phase.get(group))
+    if case.is_stable or case.counts_stable:
+        yield from _unequal("number of binds", len(actual.get("binds") or ()), len(result.binds))
+        yield from _unequal("number of evictions", len(actual.get("evicted") or ()), len(result.evicted))
+        yield from _unequal("number of pipelined", len(actual.get("pipelined") or ()), len(result.pipelined))
+
+
+def _by_hypernode(case: Case, result: Result) -> list[int]:
+    """Numbers of bound pods in each HyperNode of the lowest tier, those without any left out."""
+    lowest = min((each["spec"]["tier"] for each in case.objects("hypernodes")), default=0)
+    home = {
+        member["selector"]["exactMatch"]["name"]: each["metadata"]["name"]
+        for each in case.objects("hypernodes")
+        if each["spec"]["tier"] == lowest
+        for member in each["spec"]["members"]
+    }
+    return sorted(Counter(home[node] for node in result.binds.values() if node in home).values())
+
+
+def _unequal(what: str, wanted: object, found: object) -> Iterator[str]:
+    if wanted != found:
+        yield f"{what}: expected {wanted}, found {found}"

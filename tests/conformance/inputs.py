@@ -1,0 +1,114 @@
+"""A case as events and a policy of ours: Volcano's conventions, as far as they are no concern of the core, are met here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import cast
+
+from muster.adapters.kube.decode import Decoder
+from muster.adapters.kube.names import DEFAULT_SCHEDULER
+from muster.config import load_policy
+from muster.convert import convert_plain
+from muster.engine.hooks import Policy
+from muster.model.events import Event, Seen, Thing
+from muster.model.gang import Group
+from muster.model.node import Node
+from muster.model.pod import Pod
+from muster.model.resources import PODS, Resources
+from muster.model.topology import DomainMember, DomainSpec
+from tests.conformance.corpus import Case, Json
+
+TASK_PRIORITY = "volcano.sh/task-priority"
+GROUP_NAME = "scheduling.k8s.io/group-name"
+
+# Volcano reads a pod without a priority as 1, a PodGroup without a class as 0.
+_POD_PRIORITY = 1
+_JOB_PRIORITY = 0
+_PLENTY_OF_PODS = 1_000_000
+
+# Objects that others refer to come first, so that one round of events is enough.
+_KINDS = (
+    "priorityclasses",
+    "queues",
+    "hypernodes",
+    "storageclasses",
+    "persistentvolumes",
+    "persistentvolumeclaims",
+    "nodes",
+    "podgroups",
+    "pods",
+)
+
+
+def policy_of(case: Case) -> Policy:
+    return load_policy(convert_plain(conf_of(case), flags_default=False).text)
+
+
+def conf_of(case: Case) -> Json:
+    """The case's plugins and actions as Volcano's configuration file would say it."""
+    tiers = [
+        {"plugins": [_plugin(plugin) for plugin in tier if plugin.get("registered", True)]} for tier in case.written["plugins"]
+    ]
+    conf: Json = {"actions": ", ".join(case.actions or ["allocate"]), "tiers": tiers}
+    if case.written.get("configurations"):
+        conf["configurations"] = case.written["configurations"]
+    return conf
+
+
+def _plugin(written: Json) -> Json:
+    return {"name": written["name"], **(written.get("enabled") or {}), "arguments": written.get("arguments") or {}}
+
+
+def events_of(case: Case) -> list[Event]:
+    return [Seen(thing) for thing in things_of(case)]
+
+
+def things_of(case: Case) -> Iterator[Thing]:
+    decoder = Decoder((DEFAULT_SCHEDULER,))
+    classes = {each["metadata"]["name"]: int(each["value"]) for each in case.objects("priorityclasses")}
+    kept_out = set(_kept_out(case))
+    for kind in _KINDS:
+        for written in case.objects(kind):
+            if kind == "pods" and _key_of_group(written) in kept_out and not written["spec"].get("nodeName"):
+                continue
+            thing = decoder.decode(written)
+            if thing is not None:
+                yield _adapted(case, thing, written, classes)
+
+
+def _adapted(case: Case, thing: Thing, written: Json, classes: dict[str, int]) -> Thing:
+    match thing:
+        case Pod():
+            return replace(thing, priority=_pod_priority(written))
+        case Group():
+            return replace(thing, priority=classes.get(thing.priority_class, _JOB_PRIORITY))
+        case Node() if not case.has("predicates", "enablePredicate"):
+            # Only that plugin counts pods.
+            return replace(thing, allocatable=Resources.of({**dict(thing.allocatable.items), PODS: _PLENTY_OF_PODS}))
+        case DomainSpec() if thing.name in (case.written.get("hypernode_nodes") or {}):
+            names = cast(Iterable[str], case.written["hypernode_nodes"][thing.name])
+            return replace(thing, members=tuple(DomainMember(is_node=True, exact=name) for name in names))
+    return thing
+
+
+def _pod_priority(written: Json) -> int:
+    said = (written["metadata"].get("annotations") or {}).get(TASK_PRIORITY)
+    if said is not None:
+        return int(said)
+    priority = written["spec"].get("priority")
+    return _POD_PRIORITY if priority is None else int(priority)
+
+
+def _key_of_group(pod: Json) -> str:
+    meta = pod["metadata"]
+    return f"{meta.get('namespace') or 'default'}/{(meta.get('annotations') or {}).get(GROUP_NAME, '')}"
+
+
+def _kept_out(case: Case) -> Iterator[str]:
+    """PodGroups whose pods no action looks at: of queues that do not exist, and those that only enqueue would have let in."""
+    yield from case.written.get("not_in_session") or ()
+    if {"enqueue", "allocate"}.isdisjoint(case.actions) and not case.is_probe:
+        for group in case.objects("podgroups"):
+            if (group.get("status") or {}).get("phase", "") in ("", "Pending"):
+                yield f"{group['metadata'].get('namespace') or 'default'}/{group['metadata']['name']}"

@@ -1,0 +1,88 @@
+"""One cycle on the world of a case, and what came of it in Volcano's words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from muster.engine.status import status_of
+from muster.model.effects import Bind, Evict, Nominate
+from muster.model.pod import Phase, Pod, Running
+from muster.runtime import Scheduler
+from muster.state.world import World
+from tests.conformance.corpus import Case
+from tests.conformance.inputs import events_of, policy_of
+
+NOW = 1_000_000.0
+"""Nearly no object of the corpus says when it was made: all of them are old."""
+
+PHASES = {
+    "Pending": "Pending",
+    "PreScheduling": "Inqueue",
+    "Scheduling": "Inqueue",
+    "Scheduled": "Running",
+    "Running": "Running",
+    "Finished": "Completed",
+    "Failed": "Unknown",
+}
+
+
+@dataclass(slots=True)
+class Result:
+    binds: dict[str, str] = field(default_factory=dict)
+    evicted: list[str] = field(default_factory=list)
+    pipelined: dict[str, str] = field(default_factory=dict)
+    podgroup_phase: dict[str, str] = field(default_factory=dict)
+    task_status: dict[str, str] = field(default_factory=dict)
+    group_of: dict[str, str] = field(default_factory=dict)
+    """The PodGroup of each pod."""
+    verdicts: dict[str, str] = field(default_factory=dict)
+
+    def status_nums(self, group: str) -> Counter[str]:
+        return Counter(status for pod, status in self.task_status.items() if self.group_of.get(pod) == group)
+
+
+def run(case: Case) -> Result:
+    scheduler = Scheduler(policy_of(case))
+    scheduler.feed(events_of(case))
+    outcome = scheduler.tick(NOW)
+    result = Result(verdicts={title: verdict.why for title, verdict in outcome.verdicts})
+    for effect in outcome.effects:
+        match effect:
+            case Bind():
+                result.binds[effect.pod] = effect.node
+            case Evict():
+                result.evicted.append(effect.pod)
+            case Nominate():
+                result.pipelined[effect.pod] = effect.node
+    if "allocate" not in case.actions:
+        # Here whoever finds free room is bound at once; an evicting action of Volcano's only promises it the node.
+        result.pipelined |= result.binds
+        result.binds = {}
+    _read_world(case, scheduler.world, result)
+    return result
+
+
+def _read_world(case: Case, world: World, result: Result) -> None:
+    for gang in world.gangs.values():
+        for group in dict.fromkeys(role.group for role in gang.roles if role.group):
+            title = group.partition(":")[2]
+            result.podgroup_phase[title] = PHASES[status_of(world, gang, group).phase]
+            for role in gang.roles:
+                for pod in (*role.pods, *role.leaving):
+                    result.group_of[pod.title] = title
+                    result.task_status[pod.title] = _status(case, world, pod)
+
+
+def _status(case: Case, world: World, pod: Pod) -> str:
+    match world.phase(pod):
+        case Phase.PENDING:
+            return "Pending"
+        case Phase.NOMINATED | Phase.HELD:
+            return "Pipelined"
+        case Phase.BINDING:
+            return "Binding" if "allocate" in case.actions else "Pipelined"
+        case Phase.BOUND:
+            return "Running" if pod.running is Running.RUNNING else "Bound"
+        case Phase.LEAVING | Phase.OVERDUE:
+            return "Releasing"

@@ -1,0 +1,275 @@
+"""Each law notices its own kind of bug: the code is broken on purpose, and the law fires. Unbroken, none does."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+from tests.scenario.worlds import BUSY, broken_laws, play
+
+from muster.engine import allocate, cycle, explain
+from muster.engine.hooks import Room
+from muster.engine.session import Session
+from muster.model.devices import Device, Slot
+from muster.model.effects import Bind, Effect, Outcome, Verdict
+from muster.model.gang import Gang
+from muster.model.pod import Phase, Placement, Pod
+from muster.plugins.fit import Fit
+from muster.plugins.topology import Topology
+from muster.scenario.laws import LAWS, NO_TRACE, SAME_AGAIN, Judge
+from muster.state.columns import Amounts
+from muster.state.ledger import Ledger
+from muster.state.table import BoolColumn, NodeTable, Rows
+from muster.state.trial import Trial
+from muster.state.world import PlanNote, World
+
+Patch = pytest.MonkeyPatch
+Broken = set[str]
+
+EVICTING = """
+policy: {actions: [expire, enqueue, allocate, gang-preempt]}
+nodes: [{name: "n[1-4]", gpu: 1}]
+gangs:
+- {name: low, pods: 4, min: 1, each: {gpu: 1}, at: "n[1-4]", leaves: 0s, controller: recreate}
+steps:
+- submit: {name: high, priority: 9, pods: 1, each: {gpu: 2}}
+"""
+DOMAINS = """
+nodes: [{name: "n[1-4]", gpu: 1}]
+objects:
+- apiVersion: topology.volcano.sh/v1alpha1
+  kind: HyperNode
+  metadata: {name: rack-1}
+  spec: {tier: 1, members: [{type: Node, selector: {regexMatch: {pattern: "^n[12]$"}}}]}
+- apiVersion: topology.volcano.sh/v1alpha1
+  kind: HyperNode
+  metadata: {name: rack-2}
+  spec: {tier: 1, members: [{type: Node, selector: {regexMatch: {pattern: "^n[34]$"}}}]}
+- apiVersion: topology.volcano.sh/v1alpha1
+  kind: HyperNode
+  metadata: {name: block}
+  spec: {tier: 2, members: [{type: HyperNode, selector: {regexMatch: {pattern: "^rack-.$"}}}]}
+steps:
+- submit: {name: close, pods: 3, each: {gpu: 1}, topology: {hard: 1}}
+"""
+
+
+def test_unbroken_code_breaks_no_law() -> None:
+    for text in (BUSY, EVICTING, DOMAINS):
+        assert broken_laws(play(text, twin=True)) == set()
+
+
+# -- bugs --------------------------------------------------------------------------------------------------------------------------
+
+
+def every_node_has_room(patch: Patch) -> Broken:
+    def fit(_self: Fit, _s: Session, _pod: Pod, rows: Rows) -> BoolColumn:
+        return np.ones(len(rows), dtype=np.bool_)
+
+    patch.setattr(Fit, "fit", fit)
+    return broken_laws(play())
+
+
+def slots_are_given_twice(_patch: Patch) -> Broken:
+    found = play()
+    found.cycle()
+    world = found.world
+    pods = [world.pods[uid] for uid in world.members if world.placements.get(uid) is None][:2]
+    node = world.nodes["n4"]
+    object.__setattr__(node, "devices", (Device(0, "gpu", memory=8),))
+    with Trial(world, why="a bug", cause="Bug") as trial:
+        for pod in pods:
+            trial.place(pod, "n4", phase=Phase.BINDING, devices=(Slot(0, memory=8, cores=50),))
+        trial.commit()
+    world.journal.clear()
+    binds = tuple(Bind(pod.uid, pod.title, "n4", "", "a bug", "Bug", (Slot(0, 8, 50),)) for pod in pods)
+    return {breach.law for breach in Judge(found.policy).look(world, Outcome(9, world.now, binds))}
+
+
+def bulk_is_not_counted(patch: Patch) -> Broken:
+    def add_many(_self: NodeTable, _rows: object, _amounts: Amounts, *, phase: Phase) -> None:
+        assert phase is not None
+
+    patch.setattr(NodeTable, "add_many", add_many)
+    return broken_laws(play())
+
+
+def ancestors_are_forgotten(patch: Patch) -> Broken:
+    charge = Ledger.charge
+
+    def only_below(self: Ledger, queue: str, amounts: Amounts, *, phase: Phase, preemptible: bool, count: int) -> None:
+        if queue != "queue/below":
+            charge(self, queue, amounts, phase=phase, preemptible=preemptible, count=count)
+
+    patch.setattr(Ledger, "charge", only_below)
+    return broken_laws(play())
+
+
+def leaving_leaves_a_shadow(patch: Patch) -> Broken:
+    found = play()
+    found.cycle()
+    world = found.world
+    uid = next(uid for uid, placement in world.placements.items() if placement.phase is Phase.BOUND)
+    world.on_node.setdefault("n4" if world.placements[uid].node != "n4" else "n3", {})[uid] = world.pods[uid]
+    patch.setattr(World, "_regroup", lambda *_: None)
+    return broken_laws(found)
+
+
+def binds_are_sent_again(patch: Patch) -> Broken:
+    deeds = cycle.deeds
+    sent: list[Effect] = []
+
+    def again(s: Session) -> tuple[Effect, ...]:
+        made = deeds(s)
+        sent.extend(effect for effect in made if isinstance(effect, Bind))
+        return (*made, *sent)
+
+    patch.setattr(cycle, "deeds", again)
+    return broken_laws(play())
+
+
+def nothing_is_undone(patch: Patch) -> Broken:
+    patch.setattr(Trial, "undo_to", lambda _self, _mark: None)
+    return broken_laws(play())
+
+
+def refusals_are_silent(patch: Patch) -> Broken:
+    patch.setattr(explain, "refused", lambda *_, **__: Verdict(ok=False))
+    return broken_laws(play(BUSY))
+
+
+def topology_has_no_opinion(patch: Patch) -> Broken:
+    patch.setattr(Topology, "domains", lambda *_: None)
+    return broken_laws(play(DOMAINS))
+
+
+def _evicting(patch: Patch, evict: Callable[[Session], Iterator[tuple[Pod, str]]], *, cycles: int = 3) -> Broken:
+    """An eviction action that does what it is told, right or wrong."""
+
+    def action(s: Session) -> None:
+        for pod, gang in evict(s):
+            with s.trial("a bug", cause="Bug", for_gang=gang) as trial:
+                trial.evict(pod)
+                trial.commit()
+
+    patch.setitem(cycle.ACTIONS, "gang-preempt", action)
+    found = play(EVICTING)
+    for _ in range(cycles):
+        found.cycle()
+    return {breach.law for breach in found.breaches}
+
+
+def _standing(s: Session) -> list[Pod]:
+    return [s.world.pods[uid] for uid, placement in s.world.placements.items() if placement.phase is Phase.BOUND]
+
+
+def evicted_for_nothing(patch: Patch) -> Broken:
+    return _evicting(patch, lambda s: ((pod, "default/high") for pod in _standing(s)[:1]))
+
+
+def evicted_and_served(patch: Patch) -> Broken:
+    """Of a gang that was given a node in this cycle, another member is told to go."""
+
+    def evict(s: Session) -> Iterator[tuple[Pod, str]]:
+        if any(placement.phase is Phase.BINDING for placement in s.world.placements.values()):
+            yield _standing(s)[0], "default/high"
+        elif s.world.cycle == 1:
+            yield _standing(s)[-1], "default/high"
+
+    return _evicting(patch, evict, cycles=4)
+
+
+def _promise(s: Session) -> Gang:
+    """A claim for `high`, as if somebody had made room for it."""
+    gang = next(gang for gang in s.world.gangs.values() if gang.title == "default/high")
+    pod = gang.pods()[0]
+    if s.world.phase(pod) is not Phase.NOMINATED:
+        s.world.plans["p"] = PlanNote(gang.key, 1, (), s.now)
+        with s.trial("a bug", cause="Bug") as trial:
+            trial.restore(pod, Placement(Phase.NOMINATED, "n1", s.now, plan="p"))
+            trial.commit()
+    return gang
+
+
+def promised_and_still_evicting(patch: Patch) -> Broken:
+    def evict(s: Session) -> Iterator[tuple[Pod, str]]:
+        yield _standing(s)[0], _promise(s).title
+
+    return _evicting(patch, evict)
+
+
+def evicting_for_ever(patch: Patch) -> Broken:
+    """Everybody is made anew at once, and evicted again."""
+    return _evicting(patch, lambda s: ((pod, "default/high") for pod in _standing(s)), cycles=40)
+
+
+def a_release_gives_back_too_little(patch: Patch) -> Broken:
+    charge = Ledger.charge
+
+    def stingy(self: Ledger, queue: str, amounts: Amounts, *, phase: Phase, preemptible: bool, count: int) -> None:
+        less = amounts - 1 if count < 0 and phase is Phase.NOMINATED else amounts
+        charge(self, queue, less, phase=phase, preemptible=preemptible, count=count)
+
+    patch.setattr(Ledger, "charge", stingy)
+    return broken_laws(play())
+
+
+def the_order_is_chance(patch: Patch) -> Broken:
+    in_order = allocate.in_order
+    chance = random.Random(1)
+
+    def shuffled(s: Session) -> list[Gang]:
+        gangs = list(in_order(s))
+        return chance.sample(gangs, len(gangs))
+
+    patch.setattr(allocate, "in_order", shuffled)
+    submit = ", ".join(f"{{name: g{number}, pods: 2, each: {{gpu: 1}}}}" for number in range(8))
+    return broken_laws(play(f"nodes: [{{name: n1, gpu: 4}}]\nsteps: [{{submit: [{submit}]}}]\n", twin=True))
+
+
+def limits_are_ignored(patch: Patch) -> Broken:
+    patch.setattr(Session, "room", lambda _self, _pod, *, count, phase: Room(count if phase else 0))
+    return broken_laws(
+        play(
+            """
+            nodes: [{name: n1, gpu: 8}]
+            queues: [{name: q, limit: {gpu: 2}}]
+            steps: [{submit: {name: g, queue: q, pods: 3, each: {gpu: 1}}}]
+            """
+        )
+    )
+
+
+BUGS: dict[str, Callable[[Patch], Broken]] = {
+    "no node over capacity": every_node_has_room,
+    "no device over capacity": slots_are_given_twice,
+    "node columns are sums": bulk_is_not_counted,
+    "the ledger is a sum": ancestors_are_forgotten,
+    "no queue over its limit": limits_are_ignored,
+    "no pod twice": leaving_leaves_a_shadow,
+    "no deed twice": binds_are_sent_again,
+    "a strict gang is whole": nothing_is_undone,
+    "everything says why": refusals_are_silent,
+    "hard topology holds": topology_has_no_opinion,
+    "an eviction has a beneficiary": evicted_for_nothing,
+    "nobody served is a victim": evicted_and_served,
+    "a redeemable gang evicts nobody": promised_and_still_evicting,
+    "evictions come to an end": evicting_for_ever,
+    NO_TRACE: a_release_gives_back_too_little,
+    SAME_AGAIN: the_order_is_chance,
+}
+
+
+@pytest.mark.parametrize("law", BUGS)
+def test_the_law_notices_its_bug(law: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert law in BUGS[law](monkeypatch)
+
+
+def test_every_law_has_a_bug_that_shows_it_firing() -> None:
+    assert set(BUGS) == {*LAWS, NO_TRACE, SAME_AGAIN}
+
+
+def test_every_law_says_what_it_is_for() -> None:
+    assert all(law.__doc__ for law in LAWS.values())

@@ -1,0 +1,185 @@
+"""A check that never fails proves nothing: here the code is broken on purpose, and a check must notice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import Phase as Step
+from hypothesis import find, settings
+from hypothesis import strategies as st
+from tests.topology.test_search import (
+    assert_bounds_bound,
+    assert_hard_wishes_hold,
+    assert_same_as_trying_all,
+    assert_scores_are_known_ahead,
+    assert_slots_keep_up,
+)
+from tests.topology.test_tree import assert_trees_agree, some_nodes, some_specs, some_tiers
+from tests.topology.worlds import Case, cases
+
+from muster.engine import domains as domains_module
+from muster.engine import slots as slots_module
+from muster.engine.slots import Bounds, Spans
+from muster.plugins import topology as topology_module
+from muster.plugins.topology import Topology
+from muster.state import hypernodes as hypernodes_module
+from muster.state.domains import DomainTree
+
+SEARCH = settings(max_examples=500, phases=[Step.generate], derandomize=True, database=None, deadline=None)
+
+Break = Callable[[pytest.MonkeyPatch], None]
+Check = Callable[[Case], None]
+
+
+def a_gang_lies_together(case: Case) -> None:
+    assert_hard_wishes_hold(case, [0, 3, 2, 1, 4])
+
+
+# -- the search --------------------------------------------------------------------------------------------------------------------
+
+
+def late_members_do_not_look_for_the_others(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(topology_module, "_seated_rows", lambda _s, _ask: [])
+
+
+def the_highest_tier_is_not_minded(patch: pytest.MonkeyPatch) -> None:
+    up_to = DomainTree.up_to
+    patch.setattr(DomainTree, "up_to", lambda tree, _tier: up_to(tree, tree.top_tier))
+
+
+def cells_are_placed_like_anybody(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(domains_module, "_place_cells", domains_module._place_close)
+
+
+def cells_leave_the_domain_of_their_gang(patch: pytest.MonkeyPatch) -> None:
+    place_cell = domains_module._place_cell
+    patch.setattr(
+        domains_module, "_place_cell", lambda s, trial, ask, phase: place_cell(s, trial, domains_module.replace(ask, within=None), phase)
+    )
+
+
+def the_worst_domain_is_taken(patch: pytest.MonkeyPatch) -> None:
+    scores = Topology.score_domains
+    patch.setattr(Topology, "score_domains", lambda *given: -scores(*given))
+
+
+def the_fuller_domain_is_worse(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Topology, "score_domains", lambda _plugin, _s, _ask, domains: np.zeros(len(domains)))
+
+
+def scores_ahead_forget_the_ask(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        Topology, "score_domains", lambda plugin, s, ask, domains: plugin._scores(s, ask, domains, placed=True)
+    )
+
+
+def half_the_slots_are_seen(patch: pytest.MonkeyPatch) -> None:
+    fitting = slots_module.fitting
+    patch.setattr(slots_module, "fitting", lambda free, request: fitting(free, request) // 2)
+
+
+def slots_are_never_looked_at_again(patch: pytest.MonkeyPatch) -> None:
+    refresh = slots_module._KindSlots.refresh
+    patch.setattr(slots_module._KindSlots, "refresh", lambda kept, *given: None if kept.layout >= 0 else refresh(kept, *given))
+
+
+def sums_lose_the_last_node_of_a_domain(patch: pytest.MonkeyPatch) -> None:
+    start = Spans.__init__
+
+    def shorter(spans: Spans, domains: object) -> None:
+        start(spans, domains)  # type: ignore[arg-type]
+        spans._ends = np.maximum(spans._ends - 1, 0)
+
+    patch.setattr(Spans, "__init__", shorter)
+
+
+def roles_are_forgotten_in_the_bounds(patch: pytest.MonkeyPatch) -> None:
+    bounds = slots_module.bounds
+
+    def wrong(*given: object) -> Bounds:
+        found = bounds(*given)  # type: ignore[arg-type]
+        return Bounds(found.most, ~found.could)
+
+    patch.setattr(domains_module, "bounds", wrong)
+    patch.setattr(topology_module, "bounds", wrong)
+
+
+@pytest.mark.parametrize(
+    ("breaks", "check"),
+    [
+        (late_members_do_not_look_for_the_others, a_gang_lies_together),
+        (the_highest_tier_is_not_minded, a_gang_lies_together),
+        (cells_are_placed_like_anybody, a_gang_lies_together),
+        (cells_leave_the_domain_of_their_gang, a_gang_lies_together),
+        (the_worst_domain_is_taken, assert_same_as_trying_all),
+        (the_fuller_domain_is_worse, assert_same_as_trying_all),
+        (scores_ahead_forget_the_ask, assert_scores_are_known_ahead),
+        (half_the_slots_are_seen, assert_bounds_bound),
+        (slots_are_never_looked_at_again, assert_slots_keep_up),
+        (sums_lose_the_last_node_of_a_domain, assert_bounds_bound),
+        (roles_are_forgotten_in_the_bounds, assert_same_as_trying_all),
+    ],
+)
+def test_a_broken_search_is_noticed(breaks: Break, check: Check) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        breaks(patch)
+        find(cases(), lambda case: fails(lambda: check(case)), settings=SEARCH)
+
+
+# -- the tree ----------------------------------------------------------------------------------------------------------------------
+
+
+def a_hypernode_may_have_two_parents(patch: pytest.MonkeyPatch) -> None:
+    wrong = hypernodes_module._Sorting._wrong_child
+    patch.setattr(hypernodes_module._Sorting, "_wrong_child", lambda sorting, spec, member, _parent: wrong(sorting, spec, member, {}))
+
+
+def the_younger_keeps_a_node(patch: pytest.MonkeyPatch) -> None:
+    start = hypernodes_module._Sorting.__init__
+
+    def backwards(sorting: hypernodes_module._Sorting, *given: object) -> None:
+        start(sorting, *given)  # type: ignore[arg-type]
+        sorting.oldest_first = sorted(sorting.specs.values(), key=lambda spec: (-spec.created, spec.name))
+
+    patch.setattr(hypernodes_module._Sorting, "__init__", backwards)
+
+
+def a_pattern_must_match_from_the_start(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        hypernodes_module, "_matching", lambda pattern, names: frozenset(n for n in names if hypernodes_module.re.match(pattern, n))
+    )
+
+
+def nodes_in_no_domain_share_one(patch: pytest.MonkeyPatch) -> None:
+    def containing(tree: DomainTree, rows: list[int]) -> list[object]:
+        home = tree._home[:, rows]
+        shared = (home == home[:, :1]).all(axis=1)
+        return [*(tree.domains[at] for at in home[shared, 0].tolist()), tree.whole]
+
+    patch.setattr(DomainTree, "containing", containing)
+
+
+@pytest.mark.parametrize(
+    "breaks",
+    [
+        a_hypernode_may_have_two_parents,
+        the_younger_keeps_a_node,
+        a_pattern_must_match_from_the_start,
+        nodes_in_no_domain_share_one,
+    ],
+)
+def test_a_broken_tree_is_noticed(breaks: Break) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        breaks(patch)
+        worlds = st.tuples(some_nodes, some_specs, some_tiers)
+        find(worlds, lambda world: fails(lambda: assert_trees_agree(*world)), settings=SEARCH)
+
+
+def fails(check: Callable[[], None]) -> bool:
+    try:
+        check()
+    except AssertionError:
+        return True
+    return False
