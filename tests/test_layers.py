@@ -25,7 +25,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("yaml_marks",),
     ("config", "adapters"),
     ("runtime",),
-    ("scenario", "replay"),
+    ("scenario", "replay", "forecast", "convert"),
     ("dashboard", "bench"),
     ("cli", "__main__"),
 )

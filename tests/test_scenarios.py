@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from muster.scenario import Scenario, load, run
+from muster.scenario.story import Expect
 
 HOME = Path(__file__).parents[1] / "scenarios"
 
 
-def every_scenario() -> Iterator[object]:
-    for file in sorted(HOME.rglob("*.yaml")):
-        for scenario in load(file):
-            yield pytest.param(scenario, id=f"{file.relative_to(HOME)}: {scenario.name}")
+SCENARIOS = [(file, scenario) for file in sorted(HOME.rglob("*.yaml")) for scenario in load(file)]
 
 
-@pytest.mark.parametrize("scenario", every_scenario())
+@pytest.mark.parametrize(
+    "scenario", [pytest.param(scenario, id=f"{file.relative_to(HOME)}: {scenario.name}") for file, scenario in SCENARIOS]
+)
 def test_it_comes_out_as_the_file_says(scenario: Scenario) -> None:
     report = run(scenario, twin=True)
     assert report.ok, "\n" + report.explain()
 
 
-def test_every_file_expects_something() -> None:
-    for file in sorted(HOME.rglob("*.yaml")):
-        for scenario in load(file):
-            assert any(type(step).__name__ == "Expect" for step in scenario.steps), f"{file}: {scenario.name}"
+def test_every_scenario_expects_something() -> None:
+    for file, scenario in SCENARIOS:
+        assert any(isinstance(step, Expect) for step in scenario.steps), f"{file}: {scenario.name}"
+
+
+def test_no_two_scenarios_have_one_name() -> None:
+    names = [scenario.name for _, scenario in SCENARIOS]
+    assert len(names) == len(set(names))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from muster.adapters.trace import BadLog, Header, outcome_bytes, read_trace
@@ -32,18 +32,25 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
+    """`starts` counts the schedulers in the log: one, and one more for each restart."""
+
     cycles: int
     events: int
+    starts: int = 1
     difference: Difference | None = None
 
 
-def replay(lines: Iterable[bytes], *, policy: Policy | None = None) -> Replayed:
-    """Feed the logged events to a fresh scheduler and compare each outcome with the logged one."""
+def replay(lines: Iterable[bytes], *, policy: Policy | None = None, on_cycle: Callable[[int], None] | None = None) -> Replayed:
+    """Feed the logged events to a fresh scheduler and compare each outcome with the logged one.
+
+    `on_cycle` is told how many cycles came out the same so far.
+    """
     scheduler: Scheduler | None = None
-    cycles = events = 0
+    cycles = events = starts = 0
     for number, entry, line in read_trace(lines):
         if isinstance(entry, Header):
             scheduler = Scheduler(policy or load_policy(entry.policy, file="<log>"))
+            starts += 1
             continue
         if scheduler is None:
             raise BadLog(f"line {number} comes before the line that names the policy")
@@ -54,5 +61,7 @@ def replay(lines: Iterable[bytes], *, policy: Policy | None = None) -> Replayed:
         cycles += 1
         decided = outcome_bytes(scheduler.tick(entry.now))
         if decided != line:
-            return Replayed(cycles, events, Difference(number, entry.cycle, line, decided))
-    return Replayed(cycles, events)
+            return Replayed(cycles, events, starts, Difference(number, entry.cycle, line, decided))
+        if on_cycle is not None:
+            on_cycle(cycles)
+    return Replayed(cycles, events, starts)

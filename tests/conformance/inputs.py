@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import cast
 
+from tests.conformance.corpus import Case, Json
+
 from muster.adapters.kube.decode import Decoder
 from muster.adapters.kube.names import DEFAULT_SCHEDULER
 from muster.config import load_policy
@@ -17,7 +19,6 @@ from muster.model.node import Node
 from muster.model.pod import Pod
 from muster.model.resources import PODS, Resources
 from muster.model.topology import DomainMember, DomainSpec
-from tests.conformance.corpus import Case, Json
 
 TASK_PRIORITY = "volcano.sh/task-priority"
 GROUP_NAME = "scheduling.k8s.io/group-name"

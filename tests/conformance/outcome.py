@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from tests.conformance.corpus import Case
+from tests.conformance.inputs import events_of, policy_of
+
 from muster.engine.status import status_of
 from muster.model.effects import Bind, Evict, Nominate
 from muster.model.pod import Phase, Pod, Running
 from muster.runtime import Scheduler
 from muster.state.world import World
-from tests.conformance.corpus import Case
-from tests.conformance.inputs import events_of, policy_of
 
 NOW = 1_000_000.0
 """Nearly no object of the corpus says when it was made: all of them are old."""

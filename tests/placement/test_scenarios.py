@@ -15,4 +15,4 @@ ALL = [scenario for file in FILES for scenario in load(file)]
 @pytest.mark.parametrize("scenario", ALL, ids=lambda scenario: scenario.name)
 def test_the_scenario_holds(scenario: Scenario) -> None:
     report = run(scenario)
-    assert report.ok, str(report)
+    assert report.ok, report.explain()

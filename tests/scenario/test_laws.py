@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 from tests.scenario.worlds import BUSY, broken_laws, play
 
-from muster.engine import allocate, cycle, explain
+from muster.engine import cycle, explain
+from muster.engine.deeds import deeds
 from muster.engine.hooks import Room
+from muster.engine.order import in_order
 from muster.engine.session import Session
 from muster.model.devices import Device, Slot
-from muster.model.effects import Bind, Effect, Outcome, Verdict
+from muster.model.effects import YES, Bind, Effect, Outcome, Verdict
 from muster.model.gang import Gang
 from muster.model.pod import Phase, Placement, Pod
 from muster.plugins.fit import Fit
@@ -118,7 +120,6 @@ def leaving_leaves_a_shadow(patch: Patch) -> Broken:
 
 
 def binds_are_sent_again(patch: Patch) -> Broken:
-    deeds = cycle.deeds
     sent: list[Effect] = []
 
     def again(s: Session) -> tuple[Effect, ...]:
@@ -126,7 +127,7 @@ def binds_are_sent_again(patch: Patch) -> Broken:
         sent.extend(effect for effect in made if isinstance(effect, Bind))
         return (*made, *sent)
 
-    patch.setattr(cycle, "deeds", again)
+    patch.setattr("muster.engine.cycle.deeds", again)
     return broken_laws(play())
 
 
@@ -217,19 +218,19 @@ def a_release_gives_back_too_little(patch: Patch) -> Broken:
 
 
 def the_order_is_chance(patch: Patch) -> Broken:
-    in_order = allocate.in_order
     chance = random.Random(1)
 
     def shuffled(s: Session) -> list[Gang]:
         gangs = list(in_order(s))
         return chance.sample(gangs, len(gangs))
 
-    patch.setattr(allocate, "in_order", shuffled)
+    patch.setattr("muster.engine.allocate.in_order", shuffled)
     submit = ", ".join(f"{{name: g{number}, pods: 2, each: {{gpu: 1}}}}" for number in range(8))
     return broken_laws(play(f"nodes: [{{name: n1, gpu: 4}}]\nsteps: [{{submit: [{submit}]}}]\n", twin=True))
 
 
 def limits_are_ignored(patch: Patch) -> Broken:
+    patch.setattr(Session, "admit", lambda _self, _ask: YES)
     patch.setattr(Session, "room", lambda _self, _pod, *, count, phase: Room(count if phase else 0))
     return broken_laws(
         play(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -22,7 +24,7 @@ from tests.topology.worlds import Case, cases
 from muster.engine import domains as domains_module
 from muster.engine import slots as slots_module
 from muster.engine.slots import Bounds, Spans
-from muster.plugins import topology as topology_module
+from muster.plugins import _domain_search as search_module
 from muster.plugins.topology import Topology
 from muster.state import hypernodes as hypernodes_module
 from muster.state.domains import DomainTree
@@ -41,7 +43,7 @@ def a_gang_lies_together(case: Case) -> None:
 
 
 def late_members_do_not_look_for_the_others(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(topology_module, "_seated_rows", lambda _s, _ask: [])
+    patch.setattr(search_module, "seated_rows", lambda _s, _ask: [])
 
 
 def the_highest_tier_is_not_minded(patch: pytest.MonkeyPatch) -> None:
@@ -56,7 +58,7 @@ def cells_are_placed_like_anybody(patch: pytest.MonkeyPatch) -> None:
 def cells_leave_the_domain_of_their_gang(patch: pytest.MonkeyPatch) -> None:
     place_cell = domains_module._place_cell
     patch.setattr(
-        domains_module, "_place_cell", lambda s, trial, ask, phase: place_cell(s, trial, domains_module.replace(ask, within=None), phase)
+        domains_module, "_place_cell", lambda s, trial, ask, phase: place_cell(s, trial, replace(ask, within=None), phase)
     )
 
 
@@ -70,9 +72,7 @@ def the_fuller_domain_is_worse(patch: pytest.MonkeyPatch) -> None:
 
 
 def scores_ahead_forget_the_ask(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(
-        Topology, "score_domains", lambda plugin, s, ask, domains: plugin._scores(s, ask, domains, placed=True)
-    )
+    patch.setattr(Topology, "score_domains", lambda plugin, s, ask, domains: plugin._scores(s, ask, domains, placed=True))
 
 
 def half_the_slots_are_seen(patch: pytest.MonkeyPatch) -> None:
@@ -103,7 +103,7 @@ def roles_are_forgotten_in_the_bounds(patch: pytest.MonkeyPatch) -> None:
         return Bounds(found.most, ~found.could)
 
     patch.setattr(domains_module, "bounds", wrong)
-    patch.setattr(topology_module, "bounds", wrong)
+    patch.setattr(search_module, "bounds", wrong)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,9 @@ def test_a_broken_search_is_noticed(breaks: Break, check: Check) -> None:
 
 def a_hypernode_may_have_two_parents(patch: pytest.MonkeyPatch) -> None:
     wrong = hypernodes_module._Sorting._wrong_child
-    patch.setattr(hypernodes_module._Sorting, "_wrong_child", lambda sorting, spec, member, _parent: wrong(sorting, spec, member, {}))
+    patch.setattr(
+        hypernodes_module._Sorting, "_wrong_child", lambda sorting, spec, member, _parent: wrong(sorting, spec, member, {})
+    )
 
 
 def the_younger_keeps_a_node(patch: pytest.MonkeyPatch) -> None:
@@ -147,9 +149,7 @@ def the_younger_keeps_a_node(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_pattern_must_match_from_the_start(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(
-        hypernodes_module, "_matching", lambda pattern, names: frozenset(n for n in names if hypernodes_module.re.match(pattern, n))
-    )
+    patch.setattr(hypernodes_module, "_matching", lambda pattern, names: frozenset(n for n in names if re.match(pattern, n)))
 
 
 def nodes_in_no_domain_share_one(patch: pytest.MonkeyPatch) -> None:

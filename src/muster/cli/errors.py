@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from muster.cli.screen import Line
     from muster.yaml_marks import Fault
 
 
@@ -39,7 +40,7 @@ def show_user_error(error: UserError) -> None:
         screen.say(f"{len(error.faults)} errors")
 
 
-def fault_lines(fault: Fault) -> list[object]:
+def fault_lines(fault: Fault) -> list[Line]:
     """A fault as it is shown: the sentence, and below it what was written, with a caret line."""
     from muster.cli.screen import DIM, ERROR, Line
 
@@ -48,7 +49,7 @@ def fault_lines(fault: Fault) -> list[object]:
         return [Line.of((f"{fault.file}: ", ERROR), f"{fault.message}{hint}")]
     first, *rest = fault.render(_source(fault.file)).splitlines()
     place = f"{fault.file}:{fault.line}: "
-    lines: list[object] = [Line.of((place, ERROR), first.removeprefix(place))]
+    lines = [Line.of((place, ERROR), first.removeprefix(place))]
     for number, text in enumerate(rest):
         lines.append(Line.of((text, ERROR if number == len(rest) - 1 else DIM)))
     return lines

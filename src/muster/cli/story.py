@@ -6,12 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from muster.cli.screen import BAD, DIM, GOOD, NOTE, PLAIN
+from muster.cli.screen import BAD, DIM, GOOD, NOTE, PLAIN, Line
 from muster.cli.table import Cell, Column, lay_out
-from muster.cli.screen import Line
-from muster.cli.words import amount, clock, count, fold, folded, listed
+from muster.cli.words import amount, clock, count, folded, listed
 from muster.model.effects import Bind, Condition, Effect, Evict, GroupStatus, Hold, Nominate, Release
-from muster.scenario.report import Deed, Report
+from muster.scenario.report import Report
 
 MOST_LINES = 40
 _MOST_NAMES = 4
@@ -58,8 +57,8 @@ def story_lines(events: Sequence[Event], *, width: int | None, whole: bool) -> l
 class _Teller:
     def __init__(self, report: Report, resource: str) -> None:
         self._report, self._resource = report, resource
-        self._seats: dict[str, set[str]] = {}
-        """UIDs of the members that were told to bind and not to go, by gang."""
+        self._started: dict[str, int] = {}
+        self._least = {row.gang: row.min for row in report.gangs}
         self._told: dict[str, str] = {}
         """The code of the last verdict that was told of each gang."""
         self._ended: dict[str, str] = {}
@@ -69,13 +68,13 @@ class _Teller:
         for mark in self._report.marks:
             yield Event(mark.at_s, 0, mark.text, style=NOTE)
         for (cycle, at_s), deeds in groupby(self._report.deeds, key=lambda deed: (deed.cycle, deed.at_s)):
-            yield from self._cycle(cycle, at_s, [deed.effect for deed in _in_order(deeds)])
+            yield from self._cycle(cycle, at_s, [deed.effect for deed in deeds])
 
     def _cycle(self, cycle: int, at_s: float, effects: list[Effect]) -> Iterator[Event]:
         yield from (Event(at_s, cycle, text, True, DIM) for text in self._ends(effects))
+        yield from (Event(at_s, cycle, text, True, GOOD) for text in self._starts(effects))
         yield from (Event(at_s, cycle, text, False, BAD) for text in self._evictions(cycle, effects))
         yield from (Event(at_s, cycle, text) for text in self._claims(effects))
-        yield from (Event(at_s, cycle, text, True, GOOD) for text in self._starts(effects))
         yield from (Event(at_s, cycle, text) for text in self._verdicts(effects))
 
     def _ends(self, effects: list[Effect]) -> Iterator[str]:
@@ -86,18 +85,17 @@ class _Teller:
                 self._ended[effect.group] = effect.phase
                 if effect.phase in _ENDED and before != effect.phase:
                     title = effect.group.partition(":")[2]
-                    self._seats.pop(title, None)
                     ended.setdefault(_ENDED[effect.phase], []).append(title)
         for word, titles in ended.items():
             yield f"{word}: {_named(titles)}"
 
     def _evictions(self, cycle: int, effects: list[Effect]) -> Iterator[str]:
-        """Evictions and claims of one plan are one sentence."""
+        """What a plan takes and what it promises is one sentence."""
+        promised = _by_gang(effects, Nominate)
         plans: dict[tuple[str, str], list[Evict]] = {}
         for effect in effects:
             if isinstance(effect, Evict):
                 plans.setdefault((effect.for_gang, effect.cause), []).append(effect)
-                self._seats.get(effect.gang, set()).discard(effect.uid)
         for (winner, cause), victims in plans.items():
             freed = sum(dict(self._freed.get((cycle, victim.pod), ())).get(self._resource, 0) for victim in victims)
             room = f" ({amount(self._resource, freed)})" if freed else ""
@@ -105,53 +103,55 @@ class _Teller:
             for victim in victims:
                 losers[victim.gang] = losers.get(victim.gang, 0) + 1
             whom = listed([f"{number} of {gang}" for gang, number in losers.items()])
-            yield f"{winner} {VERBS.get(cause, 'preempts')}: {whom} {'goes' if len(victims) == 1 else 'go'}{room}"
+            seats = f", for {count(len(promised[winner]), 'member')} on {_nodes(promised[winner])}" if winner in promised else ""
+            yield f"{winner} {VERBS.get(cause, 'preempts')}: {whom} {'goes' if len(victims) == 1 else 'go'}{room}{seats}"
 
     def _claims(self, effects: list[Effect]) -> Iterator[str]:
+        told = {effect.for_gang for effect in effects if isinstance(effect, Evict)}
         for kind, words in ((Hold, "holds"), (Nominate, "is promised")):
             for gang, deeds in _by_gang(effects, kind).items():
+                if kind is Nominate and gang in told:
+                    continue
                 yield f"{gang} {words} {_nodes(deeds)} ({count(len(deeds), 'member')})"
         for gang, deeds in _by_gang(effects, Release).items():
             yield f"{gang} gives up {_nodes(deeds)}: {deeds[0].why}"
 
     def _starts(self, effects: list[Effect]) -> Iterator[str]:
-        started: dict[str, int] = {}
-        for gang, deeds in _by_gang(effects, Bind).items():
-            before = self._seats.setdefault(gang, set())
-            if before:
-                yield f"{gang} gets {count(len(deeds), 'more member')}: {_nodes(deeds)}"
-            else:
-                started[gang] = len(deeds)
-            before.update(deed.uid for deed in deeds)
-        if len(started) == 1:
-            gang = next(iter(started))
-            yield f"{gang} starts: {count(started[gang], 'member')} on {_nodes(_by_gang(effects, Bind)[gang])}"
-        elif started:
-            yield f"{len(started)} gangs start, {count(sum(started.values()), 'member')}: {_named(started)}"
+        """With its minimum a gang starts, with fewer it grows. Those that start for the first time are told together."""
+        bound = _by_gang(effects, Bind)
+        first = {gang: len(deeds) for gang, deeds in bound.items() if gang not in self._started}
+        for gang, deeds in bound.items():
+            where = f"{count(len(deeds), 'member')} on {_nodes(deeds)}"
+            if gang not in first:
+                again = len(deeds) >= self._least.get(gang, 1)
+                yield f"{gang} starts again: {where}" if again else f"{gang} gets {where}"
+            elif len(first) == 1:
+                yield f"{gang} starts: {where}"
+        if len(first) > 1:
+            yield f"{len(first)} gangs start, {count(sum(first.values()), 'member')}: {_named(first)}"
+        self._started.update(first)
 
     def _verdicts(self, effects: list[Effect]) -> Iterator[str]:
         """Why somebody waits: told when the kind of reason changes, not whenever a number in it does."""
-        same: dict[tuple[str, str], list[str]] = {}
+        same: dict[str, list[str]] = {}
+        whys: dict[str, str] = {}
         for effect in effects:
             if not isinstance(effect, Condition):
                 continue
             who = effect.key if effect.subject == "gang" else f"{effect.subject} {effect.key.partition('/')[2] or effect.key}"
             code = "" if effect.ok else effect.code
             if code and self._told.get(who) != code and code not in _TOLD_ELSEWHERE:
-                same.setdefault((code, effect.why), []).append(who)
+                same.setdefault(code, []).append(who)
+                whys.setdefault(code, effect.why)
             self._told[who] = code
-        for (_, why), names in same.items():
-            yield f"{_named(names)} {'waits' if len(names) == 1 else 'wait'}: {why}"
+        for code, names in same.items():
+            yield f"{_named(names)} {'waits' if len(names) == 1 else 'wait'}: {whys[code]}"
 
 
 # That a gang was promised room, or gave way, is told by what it was promised and what it gave up.
 _TOLD_ELSEWHERE = ("Clearing", "GaveWay")
 
 _Placed = Bind | Hold | Nominate | Release
-
-
-def _in_order(deeds: Iterator[Deed]) -> list[Deed]:
-    return list(deeds)
 
 
 def _by_gang(effects: list[Effect], kind: type[_Placed]) -> dict[str, list[_Placed]]:
@@ -172,6 +172,3 @@ def _named(titles: Sequence[str] | dict[str, int]) -> str:
 
 def _cut(names: list[str]) -> str:
     return listed(names, most=_MOST_NAMES)
-
-
-__all__ = ["Event", "fold", "story", "story_lines"]

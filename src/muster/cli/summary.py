@@ -12,7 +12,7 @@ from muster.cli.table import Cell, Column, lay_out
 from muster.cli.words import amount, amount_of, clock, count, fold, hours, listed, queue_title, span, unit_name
 from muster.model.queue import DEFAULT_QUEUE, ROOT_QUEUE
 from muster.model.resources import CPU, PODS, short_name, show_amount
-from muster.scenario.report import Amounts, Eviction, GangRow, QueueRow, Report
+from muster.scenario.report import Amounts, Eviction, GangRow, QueueRow, Report, Sample
 
 MOST_GANGS = 20
 _LABEL = 16
@@ -58,23 +58,18 @@ def _charts(report: Report, resource: str, screen: Screen) -> list[Line]:
         return []
     width = screen.chart_width
     use = Series(tuple(points), report.virtual_s)
-    peak = max((amount_of_use(sample, resource) for sample in report.samples), key=lambda figures: figures[0])
+    peak = max((_in_use(sample, resource) for sample in report.samples), key=lambda figures: figures[0])
     figures = f"peak {show_amount(resource, peak[0])}/{show_amount(resource, peak[1])}   mean {100 * use.mean():.0f} %"
     lines = [_chart_line(f"{unit_name(resource)} in use", use, 1.0, figures, screen)]
-    places = [
-        (column_of(at_s, start=points[0][0], until=report.virtual_s, width=width), text) for at_s, text in _marks(report)
-    ]
+    places = [(column_of(at_s, start=points[0][0], until=report.virtual_s, width=width), text) for at_s, text in _marks(report)]
     lines.extend(Line.of((f"{'':{_LABEL}}{text}", NOTE)) for text in notes(places, width=width, unicode=screen.unicode))
     lines.extend(_share_lines(report, screen))
     begin, end = clock(points[0][0]), clock(report.virtual_s)
     return [*lines, Line.of((f"{'':{_LABEL}}{axis(begin, end, width=width)}", DIM))]
 
 
-def amount_of_use(sample: object, resource: str) -> tuple[int, int]:
+def _in_use(sample: Sample, resource: str) -> tuple[int, int]:
     """How much of a resource was in use, and how much there was."""
-    from muster.scenario.report import Sample
-
-    assert isinstance(sample, Sample)
     return next(((use.used, use.total) for use in sample.uses if use.resource == resource), (0, 0))
 
 
@@ -90,7 +85,9 @@ def _share_lines(report: Report, screen: Screen) -> Iterator[Line]:
         for queue, share in sample.shares:
             shares.setdefault(queue, []).append((sample.at_s, share))
     of = {row.queue: row.of for row in report.queues}
-    drawn = {queue: Series(tuple(points), report.virtual_s) for queue, points in sorted(shares.items()) if any(p[1] for p in points)}
+    drawn = {
+        queue: Series(tuple(points), report.virtual_s) for queue, points in sorted(shares.items()) if any(p[1] for p in points)
+    }
     if not drawn:
         return
     yield Line.of("")
@@ -104,7 +101,9 @@ def _share_lines(report: Report, screen: Screen) -> Iterator[Line]:
 def _marks(report: Report) -> list[tuple[float, str]]:
     """What a chart is marked with: nodes lost and back, restarts, and who evicted others."""
     found = [(mark.at_s, mark.text) for mark in report.marks]
-    plans = dict.fromkeys((eviction.at_s, eviction.for_gang, VERBS.get(eviction.cause, "preempts")) for eviction in report.evictions)
+    plans = dict.fromkeys(
+        (eviction.at_s, eviction.for_gang, VERBS.get(eviction.cause, "preempts")) for eviction in report.evictions
+    )
     found.extend((at_s, f"{gang} {verb}") for at_s, gang, verb in plans)
     return sorted(found)
 
@@ -158,14 +157,14 @@ def _queue_cells(row: QueueRow, branch: str, resource: str, screen: Screen) -> l
 
 
 def _queue_note(row: QueueRow, resource: str) -> tuple[str, str]:
-    used, limit, deserved = dict(row.used), dict(row.limit), dict(row.deserved)
+    used, deserved = dict(row.used), dict(row.deserved)
     full = [short_name(name) for name, most in row.limit if most and used.get(name, 0) >= most]
     if full:
         return f"at its limit ({listed(full)})", NOTE
     over = used.get(resource, 0) - deserved.get(resource, 0)
     if row.queue != ROOT_QUEUE and deserved.get(resource) and over > 0:
         return f"{show_amount(resource, over)} over: may be reclaimed", NOTE
-    return ("", PLAIN) if not limit else ("", PLAIN)
+    return "", PLAIN
 
 
 def _branches(rows: Sequence[QueueRow], *, unicode: bool) -> list[str]:
@@ -273,7 +272,7 @@ class _Deeds:
 
     def why(self, row: GangRow) -> str:
         """Why a gang waits; for one that runs, what is to know about how it came to."""
-        said = []
+        said: list[str] = []
         if row.stage in ("finished", "gone") or not row.why:
             said.extend(self._took(row.gang))
         if row.gang in self._last:

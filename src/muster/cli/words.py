@@ -100,7 +100,8 @@ def _with_padded(groups: dict[object, list[tuple[str, ...]]], at: int) -> list[l
 
 
 def _joined(group: list[tuple[str, ...]], at: int) -> tuple[str, ...]:
-    width = max(len(piece[at]) for piece in group) if any(piece[at].startswith("0") and len(piece[at]) > 1 for piece in group) else 0
+    padded = any(piece[at].startswith("0") and len(piece[at]) > 1 for piece in group)
+    width = max(len(piece[at]) for piece in group) if padded else 0
     numbers = sorted(int(piece[at]) for piece in group)
     runs: list[list[int]] = []
     for number in numbers:
@@ -108,10 +109,7 @@ def _joined(group: list[tuple[str, ...]], at: int) -> tuple[str, ...]:
             runs[-1].append(number)
         else:
             runs.append([number])
-    shown = [
-        f"{run[0]:0{width}d}" if len(run) == 1 else f"{run[0]:0{width}d}-{run[-1]:0{width}d}"
-        for run in runs
-    ]
+    shown = [f"{run[0]:0{width}d}" if len(run) == 1 else f"{run[0]:0{width}d}-{run[-1]:0{width}d}" for run in runs]
     return (*group[0][:at], f"[{','.join(shown)}]", *group[0][at + 1 :])
 
 

@@ -29,9 +29,14 @@ ACTIONS: dict[str, Callable[[Session], None]] = {
 
 def run_cycle(world: World, policy: Policy) -> Outcome:
     """Decide. What was decided stands in the world from now on, and comes out as effects to be carried out."""
+    return run_session(Session(world, policy))
+
+
+def run_session(s: Session) -> Outcome:
+    """One cycle in a session of its own, which can be looked into afterwards."""
+    world, policy = s.world, s.policy
     world.cycle += 1
     world.journal.clear()
-    s = Session(world, policy)
     s.prepare()
     recover(s)
     for action in policy.actions:

@@ -16,7 +16,7 @@ from muster.engine import explain
 from muster.engine.hooks import Ask, Purpose
 from muster.engine.place import Placed, place
 from muster.engine.session import Session
-from muster.engine.slots import ROOM_FOR, Bounds, bounds, slots
+from muster.engine.slots import ROOM_FOR, Bounds, RoomFigures, bounds
 from muster.model.effects import Verdict
 from muster.model.gang import Cell, Gang, Mode
 from muster.model.pod import PROMISED, SEATED, Phase, Pod
@@ -55,8 +55,7 @@ def _settle_in(s: Session, trial: Trial, ask: Ask, domain: Domain, *, phase: Pha
 class _Search:
     def __init__(self, s: Session, trial: Trial, ask: Ask, domains: Sequence[Domain], phase: Phase) -> None:
         self.s, self.trial, self.ask, self.domains, self.phase = s, trial, ask, domains, phase
-        room = ROOM_FOR[_purpose(phase)]
-        self.bounds: Bounds = bounds(s, ask, domains, lambda pod: slots(s, pod, room))
+        self.bounds: Bounds = bounds(s, ask, domains, RoomFigures(s, ROOM_FOR[_purpose(phase)]))
         self._tried: dict[int, tuple[bool, int, float]] = {}
 
     def whole(self) -> Settled | None:
@@ -167,17 +166,23 @@ def _place_cells(s: Session, trial: Trial, ask: Ask, domain: Domain, phase: Phas
         count += placed.count
         if placed.first_refused is not None and refused.first_refused is None:
             refused = placed
-    loose = [pod for pod in ask.pods if not any(pod.uid in cell.members for cell in ask.gang.cells)]
+    in_cells = frozenset().union(*(cell.members for cell in ask.gang.cells))
+    loose = tuple(pod for pod in ask.pods if pod.uid not in in_cells)
     if loose:
-        placed = _place_close(s, trial, replace(ask, pods=tuple(loose)), domain, phase)
+        placed = _place_close(s, trial, replace(ask, pods=loose), domain, phase)
         count += placed.count
         refused = placed if refused.first_refused is None else refused
     return replace(refused, count=count)
 
 
 def _by_cell(ask: Ask) -> list[tuple[Cell, tuple[Pod, ...]]]:
-    found = [(cell, tuple(pod for pod in ask.pods if pod.uid in cell.members)) for cell in ask.gang.cells]
-    return sorted(((cell, pods) for cell, pods in found if pods), key=lambda part: -len(part[1]))
+    cell_of = {uid: at for at, cell in enumerate(ask.gang.cells) for uid in cell.members}
+    found: dict[int, list[Pod]] = {}
+    for pod in ask.pods:
+        if pod.uid in cell_of:
+            found.setdefault(cell_of[pod.uid], []).append(pod)
+    order = sorted(found, key=lambda at: (-len(found[at]), at))
+    return [(ask.gang.cells[at], tuple(found[at])) for at in order]
 
 
 def _place_cell(s: Session, trial: Trial, ask: Ask, phase: Phase) -> Placed:

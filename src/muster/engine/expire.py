@@ -11,6 +11,7 @@ from muster.engine.session import Session
 from muster.model.effects import Release
 from muster.model.gang import Gang
 from muster.model.pod import Phase, Placement, Pod
+from muster.state.store import ROOM
 
 OVERDUE_AFTER_S = 60.0
 REFUSED_FOR_S = 300.0
@@ -38,18 +39,21 @@ def _forget_refusals(s: Session) -> None:
 
 def _mark_overdue(s: Session) -> None:
     """A pod that should have left long ago still fills its node, but nobody counts on its going any more."""
-    placements = s.world.placements
-    late = [
-        s.world.pods[uid]
-        for uid in s.world.going
-        if placements[uid].phase is Phase.LEAVING
-        and s.world.pods[uid].deleted_at is not None
-        and s.now >= placements[uid].since + OVERDUE_AFTER_S
-    ]
-    for pod in late:
+    world = s.world
+    for pod in [world.pods[uid] for uid in world.going if _is_late(s, uid)]:
         with s.trial("still there long after it was told to go", cause="Overdue") as trial:
             trial.turn(pod, phase=Phase.OVERDUE)
             trial.commit()
+        # It no longer counts in its queue: who waited for that may come now.
+        world.wake(ROOM)
+        if (member := world.members.get(pod.uid)) is not None:
+            world.wake_queue(member.queue)
+
+
+def _is_late(s: Session, uid: str) -> bool:
+    placement = s.world.placements[uid]
+    asked = s.world.pods[uid].deleted_at is not None
+    return asked and placement.phase is Phase.LEAVING and s.now >= placement.since + OVERDUE_AFTER_S
 
 
 def _end_lost_claims(s: Session) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 from muster.engine.hooks import Comparable
 from muster.engine.session import Session
@@ -87,14 +88,18 @@ class Line:
         ledger = self._s.world.ledger
         changed = ledger.changed_since(self._position)
         self._position = ledger.position
-        stale = dict.fromkeys(changed) if changed is not None else dict.fromkeys([*self._entries, *self._waiting])
+        stale = dict.fromkeys(changed if changed is not None else [*self._entries, *self._waiting])
         stale.update(self._changed)
         self._changed = {}
-        touched = dict.fromkeys(key for queue in stale for key in ledger.path(queue)[:-1])
-        for queue in sorted(touched, key=lambda key: -len(ledger.path(key))) if len(stale) > 1 else touched:
-            self._put(queue)
+        paths = [ledger.path(queue) for queue in stale]
+        if len(paths) > 1:
+            touched = dict.fromkeys(key for path in paths for key in path[:-1])
+            paths = [ledger.path(key)[:2] for key in sorted(touched, key=lambda key: -len(ledger.path(key)))]
+        for path in paths:
+            for queue, parent in pairwise(path):
+                self._put(queue, parent)
 
-    def _put(self, queue: str) -> None:
+    def _put(self, queue: str, parent: str) -> None:
         head = self._head(queue)
         if head is None:
             self._entries.pop(queue, None)
@@ -103,7 +108,7 @@ class Line:
         entry = (tuple([key(s, queue) for key in self._keys]), head, queue)
         if entry != self._entries.get(queue):
             self._entries[queue] = entry
-            heapq.heappush(self._heaps.setdefault(s.world.ledger.path(queue)[1], []), entry)
+            heapq.heappush(self._heaps.setdefault(parent, []), entry)
 
     def _head(self, queue: str) -> Key | None:
         """The key of the gang that would be next in this branch. A queue's own gangs go before its children's."""

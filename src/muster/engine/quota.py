@@ -171,7 +171,7 @@ def _standing(s: Session, ask: Ask, rows: Rows) -> Standing:
     ledger = s.world.ledger
     match ask.purpose:
         case Purpose.ALLOCATE:
-            return Standing((("used", np.maximum(ledger.used_in(rows), ledger.taken_in(rows))),))
+            return Standing((("used", ledger.standing_in(rows)),))
         case Purpose.NOMINATE:
             return Standing((("used", ledger.taken_in(rows)),))
         case Purpose.EVICT:
@@ -205,7 +205,7 @@ def standing_for(s: Session, pod: Pod, rows: Rows, *, phase: Phase) -> Standing:
         return Standing((("used", ledger.taken_in(rows)),))
     if s.world.phase(pod) is Phase.NOMINATED:
         return Standing((("used", ledger.used_in(rows)),))
-    return Standing((("used", np.maximum(ledger.used_in(rows), ledger.taken_in(rows))),))
+    return Standing((("used", ledger.standing_in(rows)),))
 
 
 # -- comparing, and saying so ------------------------------------------------------------------------------------------------------
@@ -227,9 +227,8 @@ class Standing:
 
 def fits(s: Session, bound: Bounds, rows: Rows, standing: Standing, wanted: Amounts) -> Verdict:
     """Do these rows take all that is wanted? `wanted` has one row for all of them, or one for each."""
-    most = bound.rows[rows]
-    over = (standing.total + wanted > most) & (wanted > 0)
-    if not over.any():
+    over = (standing.total + wanted > bound.rows.take(rows, axis=0)) & (wanted > 0)
+    if not np.count_nonzero(over):
         return YES
     at = int(over.any(axis=1).argmax())
     return _refusal(s, bound, int(rows[at]), over[at], _row_of(standing, at), wanted[at if len(wanted) > 1 else 0])
@@ -237,8 +236,8 @@ def fits(s: Session, bound: Bounds, rows: Rows, standing: Standing, wanted: Amou
 
 def seats(s: Session, bound: Bounds, rows: Rows, standing: Standing, need: Amounts, *, count: int) -> Room:
     """How many of `count` equal pods do these rows take?"""
-    total, most = standing.total, bound.rows[rows]
-    if not ((total + count * need > most) & (need > 0)).any():
+    total, most = standing.total, bound.rows.take(rows, axis=0)
+    if not np.count_nonzero((total + count * need > most) & (need > 0)):
         return Room(count)
     asked = np.flatnonzero(need)
     each = (most - total)[:, asked] // need[asked]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import numpy as np
 
@@ -22,10 +23,23 @@ from muster.state.world import World
 
 NO_DOMAIN = "NoDomain"
 
+if TYPE_CHECKING:
+    from muster.engine.evict.search import NoPlan, Plan
+
 # A refused gang is tried again this often, whatever happens.
 RETRY_S = 300.0
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What an evicting action found for a gang in one domain: a plan, or why there is none."""
+
+    gang: str
+    action: str
+    domain: str
+    found: Plan | NoPlan
 
 
 class Session:
@@ -39,6 +53,10 @@ class Session:
         """Gangs that were attempted in this cycle and did not get what they need, in their order, by key."""
         self.scratch: dict[str, object] = {}
         """What an action works out for the ask at hand."""
+        self.curious = False
+        """True for a forecast: all domains are looked into, also when one was found."""
+        self.tries: list[Tried] = []
+        """What evicting actions found in each domain."""
         self.extra: list[Effect] = []
         """Effects that no move stands for."""
         self.ahead: Amounts = np.zeros((len(world.ledger), len(world.columns.names)), dtype=np.int64)

@@ -6,9 +6,10 @@ slots need not be simulated.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +35,9 @@ PLENTY = 1_000_000
 _MOST_KINDS = 8
 
 
+# -- by node -----------------------------------------------------------------------------------------------------------------------
+
+
 class Room(Enum):
     """Which room counts: what is free now, what will be once the releases under way are done, or all there is."""
 
@@ -56,21 +60,22 @@ class _KindSlots:
     def refresh(self, s: Session, pod: Pod, room: Room) -> None:
         table = s.world.table
         columns = s.columns(pod, soon=room is not Room.NOW)
+        value = columns.base if room is Room.EMPTY else columns.value
         changed = table.changed_since(self.position) if self.layout == table.layout else None
         if changed is None or len(changed) > len(table) // 2:
-            self.column = _slots(s, pod, Rows(table, soon=columns.soon), room)
-            self.column[(columns.base if room is Room.EMPTY else columns.value) == REFUSED] = 0
+            self.column = fitting(_free(Rows(table, soon=columns.soon), room), s.world.request(pod))
+            self.column[value == REFUSED] = 0
         elif changed:
             index: RowIndex = np.array(sorted(set(changed)), dtype=np.intp)
-            fresh = _slots(s, pod, Rows(table, index, soon=columns.soon), room)
-            fresh[(columns.base if room is Room.EMPTY else columns.value)[index] == REFUSED] = 0
+            fresh = fitting(_free(Rows(table, index, soon=columns.soon), room), s.world.request(pod))
+            fresh[value[index] == REFUSED] = 0
             self.column[index] = fresh
         self.layout, self.position = table.layout, table.position
 
 
 def slots(s: Session, pod: Pod, room: Room) -> Ints:
     """How many further pods like this one each node could take, counting by the figures of the node alone. Never write into it."""
-    key: tuple[str, int, Kind, Room] = ("slots", id(s.policy), pod.kind, room)
+    key: tuple[str, int, Kind, Room] = ("slots", id(s.policy), pod.kind.alone(), room)
     found = s.world.memo.get(key)
     if not isinstance(found, _KindSlots):
         found = s.world.memo[key] = _KindSlots()
@@ -78,8 +83,8 @@ def slots(s: Session, pod: Pod, room: Room) -> Ints:
     return found.column
 
 
-def _slots(s: Session, pod: Pod, rows: Rows, room: Room) -> Ints:
-    return fitting(rows.allocatable if room is Room.EMPTY else rows.free, s.world.request(pod))
+def _free(rows: Rows, room: Room) -> Amounts:
+    return rows.allocatable if room is Room.EMPTY else rows.free
 
 
 def fitting(free: Amounts, request: Amounts) -> Ints:
@@ -89,6 +94,9 @@ def fitting(free: Amounts, request: Amounts) -> Ints:
         return np.full(len(free), PLENTY, dtype=np.int64)
     found: Ints = (free[:, asked] // request[asked]).min(axis=1)
     return np.clip(found, 0, PLENTY)
+
+
+# -- by domain ---------------------------------------------------------------------------------------------------------------------
 
 
 class Spans:
@@ -110,6 +118,77 @@ class Spans:
         if self._whole.any():
             total[self._whole] = column.sum(axis=0)
         return total
+
+
+class Figures(Protocol):
+    """What bounds are counted from: slots of each node for a pod, and what is free on each."""
+
+    def slots(self, pod: Pod) -> Ints: ...
+
+    def free(self) -> Amounts: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RoomFigures:
+    """The figures as they stand, for one sort of room."""
+
+    s: Session
+    room: Room
+
+    def slots(self, pod: Pod) -> Ints:
+        return slots(self.s, pod, self.room)
+
+    def free(self) -> Amounts:
+        return _free(Rows(self.s.world.table, soon=self.room is not Room.NOW), self.room)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """For each domain: `most` members of the ask that could find room, and whether the gang could have its minimum there."""
+
+    most: Ints
+    could: BoolColumn
+
+
+def bounds(s: Session, ask: Ask, domains: Sequence[Domain], figures: Figures) -> Bounds:
+    """What could be placed in each domain at best."""
+    spans, nobody = Spans(domains), np.zeros(len(domains), dtype=np.int64)
+    by_role: dict[str, Ints] = {}
+    by_kind: dict[Kind, Ints] = {}
+    counts: dict[Kind, int] = {}
+    found = lots(s.world, ask.pods)
+    for lot in found:
+        kind = lot.pod.kind
+        if kind not in by_kind:
+            by_kind[kind] = spans.sums(figures.slots(lot.pod)) if len(by_kind) < _MOST_KINDS else nobody + PLENTY
+        counts[kind] = counts.get(kind, 0) + lot.count
+        by_role[lot.role] = by_role.get(lot.role, nobody) + np.minimum(by_kind[kind], lot.count)
+    most = nobody
+    for kind, count_of_kind in counts.items():
+        most = most + np.minimum(by_kind[kind], count_of_kind)
+    if len(by_kind) > 1:
+        most = np.minimum(most, _together(s.world, found, spans, figures.free()))
+    lacks = lacking(s.world, ask)
+    could: BoolColumn = most >= lacks.total
+    for role, need in lacks.roles.items():
+        could &= by_role.get(role, nobody) >= need
+    return Bounds(most, could)
+
+
+def _together(world: World, found: Sequence[Lot], spans: Spans, free: Amounts) -> Ints:
+    """How many of different pods could share what is free in each domain, were it all on one node: the smallest go first."""
+    width = len(world.columns.names)
+    requests = np.array([world.request(lot.pod) for lot in found], dtype=np.int64).reshape(len(found), width)
+    each = np.repeat(requests, [lot.count for lot in found], axis=0)
+    room = spans.sums(np.maximum(free, 0))
+    most = np.full(len(room), len(each), dtype=np.int64)
+    for column in np.flatnonzero(each.any(axis=0)).tolist():
+        needed = np.cumsum(np.sort(each[:, column]))
+        most = np.minimum(most, np.searchsorted(needed, room[:, column], side="right"))
+    return most
+
+
+# -- what is asked for -------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,33 +237,3 @@ def lacking(world: World, ask: Ask) -> Lacking:
     have = {role.name: count(world, role, phases) + role.succeeded for role in gang.roles}
     roles = {role.name: role.min - have[role.name] for role in gang.roles if role.min > have[role.name]}
     return Lacking(roles, gang.min - sum(have.values()))
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """For each domain: `most` members of the ask that could find room, and whether the gang could have its minimum there."""
-
-    most: Ints
-    could: BoolColumn
-
-
-def bounds(s: Session, ask: Ask, domains: Sequence[Domain], column: Callable[[Pod], Ints]) -> Bounds:
-    """What could be placed in each domain at best. `column` says how many pods like this one each node could take."""
-    spans, nobody = Spans(domains), np.zeros(len(domains), dtype=np.int64)
-    by_role: dict[str, Ints] = {}
-    by_kind: dict[Kind, Ints] = {}
-    counts: dict[Kind, int] = {}
-    for lot in lots(s.world, ask.pods):
-        kind = lot.pod.kind
-        if kind not in by_kind:
-            by_kind[kind] = spans.sums(column(lot.pod)) if len(by_kind) < _MOST_KINDS else nobody + PLENTY
-        counts[kind] = counts.get(kind, 0) + lot.count
-        by_role[lot.role] = by_role.get(lot.role, nobody) + np.minimum(by_kind[kind], lot.count)
-    most = nobody
-    for kind, count_of_kind in counts.items():
-        most = most + np.minimum(by_kind[kind], count_of_kind)
-    lacks = lacking(s.world, ask)
-    could: BoolColumn = most >= lacks.total
-    for role, need in lacks.roles.items():
-        could &= by_role.get(role, nobody) >= need
-    return Bounds(most, could)

@@ -171,7 +171,7 @@ def _agree(s: Session, gang: Gang) -> Verdict:
     members = s.world.members
     pods = gang.pods()
     preemptible = [pod for pod in pods if members[pod.uid].preemptible]
-    if not preemptible or len(preemptible) == len(pods):
+    if len(preemptible) in (0, len(pods)):
         return YES
     other = next(pod for pod in pods if not members[pod.uid].preemptible)
     why = (
@@ -190,8 +190,7 @@ def _figures(s: Session, rows: Rows, *, now: bool | None) -> Amounts:
     ledger = s.world.ledger
     if now is None:
         return ledger.used_in(rows)
-    taken = ledger.taken_in(rows)
-    return np.maximum(taken, ledger.used_in(rows)) if now else taken
+    return ledger.standing_in(rows) if now else ledger.taken_in(rows)
 
 
 def _part(s: Session, queue: str, *, now: bool | None) -> Amounts:
@@ -211,7 +210,7 @@ def _with_kept(s: Session, queue: str, rows: Rows, *, now: bool | None) -> Stand
     """What stands in the rows, and what the quota keeps for its own non-preemptible jobs that wait: up to its minimum."""
     used = _figures(s, rows, now=now)
     asked = s.world.ledger.requested_part(queue, preemptible=False)
-    if not asked.any():
+    if not np.count_nonzero(asked):
         return Standing((("used", used),))
     least = minimums(s)[s.world.ledger.row[queue]]
     own = np.zeros_like(used)

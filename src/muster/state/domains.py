@@ -60,14 +60,22 @@ class DomainTree:
     """`domains` are sorted by tier and name, single nodes (tier 0) first, the whole cluster not among them."""
 
     def __init__(
-        self, parts: Iterable[_Part], *, size: int, names: Mapping[str, int], problems: Mapping[str, tuple[Problem, ...]]
+        self,
+        parts: Sequence[_Part],
+        *,
+        size: int,
+        singles: Sequence[_Part] = (),
+        names: Mapping[str, int],
+        problems: Mapping[str, tuple[Problem, ...]] | None = None,
     ) -> None:
         self.tier_numbers = dict(names)
         """The tiers that have names, and their numbers."""
-        self.problems = dict(problems)
+        self.problems = dict(problems or {})
         """What is wrong with HyperNodes, by their names."""
         self._titles = {number: name for name, number in reversed(self.tier_numbers.items())}
-        parts = sorted(parts, key=lambda part: (part.tier, part.name))
+        self.lowest = min((part.tier for part in parts), default=None)
+        """The lowest tier of those that are made of HyperNodes or labels."""
+        parts = sorted([*parts, *singles], key=lambda part: (part.tier, part.name))
         self.domains = tuple(Domain(part.name, part.rows, part.tier, self._titles.get(part.tier, "")) for part in parts)
         self.tiers = tuple(sorted({part.tier for part in parts}))
         self.top_tier = max((tier for tier in self.tiers if tier), default=1) + 1
@@ -152,7 +160,7 @@ def label_tree(world: World, label: str) -> DomainTree | None:
     if isinstance(found, tuple) and found[0] == world.table.layout:
         return found[1] if isinstance(found[1], DomainTree) else None
     parts = _label_parts(world.table, ((label, label),), np.ones(len(world.table), dtype=np.bool_))
-    tree = DomainTree(parts, size=len(world.table), names={label: 1}, problems={}) if parts else None
+    tree = DomainTree(parts, size=len(world.table), names={label: 1}) if parts else None
     world.memo[key] = (world.table.layout, tree)
     return tree
 
@@ -163,7 +171,7 @@ def node_tree(world: World) -> DomainTree:
     if isinstance(found, tuple) and found[0] == world.table.layout and isinstance(found[1], DomainTree):
         return found[1]
     parts = _single_nodes(world.table, range(len(world.table)))
-    tree = DomainTree(parts, size=len(world.table), names={NODE_TIER: 0}, problems={})
+    tree = DomainTree((), size=len(world.table), singles=parts, names={NODE_TIER: 0})
     world.memo["node tree"] = (world.table.layout, tree)
     return tree
 
@@ -177,8 +185,9 @@ def build_tree(specs: Mapping[str, DomainSpec], table: NodeTable, tiers: LabelTi
     singles = _single_nodes(table, np.flatnonzero(loose).tolist())
     problems = {name: (*specs[name].problems, *found) for name, found in owned.problems.items()}
     return DomainTree(
-        [*_hypernode_parts(specs, owned), *labelled, *singles],
+        [*_hypernode_parts(specs, owned), *labelled],
         size=len(table),
+        singles=singles,
         names={**_tier_numbers(tiers), **owned.tier_numbers},
         problems={name: found for name, found in problems.items() if found},
     )

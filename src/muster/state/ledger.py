@@ -19,23 +19,28 @@ from muster.state.queues import path_up
 
 Rows = npt.NDArray[np.intp]
 
-# Each figure has two rows: for preemptible pods, and one further on for the others. What is looked at most is kept as it is asked for.
-TAKEN, USED, LEAVING, REQUESTED = range(0, 8, 2)
+# What is kept: each figure for all pods, and some of them for the non-preemptible ones alone. The others follow from these.
+_TAKEN, _USED, _LEAVING, _REQUESTED, _FIXED_TAKEN, _FIXED_USED, _FIXED_REQUESTED = range(7)
 
-_FIGURES: dict[Phase, tuple[int, ...]] = {
+_ALL: dict[Phase, tuple[int, ...]] = {
     Phase.PENDING: (),
-    Phase.NOMINATED: (TAKEN,),
-    Phase.HELD: (TAKEN, USED),
-    Phase.BINDING: (TAKEN, USED),
-    Phase.BOUND: (TAKEN, USED),
-    Phase.LEAVING: (USED, LEAVING),
+    Phase.NOMINATED: (_TAKEN,),
+    Phase.HELD: (_TAKEN, _USED),
+    Phase.BINDING: (_TAKEN, _USED),
+    Phase.BOUND: (_TAKEN, _USED),
+    Phase.LEAVING: (_USED, _LEAVING),
     Phase.OVERDUE: (),
 }
-_CHARGED: dict[tuple[Phase, bool], Rows] = {
-    (phase, preemptible): np.array([figure + (not preemptible) for figure in figures], dtype=np.intp)
-    for phase, figures in _FIGURES.items()
-    for preemptible in (True, False)
-}
+_FIXED = {_TAKEN: _FIXED_TAKEN, _USED: _FIXED_USED, _REQUESTED: _FIXED_REQUESTED}
+
+
+def _planes(figures: tuple[int, ...], *, preemptible: bool) -> Rows:
+    fixed = () if preemptible else tuple(_FIXED[figure] for figure in figures if figure in _FIXED)
+    return np.array([[figure] for figure in (*figures, *fixed)], dtype=np.intp).reshape(-1, 1)
+
+
+_CHARGED = {(phase, part): _planes(figures, preemptible=part) for phase, figures in _ALL.items() for part in (True, False)}
+_ASKED = {part: _planes((_REQUESTED,), preemptible=part) for part in (True, False)}
 
 # Past this many remembered changes a reader looks at every queue anew.
 _LONGEST_LOG = 200_000
@@ -63,7 +68,8 @@ class Ledger:
         self._path = {key: (*path_up(key, self.parents), ROOT_QUEUE) for key in parents} | {ROOT_QUEUE: (ROOT_QUEUE,)}
         self._rows = {key: np.array([self.row[k] for k in path], dtype=np.intp) for key, path in self._path.items()}
         self._below_root = {key: rows[:-1] for key, rows in self._rows.items()}
-        self._figures: Amounts = np.zeros((len(self.names), 8, len(self._columns.names)), dtype=np.int64)
+        self._figures: Amounts = np.zeros((7, len(self.names), len(self._columns.names)), dtype=np.int64)
+        self._moving = 0
         self.layout += 1
         self._forget_log()
 
@@ -79,49 +85,50 @@ class Ledger:
         """Count `count` equal pods in (or out, when negative) in the phase given, in the queue and all above it."""
         charged = _CHARGED[phase, preemptible]
         if len(charged):
-            self._figures[self._rows[queue][:, None], charged] += count * amounts
+            self._figures[charged, self._rows[queue]] += count * amounts
             self.log.append(queue)
+            if phase is Phase.NOMINATED or phase is Phase.LEAVING:
+                self._moving += count
 
     def request(self, queue: str, amounts: Amounts, *, preemptible: bool, count: int) -> None:
-        self._figures[self._rows[queue], REQUESTED if preemptible else REQUESTED + 1] += count * amounts
+        self._figures[_ASKED[preemptible], self._rows[queue]] += count * amounts
         self.log.append(queue)
 
     # -- looking at one queue --------------------------------------------------------------------------------------------------
 
     def used(self, queue: str) -> Amounts:
-        return self._both(queue, USED)
+        return self._of(queue, _USED)
 
     def taken(self, queue: str) -> Amounts:
         """used - leaving + promised: what everything but a bind looks at."""
-        return self._both(queue, TAKEN)
+        return self._of(queue, _TAKEN)
 
     def leaving(self, queue: str) -> Amounts:
-        return self._both(queue, LEAVING)
+        return self._of(queue, _LEAVING)
 
     def promised(self, queue: str) -> Amounts:
         promised: Amounts = self.taken(queue) - self.used(queue) + self.leaving(queue)
         return promised
 
     def requested(self, queue: str) -> Amounts:
-        return self._both(queue, REQUESTED)
+        return self._of(queue, _REQUESTED)
 
     def used_part(self, queue: str, *, preemptible: bool) -> Amounts:
-        return self._part(queue, USED, preemptible=preemptible)
+        return self._part(queue, _USED, preemptible=preemptible)
 
     def taken_part(self, queue: str, *, preemptible: bool) -> Amounts:
-        return self._part(queue, TAKEN, preemptible=preemptible)
+        return self._part(queue, _TAKEN, preemptible=preemptible)
 
     def requested_part(self, queue: str, *, preemptible: bool) -> Amounts:
-        return self._part(queue, REQUESTED, preemptible=preemptible)
+        return self._part(queue, _REQUESTED, preemptible=preemptible)
 
-    def _both(self, queue: str, figure: int) -> Amounts:
-        figures = self._figures[self.row[queue]]
-        both: Amounts = figures[figure] + figures[figure + 1]
-        return both
+    def _of(self, queue: str, figure: int) -> Amounts:
+        amounts: Amounts = self._figures[figure, self.row[queue]].copy()
+        return amounts
 
     def _part(self, queue: str, figure: int, *, preemptible: bool) -> Amounts:
-        part: Amounts = self._figures[self.row[queue], figure + (not preemptible)]
-        return part
+        fixed = self._of(queue, _FIXED[figure])
+        return self._of(queue, figure) - fixed if preemptible else fixed
 
     # -- looking at several ----------------------------------------------------------------------------------------------------
 
@@ -134,21 +141,24 @@ class Ledger:
         return self._below_root[queue]
 
     def used_in(self, rows: Rows) -> Amounts:
-        both: Amounts = self._figures[rows, USED] + self._figures[rows, USED + 1]
-        return both
+        return self._figures[_USED].take(rows, axis=0)
 
     def taken_in(self, rows: Rows) -> Amounts:
-        both: Amounts = self._figures[rows, TAKEN] + self._figures[rows, TAKEN + 1]
-        return both
+        return self._figures[_TAKEN].take(rows, axis=0)
+
+    def standing_in(self, rows: Rows) -> Amounts:
+        """What stands there now or will soon, whichever is more: what one more bind has to fit beside."""
+        taken = self.taken_in(rows)
+        # While nobody is leaving and nothing is promised the two are the same.
+        return np.maximum(taken, self.used_in(rows)) if self._moving else taken
 
     def requested_in(self, rows: Rows | None = None) -> Amounts:
-        figures = self._figures if rows is None else self._figures[rows]
-        both: Amounts = figures[:, REQUESTED] + figures[:, REQUESTED + 1]
-        return both
+        requested = self._figures[_REQUESTED]
+        return requested.copy() if rows is None else requested.take(rows, axis=0)
 
     def negatives(self) -> Iterable[tuple[str, str]]:
         """Queues and resources with a figure below zero. There are none, ever."""
-        for row, _, column in np.argwhere(self._figures < 0).tolist():
+        for _, row, column in np.argwhere(self._figures < 0).tolist():
             yield self.names[row], self._columns.names[column]
 
     # -- what changed ------------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from muster.engine.evict.policy import GANG_PREEMPT, PREEMPT, EvictionPolicy
 from muster.engine.evict.reclaim import GANG_RECLAIM
 from muster.engine.evict.search import NoPlan, Plan, plan_in
 from muster.engine.hooks import Ask, Domain, Purpose
-from muster.engine.session import Session
+from muster.engine.session import Session, Tried
 from muster.model.effects import YES, Verdict
 from muster.model.gang import Gang, MatchPolicy
 from muster.model.pod import PROMISED, Phase, Placement, Pod
@@ -78,13 +78,20 @@ def _serve_one(s: Session, gang: Gang, policy: EvictionPolicy) -> None:
     times: list[float] = []
     where = s.where(ask)
     whys.extend([] if where.domains else [where.verdict.why])
+    best: Plan | None = None
     for domain in where.domains:
         found = _plan(s, ask, policy, domain)
+        s.tries.append(Tried(gang.key, policy.name, domain.name, found))
         if isinstance(found, Plan):
-            carry_out(s, gang, found, policy)
-            return
+            best = best or found
+            if not s.curious:
+                break
+            continue
         whys.append(found.why if domain.rows is None else f"{domain.name}: {found.why}")
         times.extend([] if found.at is None else [found.at])
+    if best is not None:
+        carry_out(s, gang, best, policy)
+        return
     why = "; ".join(dict.fromkeys(whys)) or "no domain of the cluster is allowed"
     _say(s, gang, refusal, why, Verdict(ok=False, at=min(times, default=None)))
 

@@ -60,10 +60,23 @@ def plan_in(s: Session, ask: Ask, policy: EvictionPolicy, domain: Domain) -> Pla
         )
     if not search.could_ever_fit():
         return NoPlan(f"it would not fit even if all {len(search.bundles)} gangs and seats that may go were gone", at)
-    plans = [plan for take in (search.by_node_cost, search.by_order) if (plan := search.attempt(take)) is not None]
+    chosen = _chosen_by_plugin(s, ask, search.bundles)
+    if chosen is not None:
+        search.only(chosen)
+    ways = (search.by_node_cost, search.by_order) if chosen is None else (search.as_chosen,)
+    plans = [plan for take in ways if (plan := search.attempt(take)) is not None]
     if not plans:
         return NoPlan(search.refusal or "whoever may go, a check still refuses the placement", at)
     return min(plans, key=lambda plan: (plan.classes, plan.cost, len(plan.victims)))
+
+
+def _chosen_by_plugin(s: Session, ask: Ask, found: Bundles) -> list[int] | None:
+    """Units that a plugin wants taken instead, in its order. The first with an opinion decides."""
+    for plugin in s.policy.selects_victims:
+        chosen = plugin.victims(s, ask, found)
+        if chosen is not None:
+            return [int(unit) for unit in chosen if 0 <= unit < len(found)]
+    return None
 
 
 def barred_until(s: Session, found: Bundles, policy: EvictionPolicy) -> tuple[str, float | None]:
@@ -105,6 +118,11 @@ class _Search:
         self._before: dict[int, list[tuple[Pod, Placement]]] = {}
         self._out: BoolColumn = np.zeros(len(self.bundles), dtype=np.bool_)
         self.refusal = ""
+        self._allowed: list[int] | None = None
+
+    def only(self, units: list[int]) -> None:
+        """Take nobody but these, in this order."""
+        self._allowed = units
 
     def _wants(self, inside: BoolColumn) -> list[_Want]:
         """The ask by kinds of pod, the largest first: small ones find room more easily."""
@@ -139,7 +157,8 @@ class _Search:
     def attempt(self, take: Callable[[Trial, _Want], bool]) -> Plan | None:
         """Take, place, give back, write down, and undo everything."""
         self.taken, self._before = [], {}
-        self._out = np.zeros(len(self.bundles), dtype=np.bool_)
+        self._out = np.full(len(self.bundles), self._allowed is not None, dtype=np.bool_)
+        self._out[self._allowed or []] = False
         with self.s.trial("simulated", cause="Simulated") as trial:
             if not self._make_quota(trial) or not all(self._make_room(trial, want, take) for want in self.wants):
                 return None
@@ -313,6 +332,17 @@ class _Search:
             if rest and _slots((free + freed)[None, :], want)[0] > slots:
                 kept = rest
         return kept
+
+    def as_chosen(self, trial: Trial, want: _Want) -> bool:
+        """The units that a plugin chose, in its order, until the sums allow a placement."""
+        for unit in self._allowed or []:
+            if self._has_room(want):
+                return True
+            self._take(trial, unit)
+        return self._has_room(want)
+
+    def _has_room(self, want: _Want) -> bool:
+        return bool(_slots(self._free()[want.rows], want).sum() >= len(want.pods))
 
     def by_order(self, trial: Trial, want: _Want) -> bool:
         """Units in their order, as few as the sums ask for; of these only the ones on the nodes that serve best."""

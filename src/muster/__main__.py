@@ -1,0 +1,8 @@
+"""`python -m muster` is `muster`."""
+
+from __future__ import annotations
+
+from muster.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""The commands and their options. Each command fetches what it needs when it runs: help must answer at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from muster import __version__
+
+app = typer.Typer(
+    name="muster",
+    help="A gang-aware scheduler for Kubernetes: pods that belong together start together, or not at all.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+_EPILOG_CODES = "Exit codes: 0 all is well, 1 an expectation, law or bar does not hold, 2 the input cannot be used."
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"muster {__version__}")
+        raise typer.Exit()
+
+
+@app.callback(epilog=_EPILOG_CODES)
+def muster(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback where Muster itself is at fault.")] = False,
+) -> None:
+    """A gang-aware scheduler for Kubernetes: pods that belong together start together, or not at all."""
+
+
+@app.command(epilog=_EPILOG_CODES)
+def sim(
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(help="Scenario files or folders; `file.yaml:12` is the one scenario that stands there.", show_default=False),
+    ] = None,
+    generate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="nodes=500,gangs=200,seed=7", help="Make a world out of a seed instead; also events=300.", show_default=False
+        ),
+    ] = None,
+    policy: Annotated[
+        Path | None, typer.Option(help="Use this policy file, whatever the scenarios say.", show_default=False)
+    ] = None,
+    trace: Annotated[
+        Path | None, typer.Option(help="Write the decision log here; `muster replay` runs it again.", show_default=False)
+    ] = None,
+    story: Annotated[
+        bool | None,
+        typer.Option(
+            "--story/--no-story", help="Tell all that happened, or nothing of it; else as much as fits.", show_default=False
+        ),
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="List every gang, also those that are done.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say only what does not hold.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Everything, for machines.")] = False,
+) -> None:
+    """Run scenarios on a simulated cluster: hours pass in seconds, and the same file gives the same result every time."""
+    from muster.cli.sim import Wishes, simulate
+
+    wishes = Wishes(
+        files=tuple(files or ()),
+        generate=generate,
+        policy=policy,
+        trace=trace,
+        json=json,
+        quiet=quiet,
+        story=story,
+        all_gangs=everything,
+    )
+    raise typer.Exit(simulate(wishes))
+
+
+@app.command(epilog=_EPILOG_CODES)
+def replay(
+    log: Annotated[Path, typer.Argument(help="A decision log, as `muster sim --trace` writes it.", show_default=False)],
+    policy: Annotated[
+        Path | None, typer.Option(help="Decide with this policy file instead of the one in the log.", show_default=False)
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="The result for machines.")] = False,
+) -> None:
+    """Run a decision log again and prove that every decision is the same, byte for byte."""
+    from muster.cli.rerun import rerun
+
+    raise typer.Exit(rerun(log, policy=policy, json=json))
+
+
+@app.command(epilog=_EPILOG_CODES)
+def check(
+    files: Annotated[
+        list[Path] | None, typer.Argument(help="Policy files; without any the default policy is shown.", show_default=False)
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="The result for machines.")] = False,
+) -> None:
+    """Check policy files, and say on one screen what each of them does."""
+    from muster.cli.check import check as check_files
+
+    raise typer.Exit(check_files(list(files or ()), json=json))
+
+
+@app.command(epilog=_EPILOG_CODES)
+def bench(
+    groups: Annotated[
+        list[str] | None, typer.Argument(help="Groups of workloads; all of them if none.", show_default=False)
+    ] = None,
+    only_list: Annotated[bool, typer.Option("--list", help="List the workloads without running them.")] = False,
+    check_bars: Annotated[bool, typer.Option("--check", help="Fail where a bar is missed by more than 20 %.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="The figures for machines.")] = False,
+) -> None:
+    """Measure how fast Muster decides on this machine, against the bars that it must clear."""
+    from muster.cli.measure import bench as run_bench
+
+    raise typer.Exit(run_bench(groups or (), json=json, check=check_bars, only_list=only_list))

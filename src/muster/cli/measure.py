@@ -1,0 +1,186 @@
+"""`muster bench`: how fast Muster decides on this machine, against the bars that it must clear."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.status import Status
+
+from muster.bench.calibrate import numpy_rows, python_loops
+from muster.bench.registry import groups
+from muster.bench.workload import TOLERANCE, Result, Workload, run_all
+from muster.cli import FAILED, OK
+from muster.cli.errors import UserError
+from muster.cli.machine import show_json
+from muster.cli.screen import BAD, DIM, GOOD, NOTE, PLAIN, Line, Screen, to_stdout
+from muster.cli.table import Cell, Column, lay_out
+from muster.cli.words import count, real
+from muster.yaml_marks import nearest
+
+FAILED_TO_RUN = "failed"
+
+
+def bench(names: Sequence[str], *, json: bool, check: bool, only_list: bool) -> int:
+    chosen = _chosen(names)
+    if only_list:
+        _show_list(chosen, json=json)
+        return OK
+    screen = to_stdout(quiet=json)
+    machine = _machine()
+    screen.say_all(_machine_lines(machine))
+    results: list[Result | tuple[Workload, str]] = []
+    console = Console(stderr=True)
+    for workload in chosen:
+        with Status(f"{workload.group}: {workload.name}", console=console) if console.is_terminal else _Silence():
+            results.append(_run(workload))
+    screen.say_all(list(_table(results, screen)))
+    missed = [r for r in results if not isinstance(r, tuple) and r.met is False]
+    badly = [r for r in missed if r.missed_badly]
+    broken = [r for r in results if isinstance(r, tuple)]
+    if json:
+        show_json("bench", ok=not badly and not broken, machine=machine, results=[_document(each) for each in results])
+    screen.say()
+    screen.say(_verdict(results, missed, badly, broken))
+    return FAILED if broken or (check and badly) else OK
+
+
+class _Silence:
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+
+def _chosen(names: Sequence[str]) -> list[Workload]:
+    known = groups()
+    for name in names:
+        if name not in known:
+            near = nearest(name, known)
+            hint = f"Did you mean {near!r}?" if near else f"There are: {', '.join(known)}."
+            raise UserError(f"there is no group {name!r} of workloads. {hint}")
+    return [workload for name, workloads in known.items() if not names or name in names for workload in workloads]
+
+
+def _run(workload: Workload) -> Result | tuple[Workload, str]:
+    """A workload checks what it measures; where that is wrong, its figure means nothing."""
+    try:
+        return run_all([workload])[0]
+    except AssertionError as error:
+        return workload, str(error)
+
+
+# -- what a person sees ------------------------------------------------------------------------------------------------------------
+
+
+def _machine() -> dict[str, Any]:
+    return {
+        "python": platform.python_version(),
+        "cores": os.cpu_count(),
+        "python_loops": round(python_loops(), 2),
+        "numpy_rows": round(numpy_rows(), 2),
+    }
+
+
+def _machine_lines(machine: dict[str, Any]) -> list[Line]:
+    figures = f"{machine['python_loops']} million loop steps/s, {machine['numpy_rows']} million rows/s in NumPy"
+    return [
+        Line.of((f" this machine: Python {machine['python']}, {count(machine['cores'] or 1, 'core')}, {figures}", DIM)),
+        Line.of(""),
+    ]
+
+
+def _table(results: Sequence[Result | tuple[Workload, str]], screen: Screen) -> list[Line]:
+    columns = [
+        Column("group"),
+        Column("workload"),
+        Column("figure", right=True),
+        Column("unit"),
+        Column("bar", right=True),
+        Column("verdict"),
+        Column("took", right=True),
+        Column("also"),
+    ]
+    return lay_out(columns, [list(_cells(result)) for result in results], width=screen.width)
+
+
+def _cells(result: Result | tuple[Workload, str]) -> Iterator[Cell | str]:
+    workload = result[0] if isinstance(result, tuple) else result.workload
+    yield workload.group
+    yield workload.name
+    if isinstance(result, tuple):
+        yield from ("", workload.unit, _bar(workload), Cell(FAILED_TO_RUN, BAD), "", result[1])
+        return
+    yield _figure(result.measured.value)
+    yield workload.unit
+    yield _bar(workload)
+    yield _judged(result)
+    yield real(result.seconds)
+    yield ", ".join(f"{name} {_figure(value)}" for name, value in result.measured.figures)
+
+
+def _bar(workload: Workload) -> str:
+    if workload.bar is None:
+        return "-"
+    return f"{'>=' if workload.at_least else '<='} {_figure(workload.bar)}"
+
+
+def _judged(result: Result) -> Cell:
+    """In words: colour is never the only carrier."""
+    bar, value = result.workload.bar, result.measured.value
+    if bar is None or result.met is None:
+        return Cell("no bar", PLAIN)
+    if result.met:
+        return Cell("met", GOOD)
+    return Cell(f"missed by {100 * abs(value - bar) / bar:.0f} %", BAD if result.missed_badly else NOTE)
+
+
+def _figure(value: float) -> str:
+    if value >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.0f}" if value >= 100 or value == int(value) else f"{value:.2f}"
+
+
+def _verdict(
+    results: Sequence[object], missed: Sequence[Result], badly: Sequence[Result], broken: Sequence[tuple[Workload, str]]
+) -> Line:
+    said = f" {count(len(results), 'workload')}: "
+    if broken:
+        said += f"{len(broken)} failed, "
+    if not missed:
+        return Line.of(said, ("every bar met.", GOOD))
+    worse = f", {len(badly)} by more than {100 * TOLERANCE:.0f} %" if badly else f", none by more than {100 * TOLERANCE:.0f} %"
+    return Line.of(said, (f"{count(len(missed), 'bar')} missed{worse}.", BAD if badly else NOTE))
+
+
+def _show_list(chosen: Sequence[Workload], *, json: bool) -> None:
+    if json:
+        told = [
+            {"group": w.group, "name": w.name, "unit": w.unit, "bar": w.bar, "at_least": w.at_least if w.bar is not None else None}
+            for w in chosen
+        ]
+        show_json("bench", ok=True, workloads=told)
+        return
+    screen = to_stdout()
+    columns = [Column("group"), Column("workload"), Column("unit"), Column("bar", right=True)]
+    screen.say_all(lay_out(columns, [(w.group, w.name, w.unit, _bar(w)) for w in chosen], width=screen.width))
+
+
+def _document(result: Result | tuple[Workload, str]) -> dict[str, Any]:
+    workload = result[0] if isinstance(result, tuple) else result.workload
+    about = {"group": workload.group, "name": workload.name, "unit": workload.unit, "bar": workload.bar}
+    if isinstance(result, tuple):
+        return {**about, "value": None, "met": False, "missed_badly": True, "error": result[1], "figures": {}, "seconds": None}
+    return {
+        **about,
+        "value": result.measured.value,
+        "met": result.met,
+        "missed_badly": result.missed_badly,
+        "error": None,
+        "figures": dict(result.measured.figures),
+        "seconds": result.seconds,
+    }

@@ -1,0 +1,156 @@
+"""What would happen to a job, without doing it: the same cycle on the same facts, and nobody carries the effects out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from muster.engine.cycle import run_session
+from muster.engine.evict.search import Plan
+from muster.engine.hooks import Policy
+from muster.engine.session import Session, Tried
+from muster.model.effects import Bind, Hold, Nominate, Outcome
+from muster.model.events import Event, Seen
+from muster.model.gang import Gang
+from muster.model.pod import Pod
+from muster.model.resources import GPU
+from muster.plugins.pdb import budgets_of
+from muster.state.store import Store
+from muster.state.world import World
+
+RUNS_NOW, RUNS_AFTER_EVICTION, CANNOT_RUN = 0, 2, 3
+
+
+class NoSuchJob(ValueError):
+    """The job's objects make no gang that could be scheduled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """One gang that gives way. `whole`: it ends; otherwise it keeps running without these."""
+
+    gang: str
+    queue: str
+    pods: tuple[str, ...]
+    of: int
+    min: int
+    whole: bool
+    priority: int
+    hours: float
+    """Work since the last checkpoint and time to restart, of the pod that loses most."""
+    gpu_hours: float
+    budgets: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """What another domain, or another action, would have meant."""
+
+    action: str
+    domain: str
+    why: str
+    gpu_hours: float | None = None
+    evicts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """`code` is the exit code: 0 it runs now, 2 it runs after evictions, 3 it cannot run."""
+
+    gang: str
+    queue: str
+    priority: int
+    members: int
+    min: int
+    code: int
+    why: str
+    domain: str
+    seats: tuple[tuple[str, str], ...]
+    losses: tuple[Loss, ...]
+    instead: tuple[Elsewhere, ...]
+
+    @property
+    def gpu_hours(self) -> float:
+        return sum(loss.gpu_hours for loss in self.losses)
+
+
+def forecast(policy: Policy, facts: Iterable[Event], job: Iterable[Event], *, now: float) -> tuple[Forecast, ...]:
+    """What one cycle would decide about the gangs of a job, given all that is known of a cluster."""
+    store = Store(default_wait_s=policy.settings.default_wait_s, preemptible_by_default=policy.preemptible_by_default)
+    job = list(job)
+    for event in (*facts, *job):
+        store.fold(event)
+    world = store.world(now)
+    uids = {event.thing.uid for event in job if isinstance(event, Seen) and isinstance(event.thing, Pod)}
+    keys = dict.fromkeys(world.members[uid].gang for uid in sorted(uids) if uid in world.members)
+    if not keys:
+        raise NoSuchJob("these objects make no gang: there is no pod among them that Muster schedules")
+    gangs = [world.gangs[key] for key in keys]
+    session = Session(world, policy)
+    session.curious = True
+    running = {gang.key: gang for gang in world.gangs.values()}
+    outcome = run_session(session)
+    return tuple(_forecast(session, outcome, gang, running) for gang in gangs)
+
+
+def _forecast(s: Session, outcome: Outcome, gang: Gang, gangs: dict[str, Gang]) -> Forecast:
+    own = {pod.uid for pod in gang.pods()}
+    seats = [e for e in outcome.effects if isinstance(e, Bind | Nominate | Hold) and e.uid in own]
+    bound = any(isinstance(effect, Bind) for effect in seats)
+    chosen = next((t for t in s.tries if t.gang == gang.key and isinstance(t.found, Plan)), None)
+    promised = any(isinstance(effect, Nominate) for effect in seats)
+    verdict = s.world.attempts[gang.key].verdict
+    losses = _losses(s.world, chosen.found, gangs, s.now) if chosen is not None and isinstance(chosen.found, Plan) else ()
+    code = RUNS_AFTER_EVICTION if promised else RUNS_NOW if bound else CANNOT_RUN
+    return Forecast(
+        gang=gang.title,
+        queue=gang.queue,
+        priority=gang.priority,
+        members=gang.size,
+        min=gang.min,
+        code=code,
+        why=verdict.why if verdict is not None else "",
+        domain=chosen.domain if chosen is not None else "",
+        seats=tuple((effect.pod, effect.node) for effect in seats),
+        losses=losses,
+        instead=tuple(
+            _elsewhere(s.world, tried, gangs, s.now) for tried in s.tries if tried.gang == gang.key and tried is not chosen
+        ),
+    )
+
+
+def _losses(world: World, plan: Plan, gangs: dict[str, Gang], now: float) -> tuple[Loss, ...]:
+    by_gang: dict[str, list[Pod]] = {}
+    for pod in plan.victims:
+        by_gang.setdefault(world.members[pod.uid].gang, []).append(pod)
+    return tuple(_loss(world, gangs[key], pods, now) for key, pods in by_gang.items())
+
+
+def _loss(world: World, gang: Gang, pods: list[Pod], now: float) -> Loss:
+    left = gang.size - len(pods) + sum(role.succeeded for role in gang.roles)
+    hours = [_hours(pod, now) for pod in pods]
+    return Loss(
+        gang=gang.title,
+        queue=gang.queue,
+        pods=tuple(pod.title for pod in pods),
+        of=gang.size,
+        min=gang.min,
+        whole=left < gang.min,
+        priority=gang.priority,
+        hours=max(hours),
+        gpu_hours=sum(each * pod.kind.request[GPU] for each, pod in zip(hours, pods, strict=True)),
+        budgets=tuple(dict.fromkeys(key for pod in pods for key in budgets_of(world, pod))),
+    )
+
+
+def _hours(pod: Pod, now: float) -> float:
+    saved = pod.checkpoint if pod.checkpoint is not None else pod.started
+    return (max(0.0, now - (saved if saved is not None else now)) + pod.restart_s) / 3600
+
+
+def _elsewhere(world: World, tried: Tried, gangs: dict[str, Gang], now: float) -> Elsewhere:
+    if not isinstance(tried.found, Plan):
+        return Elsewhere(tried.action, tried.domain, tried.found.why)
+    losses = _losses(world, tried.found, gangs, now)
+    evicts = tuple(f"{loss.gang} ({len(loss.pods)} pods)" for loss in losses)
+    return Elsewhere(tried.action, tried.domain, "possible too", sum(loss.gpu_hours for loss in losses), evicts)
