@@ -27,7 +27,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("runtime",),
     ("scenario", "replay", "forecast", "convert"),
     ("dashboard", "bench"),
-    ("cli", "__main__"),
+    ("cli",),
+    ("__main__",),
 )
 LAYER_OF = {name: height for height, names in enumerate(LAYERS) for name in names}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from textwrap import dedent
 
@@ -43,9 +42,12 @@ def test_the_default_policy_has_every_check_of_a_placement_and_spares_who_has_ju
     assert policy.source == DEFAULT_POLICY
 
 
-def test_every_setting_can_be_written_into_a_policy_and_has_its_default_there() -> None:
-    known = {option.field: option.default for option in SETTINGS}
-    assert {**known, "scheduler_names": ("muster",)} == asdict(Settings())
+def test_every_setting_can_be_written_into_a_policy_and_is_in_the_default_policy() -> None:
+    written = read(DEFAULT_POLICY, file="p").mapping["settings"].plain()
+    assert written == {option.key: option.default for option in SETTINGS}
+    assert all(option.doc.endswith(".") for option in SETTINGS)
+    changed = load_policy({"settings": {"wholeGang": "domain", "strictDeserved": True, "claimSeconds": 5}}).settings
+    assert changed == Settings(whole_gang="domain", strict_deserved=True, claim_s=5.0)
 
 
 def test_every_plugin_file_is_in_the_catalogue_under_its_own_name() -> None:
@@ -183,6 +185,7 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
         ("schedulerNames: muster", "1: schedulerNames must be a list of scheduler names, not the text 'muster'"),
         ("settings: [1]", "1: settings must be a mapping, not a list"),
         ("settings: {defaultWaitSeconds: -5}", "1: defaultWaitSeconds must be at least 0, not -5"),
+        ("settings: {wholeGang: domains}", "1: unknown wholeGang: 'domains'. Did you mean 'domain'?"),
         ("settings: {defaultWaitSeconds: .nan}", "1: defaultWaitSeconds must be a number, not the number .nan"),
         ("- fit", "1: a policy must be a mapping with the keys schedulerNames, actions, plugins, settings, not a list"),
         ("plugins: [fit, {binpack: {weight: true}}]", "1: weight must be a number, not the boolean true"),

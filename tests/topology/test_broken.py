@@ -85,12 +85,12 @@ def slots_are_never_looked_at_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(slots_module._KindSlots, "refresh", lambda kept, *given: None if kept.layout >= 0 else refresh(kept, *given))
 
 
-def sums_lose_the_last_node_of_a_domain(patch: pytest.MonkeyPatch) -> None:
+def sums_lose_the_first_node_of_a_domain(patch: pytest.MonkeyPatch) -> None:
     start = Spans.__init__
 
     def shorter(spans: Spans, domains: object) -> None:
         start(spans, domains)  # type: ignore[arg-type]
-        spans._ends = np.maximum(spans._ends - 1, 0)
+        spans._starts = np.minimum(spans._starts + 1, max(0, len(spans._flat) - 1))
 
     patch.setattr(Spans, "__init__", shorter)
 
@@ -118,7 +118,7 @@ def roles_are_forgotten_in_the_bounds(patch: pytest.MonkeyPatch) -> None:
         (scores_ahead_forget_the_ask, assert_scores_are_known_ahead),
         (half_the_slots_are_seen, assert_bounds_bound),
         (slots_are_never_looked_at_again, assert_slots_keep_up),
-        (sums_lose_the_last_node_of_a_domain, assert_bounds_bound),
+        (sums_lose_the_first_node_of_a_domain, assert_bounds_bound),
         (roles_are_forgotten_in_the_bounds, assert_same_as_trying_all),
     ],
 )

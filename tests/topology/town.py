@@ -102,13 +102,14 @@ class Town:
         roles: Mapping[str, tuple[int, int]] | None = None,
         sub_groups: tuple[SubGroup, ...] = (),
         at: Sequence[str] = (),
+        queue: str = "",
     ) -> None:
         """A gang of equal members; `roles` gives each role its members and what each of them asks for, all of them needed."""
         shape = roles if roles is not None else {"": (pods, gpu)}
         mins = tuple(RoleMin(role, count) for role, (count, _) in shape.items()) if roles is not None else ()
         total = sum(count for count, _ in shape.values())
         group = Group(Dialect.VOLCANO, "d", name, created=self.now, min_member=total if least is None else least)
-        self.see(replace(group, role_mins=mins, topology=wish, priority=priority, sub_groups=sub_groups))
+        self.see(replace(group, role_mins=mins, topology=wish, priority=priority, sub_groups=sub_groups, queue=queue))
         spots = list(at)
         for role, (count, each) in shape.items():
             for i in range(count):

@@ -9,6 +9,7 @@ from muster.model.gang import Group
 from muster.model.node import Node
 from muster.model.pod import Dialect, Kind, Membership, Pod, Running
 from muster.model.resources import CPU, GPU, MEMORY, PODS, Resources
+from muster.model.topology import TopologyAsk
 
 GI = 2**30
 
@@ -40,21 +41,16 @@ def gang(
     least: int | None = None,
     on: list[str] | None = None,
     started: float = 0.0,
+    highest_tier: int | None = None,
 ) -> Iterator[Event]:
     """A gang of equal pods; `on` names the node of each where it runs already."""
     key = f"volcano:bench/{name}"
-    yield Seen(
-        Group(
-            Dialect.VOLCANO,
-            "bench",
-            name,
-            uid=key,
-            created=created,
-            version=1,
-            min_member=size if least is None else least,
-            queue=queue,
-        )
+    topology = TopologyAsk(hard=True, highest_tier=highest_tier) if highest_tier is not None else None
+    least = size if least is None else least
+    group = Group(
+        Dialect.VOLCANO, "bench", name, uid=key, created=created, version=1, min_member=least, queue=queue, topology=topology
     )
+    yield Seen(group)
     membership = Membership(Dialect.VOLCANO, name)
     for index in range(size):
         yield Seen(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
 from muster import __version__
+from muster.cli.errors import UserError
 
 app = typer.Typer(
     name="muster",
@@ -76,7 +78,7 @@ def sim(
         story=story,
         all_gangs=everything,
     )
-    raise typer.Exit(simulate(wishes))
+    _end("sim", json=json, work=lambda: simulate(wishes))
 
 
 @app.command(epilog=_EPILOG_CODES)
@@ -90,7 +92,7 @@ def replay(
     """Run a decision log again and prove that every decision is the same, byte for byte."""
     from muster.cli.rerun import rerun
 
-    raise typer.Exit(rerun(log, policy=policy, json=json))
+    _end("replay", json=json, work=lambda: rerun(log, policy=policy, json=json))
 
 
 @app.command(epilog=_EPILOG_CODES)
@@ -103,7 +105,7 @@ def check(
     """Check policy files, and say on one screen what each of them does."""
     from muster.cli.check import check as check_files
 
-    raise typer.Exit(check_files(list(files or ()), json=json))
+    _end("check", json=json, work=lambda: check_files(list(files or ()), json=json))
 
 
 @app.command(epilog=_EPILOG_CODES)
@@ -118,4 +120,16 @@ def bench(
     """Measure how fast Muster decides on this machine, against the bars that it must clear."""
     from muster.cli.measure import bench as run_bench
 
-    raise typer.Exit(run_bench(groups or (), json=json, check=check_bars, only_list=only_list))
+    _end("bench", json=json, work=lambda: run_bench(groups or (), json=json, check=check_bars, only_list=only_list))
+
+
+def _end(command: str, *, json: bool, work: Callable[[], int]) -> NoReturn:
+    """Do it and leave with its exit code. A machine that asked for JSON gets it also where the input is wrong."""
+    try:
+        raise typer.Exit(work())
+    except UserError as error:
+        if json:
+            from muster.cli.machine import errors_document, show_json
+
+            show_json(command, ok=False, errors=errors_document(error))
+        raise

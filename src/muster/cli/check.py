@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,21 @@ from muster.config import default_policy, load_policy
 from muster.config.options import options_of
 from muster.config.policy import SETTINGS
 from muster.config.shape import hooks_of
-from muster.engine.cycle import ACTIONS
 from muster.engine.hooks import Plugin, Policy
 from muster.yaml_marks import Fault, InputError
 
 DEFAULT = "the default policy"
+
+_ACTIONS = {
+    "expire": "end claims and holds whose time is up, or whose node is gone",
+    "enqueue": "decide which gangs may be attempted at all",
+    "allocate": "place gangs on free room, in their order",
+    "preempt": "make room for a single pod: less important pods of its queue go",
+    "gang-preempt": "make room for a whole gang: less important gangs of its queue go",
+    "gang-reclaim": "take back room for a whole gang from queues that have more than they deserve",
+    "job-preempt": "make room for a whole job within its quota",
+}
+_OF_SCENARIOS = ("steps", "nodes", "gangs")
 
 # What a plugin has a say in, by the hooks that it has.
 _SAYS = (
@@ -44,7 +55,7 @@ def check(files: list[Path], *, json: bool) -> int:
             read_text(file)
             policies.append((str(file), load_policy(file)))
         except InputError as error:
-            faults.extend([*error.faults, *_hints(error)])
+            faults.extend(_told(error))
         except UserError as error:
             wrong.append(error)
     if not files:
@@ -60,12 +71,12 @@ def check(files: list[Path], *, json: bool) -> int:
     return BAD_INPUT if faults or wrong else OK
 
 
-def _hints(error: InputError) -> list[Fault]:
-    """Whoever gives us a scenario is told which command is for it."""
-    fields = {fault.field for fault in error.faults}
-    if {"steps", "nodes"} & fields:
-        return [Fault("this looks like a scenario, not a policy: run it with `muster sim`", file=error.file)]
-    return []
+def _told(error: InputError) -> tuple[Fault, ...]:
+    """Whoever gives us a scenario is told which command is for it, and not what else a policy would lack."""
+    for fault in error.faults:
+        if fault.field in _OF_SCENARIOS:
+            return (replace(fault, message=f"this is a scenario, not a policy: try `muster sim {fault.file}`", suggestion=""),)
+    return error.faults
 
 
 def _lines(name: str, policy: Policy, screen: Screen) -> Iterator[Line]:
@@ -74,19 +85,23 @@ def _lines(name: str, policy: Policy, screen: Screen) -> Iterator[Line]:
     schedulers = ", ".join(policy.settings.scheduler_names)
     yield Line.of((" schedules  ", DIM), f"pods whose schedulerName is {schedulers}")
     yield Line.of("")
-    steps = [(f"{number}.", Cell(action, BOLD), _first_line(ACTIONS[action])) for number, action in enumerate(policy.actions, 1)]
+    steps = [(f"{number}.", Cell(action, BOLD), _ACTIONS.get(action, "")) for number, action in enumerate(policy.actions, 1)]
     yield Line.of((" each cycle", DIM))
     yield from lay_out([Column("", right=True), Column(""), Column("")], steps, width=screen.width, indent=3)
     yield Line.of("")
-    plugins = [
-        (Cell(plugin.name, BOLD), _says(plugin), _options_text(plugin), _first_line(type(plugin))) for plugin in policy.plugins
-    ]
-    columns = [Column("plugin"), Column("has a say in"), Column("options"), Column("what it does")]
-    yield from lay_out(columns, plugins, width=screen.width)
+    columns = [Column("plugin"), Column("has a say in"), Column("what it does")]
+    yield from lay_out(columns, [row for plugin in policy.plugins for row in _rows(plugin)], width=screen.width)
     yield Line.of("")
     settings = [f"{option.key}: {_written(getattr(policy.settings, option.field))}" for option in SETTINGS]
     yield Line.of((" settings  ", DIM), ", ".join(settings))
     yield Line.of("")
+
+
+def _rows(plugin: Plugin) -> Iterator[tuple[Cell, str, Cell]]:
+    yield Cell(plugin.name, BOLD), _says(plugin), Cell(_first_line(type(plugin)))
+    options = ", ".join(f"{key}: {_written(value)}" for key, value in _options(plugin).items())
+    if options:
+        yield Cell(""), "", Cell(options, DIM)
 
 
 def _first_line(thing: object) -> str:
@@ -101,10 +116,6 @@ def _says(plugin: Plugin) -> str:
 def _options(plugin: Plugin) -> dict[str, Any]:
     """The options in use, as a policy file writes them."""
     return {option.key: getattr(plugin, option.field, None) for option in options_of(type(plugin))}
-
-
-def _options_text(plugin: Plugin) -> str:
-    return ", ".join(f"{key}: {_written(value)}" for key, value in _options(plugin).items())
 
 
 def _written(value: object) -> str:

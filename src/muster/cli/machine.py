@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from muster import __version__
+from muster.cli.errors import BadFiles, UserError
 from muster.scenario.report import Report
 from muster.yaml_marks import Fault
 
@@ -22,6 +23,11 @@ def show_json(command: str, *, ok: bool, **parts: object) -> None:
     """One document on standard output, keys in a fixed order."""
     document = {"schema": SCHEMA, "muster": __version__, "command": command, "ok": ok, **parts}
     sys.stdout.write(msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n")
+
+
+def errors_document(error: UserError) -> list[Document]:
+    """What a person would read on the error stream: places and suggestions where the error has any, else a sentence."""
+    return faults_document(error.faults) if isinstance(error, BadFiles) else [{"message": str(error)}]
 
 
 def faults_document(faults: Iterable[Fault]) -> list[Document]:

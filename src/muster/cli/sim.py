@@ -52,12 +52,7 @@ class Ended:
 
 
 def simulate(wishes: Wishes) -> int:
-    try:
-        scenarios = _scenarios(wishes)
-    except BadFiles as error:
-        if wishes.json:
-            show_json("sim", ok=False, errors=faults_document(error.faults), scenarios=[])
-        raise
+    scenarios = _scenarios(wishes)
     screen = to_stdout(quiet=wishes.quiet)
     ended: list[Ended] = []
     with _log(wishes.trace) as log, Watch(quiet=wishes.quiet or wishes.json) as watch:
@@ -65,7 +60,7 @@ def simulate(wishes: Wishes) -> int:
             watch.begin(scenario.name)
             ended.append(_run(scenario, watch, log))
             if len(scenarios) > 1 and wishes.story is not True and not wishes.json:
-                _show_line(ended[-1], screen)
+                _show_line(ended[-1], screen, new_file=len(ended) == 1 or ended[-2].scenario.file != scenario.file)
     if wishes.json:
         _show_machine(ended)
     elif len(scenarios) == 1 or wishes.story:
@@ -136,11 +131,14 @@ def _headline(report: Report) -> Line:
     return Line.of(" ", (report.name, BOLD), (f"   {spent}", DIM))
 
 
-def _show_line(ended: Ended, screen: Screen) -> None:
+def _show_line(ended: Ended, screen: Screen, *, new_file: bool) -> None:
+    """One line, below a line with the file's name where that is another one."""
     scenario, report = ended.scenario, ended.report
+    if new_file:
+        screen.say(Line.of((f" {scenario.file}", BOLD)))
     word, style = ("ok", GOOD) if ended.ok else ("failed", BAD) if report is not None else ("error", BAD)
-    spent = "" if report is None else f"  {count(report.cycles, 'cycle')}, {span(report.virtual_s)} in {real(report.real_s)}"
-    screen.say(Line.of(" ", (f"{word:6}", style), f" {scenario.name}", (f"  {scenario.file}:{scenario.line}{spent}", DIM)))
+    spent = "" if report is None else f"   {count(report.cycles, 'cycle')}, {span(report.virtual_s)} in {real(report.real_s)}"
+    screen.say(Line.of((f"   {word:6} ", style), (f":{scenario.line:<4} ", DIM), scenario.name, (spent, DIM)))
 
 
 def _show_count(ended: list[Ended], screen: Screen) -> None:

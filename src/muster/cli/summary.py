@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -14,11 +15,15 @@ from muster.model.queue import DEFAULT_QUEUE, ROOT_QUEUE
 from muster.model.resources import CPU, PODS, short_name, show_amount
 from muster.scenario.report import Amounts, Eviction, GangRow, QueueRow, Report, Sample
 
-MOST_GANGS = 20
+MOST_ROWS = 20
 _LABEL = 16
 _LONGEST_WHERE = 26
 _STAGE_WORDS = {"satisfied": "running"}
 _STAGE_STYLES = {"satisfied": GOOD, "waiting": NOTE, "gathering": NOTE, "holding": NOTE, "clearing": NOTE, "timed out": BAD}
+_MARKED = ("lost", "removed", "restart", "back")
+_MANY_MARKS = 6
+_SEVERAL = 3
+_DIGITS = re.compile(r"\d+")
 # In the order in which a person looks for them.
 _STAGE_ORDER = ("timed out", "waiting", "clearing", "holding", "gathering", "satisfied", "finished", "gone")
 
@@ -99,8 +104,11 @@ def _share_lines(report: Report, screen: Screen) -> Iterator[Line]:
 
 
 def _marks(report: Report) -> list[tuple[float, str]]:
-    """What a chart is marked with: nodes lost and back, restarts, and who evicted others."""
-    found = [(mark.at_s, mark.text) for mark in report.marks]
+    """What a chart is marked with: nodes lost, restarts, and who evicted others; nodes that came back while there is room."""
+    marks = [mark for mark in report.marks if mark.text.startswith(_MARKED)]
+    if len(marks) > _MANY_MARKS:
+        marks = [mark for mark in marks if not mark.text.startswith("back")]
+    found = [(mark.at_s, mark.text) for mark in marks]
     plans = dict.fromkeys(
         (eviction.at_s, eviction.for_gang, VERBS.get(eviction.cause, "preempts")) for eviction in report.evictions
     )
@@ -198,8 +206,7 @@ def _gangs(report: Report, resource: str, screen: Screen, *, all_gangs: bool) ->
     rows = sorted(report.gangs, key=lambda row: (_STAGE_ORDER.index(row.stage), -row.priority, row.gang))
     live = [row for row in rows if row.stage not in ("finished", "gone")]
     shown = rows if all_gangs or not live else live
-    cut = shown if all_gangs else shown[:MOST_GANGS]
-    if not cut:
+    if not shown:
         return []
     queues = {row.queue for row in report.gangs} - {DEFAULT_QUEUE}
     columns = [
@@ -212,21 +219,37 @@ def _gangs(report: Report, resource: str, screen: Screen, *, all_gangs: bool) ->
         Column("why"),
     ]
     deeds = _Deeds(report, resource)
-    cells = [_gang_cells(row, deeds, with_queue=bool(queues)) for row in cut]
+    groups = [[row] for row in shown] if all_gangs else _alike(shown, deeds)
+    cut = groups if all_gangs else groups[:MOST_ROWS]
+    cells = [_gang_cells(group, deeds, with_queue=bool(queues)) for group in cut]
     lines = lay_out(columns, cells, width=screen.width)
-    if len(cut) < len(shown):
-        lines.append(Line.of((f" and {len(shown) - len(cut)} more: --all shows every gang", DIM)))
+    if len(cut) < len(groups):
+        left_out = sum(len(group) for group in groups[MOST_ROWS:])
+        lines.append(Line.of((f" and {count(left_out, 'more gang')}: --all shows every one", DIM)))
     return lines
 
 
-def _gang_cells(row: GangRow, deeds: _Deeds, *, with_queue: bool) -> list[Cell | str]:
+def _alike(rows: Sequence[GangRow], deeds: _Deeds) -> list[list[GangRow]]:
+    """Several gangs of which the same can be said are told of together, two are not."""
+    groups: dict[object, list[GangRow]] = {}
+    for row in rows:
+        # A verdict names members: what is left without names and numbers is what can be said of several.
+        said = _DIGITS.sub("#", deeds.why(row).replace(row.gang.rpartition("/")[2], ""))
+        name = _DIGITS.sub("#", row.gang)
+        groups.setdefault((name, row.queue, row.members, row.succeeded, row.min, row.stage, row.waited_s, said), []).append(row)
+    return [part for group in groups.values() for part in ([group] if len(group) >= _SEVERAL else [[row] for row in group])]
+
+
+def _gang_cells(rows: Sequence[GangRow], deeds: _Deeds, *, with_queue: bool) -> list[Cell | str]:
+    row = rows[0]
     done = row.members if row.members else row.succeeded
+    each = f"{len(rows)} x " if len(rows) > 1 else ""
     return [
-        Cell(row.gang, BOLD if row.stage != "finished" else PLAIN),
+        Cell(fold(each.gang for each in rows), BOLD if row.stage != "finished" else PLAIN),
         queue_title(row.queue) if with_queue else "",
-        f"{done}/{row.min}",
+        f"{each}{done}/{row.min}",
         Cell(_STAGE_WORDS.get(row.stage, row.stage), _STAGE_STYLES.get(row.stage, PLAIN)),
-        _where(row.where),
+        _where(sorted({node for each in rows for node in each.where})),
         span(row.waited_s),
         deeds.why(row),
     ]
@@ -280,6 +303,8 @@ class _Deeds:
             said.append(f"{count(row.evicted, 'pod')} evicted, last at {clock(last.at_s)} for {last.for_gang}")
         if row.why:
             said.append(row.why)
+        elif row.stage == "gathering":
+            said.append(f"{row.size} of at least {row.min} members exist")
         elif row.stage == "satisfied" and row.members > row.min:
             said.append(f"{row.members - row.min} above its minimum, first to go if room is needed")
         return "; ".join(said)

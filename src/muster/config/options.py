@@ -68,8 +68,8 @@ def options_of(make: Callable[..., object]) -> tuple[Option, ...]:
 
 
 def camel(name: str) -> str:
-    """`default_wait_s` in Python is `defaultWaitS` in a file."""
-    first, *rest = name.split("_")
+    """`default_wait_s` in Python is `defaultWaitSeconds` in a file."""
+    first, *rest = (f"{name[:-2]}_seconds" if name.endswith("_s") else name).split("_")
     return first + "".join(word.capitalize() for word in rest)
 
 

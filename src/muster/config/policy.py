@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 import yaml
 
 from muster.config.find import find_plugin
-from muster.config.options import Option, read_options, read_value
+from muster.config.options import Option, options_of, read_options, read_value
 from muster.config.shape import flaws
 from muster.engine.cycle import ACTIONS
 from muster.engine.hooks import DEFAULT_SETTINGS, Plugin, Policy, Settings
@@ -23,7 +22,7 @@ from muster.yaml_marks import Faults, InputError, Marked, marked, read
 
 DEFAULT_POLICY = """\
 schedulerNames: [muster]
-actions: [expire, enqueue, allocate, preempt, gang-preempt, gang-reclaim]
+actions: [expire, enqueue, allocate, preempt, gang-preempt, job-preempt, gang-reclaim]
 plugins:
 # Who goes first.
 - priority
@@ -47,7 +46,7 @@ plugins:
 - pdb
 - min_runtime: {actions: [gang-reclaim]}
 - lost_work
-settings: {defaultWaitSeconds: 600, claimSeconds: 600, wholeGang: cluster, strictDeserved: false}
+settings: {wholeGang: cluster, strictDeserved: false, claimSeconds: 600, spareSeconds: 600, defaultWaitSeconds: 600}
 """
 
 KEYS: Mapping[str, str] = {
@@ -56,38 +55,7 @@ KEYS: Mapping[str, str] = {
     "plugins": "Who has a say, in this order: a name, or a mapping of one name to its options.",
     "settings": "What belongs to no plugin.",
 }
-SETTINGS: tuple[Option, ...] = (
-    Option(
-        key="defaultWaitSeconds",
-        field="default_wait_s",
-        type=float,
-        default=DEFAULT_SETTINGS.default_wait_s,
-        doc="How long a NonStrict gang holds nodes for members that do not come, where its annotations and PodGroup do not say.",
-        least=0,
-    ),
-    Option(
-        key="claimSeconds",
-        field="claim_s",
-        type=float,
-        default=DEFAULT_SETTINGS.claim_s,
-        doc="How long a nomination stands after the last of those who leave for it should be gone.",
-        least=0,
-    ),
-    Option(
-        key="wholeGang",
-        field="whole_gang",
-        type=Literal["cluster", "domain"],
-        default=DEFAULT_SETTINGS.whole_gang,
-        doc="What goes when a whole gang must go: all its members in the cluster, or only those in the domain that is cleared.",
-    ),
-    Option(
-        key="strictDeserved",
-        field="strict_deserved",
-        type=bool,
-        default=DEFAULT_SETTINGS.strict_deserved,
-        doc="Reclaim never takes a queue below its deserved share; otherwise the last unit taken may cross that line.",
-    ),
-)
+SETTINGS: tuple[Option, ...] = tuple(option for option in options_of(Settings) if option.key not in KEYS)
 
 ALLOCATE = "allocate"
 # These prepare what allocate decides on; every other action makes room for those that it could not place.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from muster.engine import hooks
 from muster.yaml_marks import nearest
@@ -27,7 +28,8 @@ class Hook:
         return ", ".join((*self.positional, *(["*", *self.named] if self.named else ())))
 
 
-def all_hooks() -> dict[str, Hook]:
+@cache
+def all_hooks() -> Mapping[str, Hook]:
     """Every hook, as the engine declares it."""
     found: dict[str, Hook] = {}
     for part in vars(hooks).values():

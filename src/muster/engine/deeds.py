@@ -11,7 +11,7 @@ from muster.engine.session import Session
 from muster.engine.status import statuses
 from muster.model.effects import Bind, Condition, Effect, Evict, Hold, Nominate, Release, Spare
 from muster.model.pod import CLAIMS, UNPLACED, Phase, Placement
-from muster.state.store import COMPANY, HOLDS, ROOM
+from muster.state.store import COMPANY, HOLDS, ROOM, SOON
 from muster.state.volume_choice import choices
 from muster.state.world import Step
 
@@ -57,7 +57,7 @@ def _deed(s: Session, before: Placement, now: Placement, step: Step) -> Iterator
         plan = s.world.plans[now.plan]
         yield Nominate(pod.uid, pod.title, node, gang, why, cause, now.since, now.plan, plan.size, plan.victims, now.devices)
     elif now.phase is Phase.LEAVING:
-        s.world.wake(ROOM)
+        s.world.wake(SOON)
         yield Evict(pod.uid, pod.title, node, gang, step.for_gang, why, cause, s.policy.manner(cause))
     elif now.phase is Phase.BOUND and before.phase is Phase.LEAVING:
         yield Spare(pod.uid, pod.title, node, gang, why, cause)

@@ -23,7 +23,7 @@ from muster.model.pod import PROMISED, SEATED, Phase, Pod
 from muster.state.cells import seats_in
 from muster.state.domains import Domain
 from muster.state.lifecycle import reaches_min
-from muster.state.store import HOLDS, ROOM
+from muster.state.store import HOLDS, ROOM, SOON
 from muster.state.trial import Trial
 
 
@@ -202,7 +202,7 @@ def _place_cell(s: Session, trial: Trial, ask: Ask, phase: Phase) -> Placed:
 
 def _too_small(s: Session, cell: Cell, settled: Settled) -> Verdict:
     why = f"{cell.title}: {seats_in(s.world, cell)} of at least {cell.min} members find room in {settled.domain.title}"
-    return Verdict(ok=False, why=why, code=explain.NO_ROOM, curable=True, wakes=(ROOM, HOLDS))
+    return Verdict(ok=False, why=why, code=explain.NO_ROOM, curable=True, wakes=(ROOM, SOON, HOLDS))
 
 
 def _place_close(s: Session, trial: Trial, ask: Ask, domain: Domain, phase: Phase) -> Placed:

@@ -22,7 +22,8 @@ def enqueue(s: Session) -> None:
         memory = s.world.attempts[gang.key]
         if _is_asking(s, gang):
             verdict = _let_in(s, gang)
-            memory.enqueued = verdict.ok
+            memory.enqueued, memory.kept_out = verdict.ok, not verdict.ok
+            s.world.touched[gang.key] = None
             if not verdict.ok:
                 s.judge(gang, verdict)
         if memory.enqueued:

@@ -40,7 +40,7 @@ def _forget_refusals(s: Session) -> None:
 def _mark_overdue(s: Session) -> None:
     """A pod that should have left long ago still fills its node, but nobody counts on its going any more."""
     world = s.world
-    for pod in [world.pods[uid] for uid in world.going if _is_late(s, uid)]:
+    for pod in [world.pods[uid] for uid in sorted(world.going) if _is_late(s, uid)]:
         with s.trial("still there long after it was told to go", cause="Overdue") as trial:
             trial.turn(pod, phase=Phase.OVERDUE)
             trial.commit()
@@ -58,7 +58,7 @@ def _is_late(s: Session, uid: str) -> bool:
 
 def _end_lost_claims(s: Session) -> None:
     """A claim on a node that is gone, no longer takes the pod, or has no room for it any more is no claim."""
-    for uid in list(s.world.claims):
+    for uid in sorted(s.world.claims):
         pod = s.world.pods[uid]
         why = _why_lost(s, pod, s.world.placements[uid])
         if why:
@@ -85,7 +85,7 @@ def _why_lost(s: Session, pod: Pod, placement: Placement) -> str:
 def _end_claims_apart(s: Session) -> None:
     """Domains change under a gang that waits: claims that no longer lie together as they must end together."""
     world = s.world
-    holders = {world.members[uid].gang: None for uid in world.claims}
+    holders = {world.members[uid].gang: None for uid in sorted(world.claims)}
     for key in holders:
         gang = world.gangs[key]
         why = why_apart(s, gang)
@@ -119,7 +119,7 @@ def _end_late_plans(s: Session) -> None:
 def _end_waits(s: Session) -> None:
     """A gang that has held nodes for longer than its wait time gives them back and is marked."""
     world = s.world
-    holders = {world.members[uid].gang: None for uid in world.claims if world.placements[uid].phase is Phase.HELD}
+    holders = {world.members[uid].gang: None for uid in sorted(world.claims) if world.placements[uid].phase is Phase.HELD}
     for key in holders:
         gang = world.gangs[key]
         phases = [world.placement(pod) for pod in gang.pods()]

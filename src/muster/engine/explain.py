@@ -11,7 +11,7 @@ from muster.model.gang import Gang
 from muster.model.pod import PROMISED, SEATED, Phase, Pod
 from muster.state.cells import lacks_cells
 from muster.state.lifecycle import count, reaches_min, seats_missing
-from muster.state.store import COMPANY, HOLDS, ROOM
+from muster.state.store import COMPANY, HOLDS, ROOM, SOON
 from muster.state.table import BoolColumn, Rows
 from muster.state.world import World
 
@@ -85,7 +85,7 @@ def _blames(s: Session, pod: Pod, domain: Domain, *, soon: bool) -> tuple[list[s
     left = np.arange(len(table), dtype=np.intp) if domain.rows is None else domain.rows
     phrases: list[str] = []
     curable = False
-    wakes: tuple[str, ...] = (ROOM, HOLDS)
+    wakes: tuple[str, ...] = (ROOM, SOON, HOLDS)
     for plugin, column in _refusals(s, pod):
         rows = Rows(table, left, soon=soon)
         ok = column(rows)
@@ -93,7 +93,7 @@ def _blames(s: Session, pod: Pod, domain: Domain, *, soon: bool) -> tuple[list[s
         if len(bad):
             phrases.append(_blame(s, plugin, pod, Rows(table, bad, soon=soon)))
             curable = curable or column.hook != MATCH
-            wakes = (ROOM, HOLDS, COMPANY) if column.hook == AMONG else wakes
+            wakes = (ROOM, SOON, HOLDS, COMPANY) if column.hook == AMONG else wakes
         left = left[ok]
     return phrases, curable, wakes
 

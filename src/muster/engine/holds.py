@@ -52,12 +52,12 @@ class _Holder:
 def _holders(s: Session, visited: set[str]) -> list[_Holder]:
     """Gangs later in the order that hold nodes, the most entitled first."""
     world = s.world
-    held: dict[str, list[Pod]] = {}
-    for uid in world.claims:
-        if world.placements[uid].phase is Phase.HELD and (key := world.members[uid].gang) not in visited:
-            held.setdefault(key, []).append(world.pods[uid])
-    order = sorted(held, key=lambda key: s.gang_key(world.gangs[key]))
-    return [_Holder(key, held[key], [world.placement(pod) for pod in held[key]]) for key in order]
+    holding = {world.members[uid].gang for uid in world.claims if world.placements[uid].phase is Phase.HELD} - visited
+    found: list[_Holder] = []
+    for gang in sorted((world.gangs[key] for key in holding), key=s.gang_key):
+        pods = [pod for pod in gang.pods() if world.phase(pod) is Phase.HELD]
+        found.append(_Holder(gang.key, pods, [world.placement(pod) for pod in pods]))
+    return found
 
 
 def _give_back(s: Session, trial: Trial, released: list[_Holder]) -> None:
@@ -78,7 +78,7 @@ def _give_back(s: Session, trial: Trial, released: list[_Holder]) -> None:
 def release_hopeless(s: Session) -> None:
     """End the holds of gangs that could not complete even on an empty cluster."""
     world = s.world
-    holders = {world.members[uid].gang: None for uid in world.claims if world.placements[uid].phase is Phase.HELD}
+    holders = {world.members[uid].gang: None for uid in sorted(world.claims) if world.placements[uid].phase is Phase.HELD}
     for key in holders:
         gang = world.gangs[key]
         if not could_ever_complete(s, gang):

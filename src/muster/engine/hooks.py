@@ -35,9 +35,9 @@ those, as a column.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar, runtime_checkable
 
 from muster.engine.gates import Gate
 from muster.model.effects import YES, Verdict
@@ -322,22 +322,28 @@ class CostsNodes(Protocol):
     def node_cost(self, s: Session, pod: Pod, node: str, victims: Sequence[Pod]) -> Comparable: ...
 
 
+T = TypeVar("T")
+
+
+def setting(default: T, doc: str) -> T:
+    """A setting and what it means. The policy file writes its name in camel case, `_s` as `Seconds`; numbers are not negative."""
+    made: T = field(default=default, metadata={"doc": doc, "least": 0})
+    return made
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What a policy file sets that belongs to no plugin."""
 
     scheduler_names: tuple[str, ...] = ("muster",)
     """Pods whose schedulerName is one of these are ours."""
-    whole_gang: str = "cluster"
-    """What goes when a whole gang must go: all its seats in the `cluster`, or only those in the `domain`."""
-    strict_deserved: bool = False
-    """Reclaim never takes a queue below its deserved share, not even with the last unit."""
-    claim_s: float = 600.0
-    """How long a promise stands after the last of those who leave for it should be gone."""
-    spare_s: float = 600.0
-    """For how long a pod whose soft eviction was taken back is not softly chosen again."""
-    default_wait_s: float = 600.0
-    """How long a gang holds nodes for members that do not come, where nobody says otherwise."""
+    whole_gang: Literal["cluster", "domain"] = setting(
+        "cluster", "What goes when a whole gang must go: all its seats in the `cluster`, or only those in the `domain`."
+    )
+    strict_deserved: bool = setting(False, "Reclaim never takes a queue below its deserved share, not even with the last unit.")
+    claim_s: float = setting(600.0, "How long a promise stands after the last of those who leave for it should be gone.")
+    spare_s: float = setting(600.0, "For how long a pod whose soft eviction was taken back is not softly chosen again.")
+    default_wait_s: float = setting(600.0, "How long a gang holds nodes for members that do not come, where nobody says otherwise.")
 
 
 DEFAULT_SETTINGS = Settings()

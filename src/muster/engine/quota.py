@@ -10,7 +10,7 @@ may yet evict looks at nothing but the bound itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar, cast
 
 import numpy as np
@@ -18,7 +18,7 @@ import numpy as np
 from muster.engine.hooks import Ask, Purpose, Room
 from muster.model.effects import YES, Verdict
 from muster.model.gang import Gang
-from muster.model.pod import Phase, Pod
+from muster.model.pod import Kind, Phase, Pod
 from muster.model.queue import Queue, show_queue
 from muster.model.resources import Resources, short_name, show_amount
 from muster.state.columns import Amounts
@@ -53,6 +53,16 @@ class Bounds:
     """What can change the bounds, beside the queues themselves."""
     binding: bool = True
     """False where nothing is bounded at all."""
+    _paths: dict[str, tuple[tuple[int, int, int], ...]] = field(default_factory=dict, repr=False, compare=False)
+
+    def on_path(self, world: World, queue: str) -> tuple[tuple[int, int, int], ...]:
+        """What bounds this queue: how far up, which column, how much."""
+        found = self._paths.get(queue)
+        if found is None:
+            rows = self.rows[world.ledger.rows_up(queue)].tolist()
+            bounded = ((up, column, most) for up, row in enumerate(rows) for column, most in enumerate(row))
+            found = self._paths[queue] = tuple(entry for entry in bounded if entry[2] < UNLIMITED)
+        return found
 
 
 def bounds(world: World, of: Callable[[Queue], Resources]) -> Amounts:
@@ -120,27 +130,19 @@ def needs(s: Session, ask: Ask) -> dict[str, Amounts]:
 
 
 def total_by_queue(world: World, pods: Iterable[Pod]) -> dict[str, Amounts]:
+    counts: dict[tuple[str, int], int] = {}
+    kinds: dict[int, Kind] = {}
+    members = world.members
+    for pod in pods:
+        kind = pod.kind
+        key = (members[pod.uid].queue, id(kind))
+        counts[key] = counts.get(key, 0) + 1
+        kinds[key[1]] = kind
     total: dict[str, Amounts] = {}
-    for queue, request, count in _alike(world, pods):
-        amounts = count * world.columns.vector(request)
+    for (queue, number), count in counts.items():
+        amounts = count * world.columns.vector(kinds[number].request)
         total[queue] = total[queue] + amounts if queue in total else amounts
     return total
-
-
-def _alike(world: World, pods: Iterable[Pod]) -> Iterable[tuple[str, Resources, int]]:
-    """Stretches of pods with one request in one queue, and how long they are."""
-    members = world.members
-    kind, member, count = None, None, 0
-    for pod in pods:
-        found = members[pod.uid]
-        if pod.kind is kind and found is member:
-            count += 1
-            continue
-        if kind is not None and member is not None:
-            yield member.queue, kind.request, count
-        kind, member, count = pod.kind, found, 1
-    if kind is not None and member is not None:
-        yield member.queue, kind.request, count
 
 
 def admit(s: Session, ask: Ask, bound: Bounds) -> Verdict:
@@ -152,10 +154,23 @@ def admit(s: Session, ask: Ask, bound: Bounds) -> Verdict:
         return YES
     if len(needed) == 1:
         ((queue, amounts),) = needed.items()
+        if ask.purpose is Purpose.ALLOCATE and fits_easily(s, bound, queue, amounts):
+            return YES
         rows, wanted = s.world.ledger.rows_up(queue), amounts[None, :]
     else:
         rows, wanted = _together(s.world, needed)
     return fits(s, bound, rows, _standing(s, ask, rows), wanted)
+
+
+def fits_easily(s: Session, bound: Bounds, queue: str, amounts: Amounts, *, own: bool = False) -> bool:
+    """The same as `fits` for a bind in one queue and all above it (or its `own` bounds alone), without the words: most asks fit."""
+    ledger = s.world.ledger
+    rows = ledger.rows_up(queue)
+    standing, need = ledger.standing_in(rows[:1] if own else rows).tolist(), amounts.tolist()
+    for up, column, most in bound.on_path(s.world, queue):
+        if need[column] and (not own or not up) and standing[up][column] + need[column] > most:
+            return False
+    return True
 
 
 def _together(world: World, needed: dict[str, Amounts]) -> tuple[Rows, Amounts]:

@@ -103,19 +103,19 @@ class Spans:
     """Sums of columns by domain."""
 
     def __init__(self, domains: Sequence[Domain]) -> None:
-        rows = [domain.rows for domain in domains if domain.rows is not None]
-        self._whole: BoolColumn = np.array([domain.rows is None for domain in domains], dtype=np.bool_)
+        self._count = len(domains)
+        rows = [domain.rows for domain in domains if domain.rows is not None and len(domain.rows)]
+        self._listed: RowIndex = np.array([at for at, d in enumerate(domains) if d.rows is not None and len(d.rows)], dtype=np.intp)
+        self._whole: RowIndex = np.array([at for at, domain in enumerate(domains) if domain.rows is None], dtype=np.intp)
         self._flat: RowIndex = np.concatenate(rows) if rows else np.zeros(0, dtype=np.intp)
-        ends = np.zeros(len(domains) + 1, dtype=np.int64)
-        np.cumsum([0 if domain.rows is None else len(domain.rows) for domain in domains], out=ends[1:])
-        self._ends = ends
+        self._starts: RowIndex = np.cumsum([0, *(len(some) for some in rows[:-1])])
 
     def sums(self, column: Amounts) -> Amounts:
         """The sum over each domain's nodes, of a column or of several side by side."""
-        summed = np.zeros((len(self._flat) + 1, *column.shape[1:]), dtype=np.int64)
-        np.cumsum(column[self._flat], axis=0, out=summed[1:])
-        total: Amounts = summed[self._ends[1:]] - summed[self._ends[:-1]]
-        if self._whole.any():
+        total: Amounts = np.zeros((self._count, *column.shape[1:]), dtype=np.int64)
+        if len(self._listed):
+            total[self._listed] = np.add.reduceat(column[self._flat], self._starts, axis=0)
+        if len(self._whole):
             total[self._whole] = column.sum(axis=0)
         return total
 

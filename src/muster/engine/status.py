@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from muster.engine.session import Session
 from muster.model.effects import GroupStatus
 from muster.model.gang import Gang, Role
-from muster.model.pod import Phase, Running
+from muster.model.pod import Dialect, Phase, Running
 from muster.state.lifecycle import has_enough_members
 from muster.state.world import World
 
@@ -37,7 +37,7 @@ def status_of(world: World, gang: Gang, group: str) -> GroupStatus:
     live = sum(len(role.pods) for role in roles)
     least = gang.min if len(roles) == len(gang.roles) else sum(role.min for role in roles)
     phase = _phase(
-        ready=has_enough_members(gang) and not gang.waits_for,
+        ready=_is_ready(world, gang),
         least=max(1, least),
         live=live,
         scheduled=scheduled,
@@ -47,6 +47,14 @@ def status_of(world: World, gang: Gang, group: str) -> GroupStatus:
     )
     memory = world.attempts.get(gang.key)
     return GroupStatus(group, phase, scheduled, running, succeeded, failed, memory.started if memory is not None else None)
+
+
+def _is_ready(world: World, gang: Gang) -> bool:
+    """May its members be scheduled? Volcano's controllers make pods only after this was said of their PodGroup."""
+    if gang.dialect is Dialect.VOLCANO:
+        memory = world.attempts.get(gang.key)
+        return memory is None or not memory.kept_out
+    return has_enough_members(gang) and not gang.waits_for
 
 
 def _count_scheduled(world: World, role: Role) -> int:

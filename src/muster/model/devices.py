@@ -1,12 +1,31 @@
-"""Devices with indices that pods share, and the slots that a placement takes of them.
+"""Devices with indices that pods share, what pods ask of them, and the slots that a placement takes.
 
 A count of free GPUs is not devices: a slot says which device and how much of it, so that taking a pod away and putting it back
-restores the same slots.
+restores the same slots. Memory is counted in bytes, cores in hundredths of a device.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import Enum
+
+GPU_KIND = "gpu"
+WHOLE_CORES = 100
+MIB = 2**20
+
+
+class DeviceDialect(Enum):
+    """In whose words devices are registered, asked for and given out."""
+
+    VGPU = "vgpu"
+    """Volcano's virtual GPUs: `volcano.sh/vgpu-number`, each container for itself."""
+    GPU_SHARE = "gpushare"
+    """Volcano's older sharing by memory: `volcano.sh/gpu-memory`, or whole ones by `volcano.sh/gpu-number`."""
+    KOORDINATOR = "koordinator"
+    """`koordinator.sh/gpu` and its parts, for the pod as a whole."""
+    WHOLE = "whole"
+    """`nvidia.com/gpu`: whole devices. On a node that does not say which devices it has they are only counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,11 +33,25 @@ class Device:
     """One indexed device of a node. `island` names the devices that are close to each other (NVLink, PCIe)."""
 
     index: int
-    kind: str
+    kind: str = GPU_KIND
     memory: int = 0
-    cores: int = 100
+    cores: int = WHOLE_CORES
     uuid: str = ""
     island: str = ""
+    shares: int = 0
+    """How many may share it; 0 for any number."""
+    healthy: bool = True
+    """False: whoever is on it stays, and nobody else comes."""
+    dialect: DeviceDialect = DeviceDialect.VGPU
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """The devices of one node, declared by an object of their own. Named after the node."""
+
+    name: str
+    version: int = 0
+    devices: tuple[Device, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,4 +60,75 @@ class Slot:
 
     index: int
     memory: int = 0
-    cores: int = 100
+    cores: int = WHOLE_CORES
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceAsk:
+    """`count` different devices, and so much of each: an amount of memory, or a `ratio` of it in hundredths. A pod that asks for all
+    cores of a device is alone on it; one that asks for none goes wherever somebody left any."""
+
+    dialect: DeviceDialect
+    count: int = 1
+    memory: int = 0
+    ratio: int = 0
+    cores: int = 0
+    container: int = 0
+    """Which container asks, where each does for itself."""
+    kind: str = GPU_KIND
+
+    def memory_of(self, device_memory: int) -> int:
+        """How much memory this takes of a device that has so much. Parts are whole mebibytes, because some can write no others."""
+        if not self.ratio:
+            return self.memory
+        return device_memory if self.ratio == 100 else device_memory * self.ratio // 100 // MIB * MIB
+
+
+@dataclass(frozen=True, slots=True)
+class SlotNote:
+    """A slot as somebody wrote it onto a pod: the device by its UUID or by its index, and how much of it where that was said."""
+
+    index: int = -1
+    uuid: str = ""
+    memory: int | None = None
+    cores: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A slot for the device plugin that hands it out: all that any dialect writes of it."""
+
+    dialect: DeviceDialect
+    container: int
+    index: int
+    uuid: str
+    memory: int
+    ratio: int
+    """Of the device's memory, in hundredths."""
+    cores: int
+
+
+def asks_by_slot(asks: Iterable[DeviceAsk]) -> list[DeviceAsk]:
+    """For each slot, in order, the ask that it is for: a placement has the slots of its asks one after the other."""
+    return [ask for ask in asks for _ in range(ask.count)]
+
+
+def grants(asks: Iterable[DeviceAsk], slots: Sequence[Slot], devices: Iterable[Device]) -> tuple[Grant, ...]:
+    """What is told to the device plugins about the slots of a pod. Who asks for whole devices speaks no dialect: only Koordinator
+    wants to be told of them."""
+    by_index = {device.index: device for device in devices}
+    found = [
+        (ask, slot, by_index[slot.index]) for ask, slot in zip(asks_by_slot(asks), slots, strict=False) if slot.index in by_index
+    ]
+    return tuple(
+        Grant(
+            dialect=DeviceDialect.KOORDINATOR if device.dialect is DeviceDialect.KOORDINATOR else ask.dialect,
+            container=ask.container,
+            index=slot.index,
+            uuid=device.uuid,
+            memory=slot.memory,
+            ratio=100 * slot.memory // device.memory if device.memory else WHOLE_CORES,
+            cores=slot.cores,
+        )
+        for ask, slot, device in found
+    )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from muster.engine.hooks import Ask, Purpose, Room
-from muster.engine.quota import UNLIMITED, Bounds, Standing, fits, kept, seats
+from muster.engine.quota import UNLIMITED, Bounds, Standing, fits, fits_easily, kept, seats
 from muster.engine.session import Session
 from muster.engine.shares import beyond
 from muster.model.effects import YES, Verdict
@@ -95,6 +95,9 @@ class ElasticQuota:
         """One quota, the whole job. A job that may yet evict need not fit beside the preemptible ones of its own quota."""
         preemptible = s.world.members[ask.pods[0].uid].preemptible
         now = ask.purpose is Purpose.ALLOCATE
+        if now and not s.world.ledger.has_fixed(queue):
+            if fits_easily(s, self._most(s), queue, need, own=not self.enable_check_parent_quota):
+                return YES
         row, up = self._rows(s, queue)
         if preemptible:
             return fits(s, self._most(s), up, _with_kept(s, queue, up, now=now), need[None, :])
@@ -209,9 +212,9 @@ def _non_preemptible(s: Session, queue: str, *, now: bool | None) -> Standing:
 def _with_kept(s: Session, queue: str, rows: Rows, *, now: bool | None) -> Standing:
     """What stands in the rows, and what the quota keeps for its own non-preemptible jobs that wait: up to its minimum."""
     used = _figures(s, rows, now=now)
-    asked = s.world.ledger.requested_part(queue, preemptible=False)
-    if not np.count_nonzero(asked):
+    if not s.world.ledger.has_fixed(queue):
         return Standing((("used", used),))
+    asked = s.world.ledger.requested_part(queue, preemptible=False)
     least = minimums(s)[s.world.ledger.row[queue]]
     own = np.zeros_like(used)
     own[0] = np.maximum(np.where(least < UNLIMITED, np.minimum(least, asked), 0) - _part(s, queue, now=now), 0)

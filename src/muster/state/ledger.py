@@ -122,6 +122,10 @@ class Ledger:
     def requested_part(self, queue: str, *, preemptible: bool) -> Amounts:
         return self._part(queue, _REQUESTED, preemptible=preemptible)
 
+    def has_fixed(self, queue: str) -> bool:
+        """Does anybody who is not preemptible live in this queue or below it?"""
+        return bool(np.count_nonzero(self._figures[_FIXED_REQUESTED, self.row[queue]]))
+
     def _of(self, queue: str, figure: int) -> Amounts:
         amounts: Amounts = self._figures[figure, self.row[queue]].copy()
         return amounts
@@ -141,10 +145,12 @@ class Ledger:
         return self._below_root[queue]
 
     def used_in(self, rows: Rows) -> Amounts:
-        return self._figures[_USED].take(rows, axis=0)
+        used: Amounts = self._figures[_USED].take(rows, axis=0)
+        return used
 
     def taken_in(self, rows: Rows) -> Amounts:
-        return self._figures[_TAKEN].take(rows, axis=0)
+        taken: Amounts = self._figures[_TAKEN].take(rows, axis=0)
+        return taken
 
     def standing_in(self, rows: Rows) -> Amounts:
         """What stands there now or will soon, whichever is more: what one more bind has to fit beside."""
@@ -153,8 +159,9 @@ class Ledger:
         return np.maximum(taken, self.used_in(rows)) if self._moving else taken
 
     def requested_in(self, rows: Rows | None = None) -> Amounts:
-        requested = self._figures[_REQUESTED]
-        return requested.copy() if rows is None else requested.take(rows, axis=0)
+        figure = self._figures[_REQUESTED]
+        requested: Amounts = figure.copy() if rows is None else figure.take(rows, axis=0)
+        return requested
 
     def negatives(self) -> Iterable[tuple[str, str]]:
         """Queues and resources with a figure below zero. There are none, ever."""

@@ -27,6 +27,8 @@ from muster.state.table import COUNTS_IN_TAKEN, COUNTS_IN_USED
 from muster.state.world import Refusal, World
 
 ROOM = "room"
+SOON = "soon"
+"""Somebody was told to go: there will be room, though there is none yet."""
 HOLDS = "holds"
 COMPANY = "company"
 """A pod got a node: somebody may have waited for it to be there."""
@@ -131,8 +133,10 @@ class Store:
         self._world.move(pod, after)
         if after.node is not None and after.node != before.node:
             self._world.wake(COMPANY)
-        if before.node is not None and (after.node != before.node or after.phase in GOING):
+        if before.node is not None and after.node != before.node:
             self._wake_room(pod.uid)
+        elif before.node is not None and after.phase in GOING:
+            self._wake_room(pod.uid, SOON)
 
     def _lose_pod(self, uid: str) -> None:
         self._bury(uid)
@@ -178,9 +182,9 @@ class Store:
             self._world.move(pod, Placement(Phase.BOUND, placement.node, _start(pod), placement.devices))
             self._world.wake(ROOM)
 
-    def _wake_room(self, uid: str) -> None:
+    def _wake_room(self, uid: str, *what: str) -> None:
         """The pod left, or is leaving: its node and its queues have more room than before."""
-        self._world.wake(ROOM)
+        self._world.wake(*(what or (ROOM, SOON)))
         if (member := self._world.members.get(uid)) is not None:
             self._world.wake_queue(member.queue)
 

@@ -56,6 +56,8 @@ class Attempts:
     """When it was first attempted."""
     enqueued: bool = False
     """True once its minimum resources were found to fit."""
+    kept_out: bool = False
+    """True while they were found not to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,7 @@ class World:
         self.unseated: dict[str, int] = {}
         """How many members of a gang still wait for a seat that is theirs, for the gangs that have any."""
         self.claims: dict[str, None] = {}
-        """Pods that are held or nominated."""
+        """Pods that are held or nominated. Their order here is an accident of what was tried: sort before it can show."""
         self.going: dict[str, None] = {}
         """Pods that are leaving or overdue."""
         self.awaited: dict[str, None] = {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from muster.engine.evict.policy import EvictionPolicy
 from muster.engine.evict.seats import BROKEN_AFTER_S, Ints, SeatTable
@@ -43,16 +44,18 @@ class Bundles:
     def __len__(self) -> int:
         return len(self.unit_class)
 
-    def seats_of(self, unit: int) -> RowIndex:
+    def seats_of(self, unit: int, seats: SeatTable) -> list[int]:
+        """Its seats, members in their order."""
         mine: RowIndex = self.seat[self.unit == unit]
-        return mine
+        found: list[int] = mine.tolist() if len(mine) == 1 else mine[np.argsort(seats.rank[mine], kind="stable")].tolist()
+        return found
 
 
 def bundles(s: Session, ask: Ask, policy: EvictionPolicy, seats: SeatTable, inside: BoolColumn, need: Amounts) -> Bundles:
     """The units that this ask may take in a domain. `inside` is a column over nodes, `need` what the ask lacks in all."""
-    size = len(seats.pods)
-    alive = np.flatnonzero(seats.alive[:size])
-    seat = _in_order(seats, alive[policy.eligible(s, ask, seats)[seats.gang[alive]]])
+    eligible = policy.eligible(s, ask, seats)
+    alive = np.flatnonzero(seats.alive[: len(seats.pods)]) if eligible.any() else np.zeros(0, dtype=np.intp)
+    seat = alive[eligible[seats.gang[alive]]]
     local = _local(seats, seat, inside)
     if s.policy.settings.whole_gang == "domain":
         seat, local = seat[local], local[local]
@@ -64,12 +67,6 @@ def bundles(s: Session, ask: Ask, policy: EvictionPolicy, seats: SeatTable, insi
     found = _ordered(s, ask, policy, seats, seat[keep], unit[keep], local[keep], need)
     found.free_at = _first_free(s, ask, seats, seat[barred])
     return found
-
-
-def _in_order(seats: SeatTable, seat: RowIndex) -> RowIndex:
-    """By the names of gangs and members: where a seat happens to stand in the table must not show in who goes."""
-    ordered: RowIndex = seat[np.lexsort((seats.rank[seat], seats.gang_rank[seats.gang[seat]]))]
-    return ordered
 
 
 def _local(seats: SeatTable, seat: RowIndex, inside: BoolColumn) -> BoolColumn:
@@ -240,10 +237,15 @@ def _figures(
     hours = np.zeros(len(seat))
     for plugin in s.policy.losses:
         hours += plugin.lost_hours(s, seats, seat)
-    cost = np.asarray(np.bincount(unit, weights=share * (1.0 + hours), minlength=units), dtype=np.float64)
-    lost = np.asarray(np.bincount(unit, weights=hours, minlength=units), dtype=np.float64)
+    cost = _rounded(np.bincount(unit, weights=share * (1.0 + hours), minlength=units))
+    lost = _rounded(np.bincount(unit, weights=hours, minlength=units))
     gain = np.zeros(units)
     for column in asked.tolist():
         here = np.bincount(unit[local], weights=seats.request[seat[local], column], minlength=units)
         gain += np.minimum(here, need[column]) / need[column]
     return cost, gain, lost
+
+
+def _rounded(sums: npt.NDArray[np.generic]) -> FloatColumn:
+    """The order in which fractions are added up must not show in who goes."""
+    return np.asarray(np.round(sums.astype(np.float64), 9), dtype=np.float64)

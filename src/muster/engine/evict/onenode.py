@@ -175,7 +175,7 @@ class _OneNode:
             return self._plan(row, taken)
 
     def _take(self, trial: Trial, unit: int) -> list[tuple[Pod, Placement]] | None:
-        pods = [self.seats.pods[at] for at in self.bundles.seats_of(unit).tolist()]
+        pods = [self.seats.pods[at] for at in self.bundles.seats_of(unit, self.seats)]
         verdict = may_take(self.s, self.ask, self.policy, pods)
         if not verdict.ok:
             self.refusal = self.refusal or verdict.why

@@ -64,11 +64,19 @@ def _stands(s: Session, queue: str) -> Amounts:
 
 
 def most_over_first(s: Session, ask: Ask, seats: SeatTable) -> Ints:  # noqa: ARG001
-    """A rank over gangs by how far their queues are over their shares; those within come last."""
-    far = np.array([_how_far_over(s, name) for name in seats.queue_number])
-    order = np.unique(-far, return_inverse=True)[1].astype(np.int64)
+    """A rank over gangs by their queues, the other way round than queues are served: the less important first, of equals the one
+    furthest over its share; those within their shares come last."""
+    far = {name: _how_far_over(s, name) for name in seats.queue_number}
+    keys = [(far[name] <= 0, _importance(s, name), -far[name]) for name in seats.queue_number]
+    place = {key: at for at, key in enumerate(sorted(set(keys)))}
+    order = np.array([place[key] for key in keys], dtype=np.int64)
     rank: Ints = order[seats.gang_queue[: len(seats.gangs)]]
     return rank
+
+
+def _importance(s: Session, queue: str) -> int:
+    node = s.world.tree.nodes.get(queue)
+    return node.priority if node is not None else 0
 
 
 def _how_far_over(s: Session, queue: str) -> float:

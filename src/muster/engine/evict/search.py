@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -63,8 +64,12 @@ def plan_in(s: Session, ask: Ask, policy: EvictionPolicy, domain: Domain) -> Pla
     chosen = _chosen_by_plugin(s, ask, search.bundles)
     if chosen is not None:
         search.only(chosen)
-    ways = (search.by_node_cost, search.by_order) if chosen is None else (search.as_chosen,)
-    plans = [plan for take in ways if (plan := search.attempt(take)) is not None]
+    first = search.attempt(search.by_node_cost if chosen is None else search.as_chosen)
+    plans = [] if first is None else [first]
+    # One unit that frees all that is needed, or none that costs anything: no other order can do better.
+    if chosen is None and (first is None or (len(search.taken) > 1 and first.cost > 0)):
+        second = search.attempt(search.by_order)
+        plans += [] if second is None else [second]
     if not plans:
         return NoPlan(search.refusal or "whoever may go, a check still refuses the placement", at)
     return min(plans, key=lambda plan: (plan.classes, plan.cost, len(plan.victims)))
@@ -113,7 +118,7 @@ class _Search:
         self.pods = tuple(pod for want in self.wants for pod in want.pods)
         need = np.sum([want.request * len(want.pods) for want in self.wants], axis=0)
         self.bundles: Bundles = bundles(s, ask, policy, self.seats, inside, need)
-        self._by_row = self._sorted_by_row()
+        self._columns = sorted({int(column) for want in self.wants for column in want.asked})
         self.taken: list[int] = []
         self._before: dict[int, list[tuple[Pod, Placement]]] = {}
         self._out: BoolColumn = np.zeros(len(self.bundles), dtype=np.bool_)
@@ -137,19 +142,20 @@ class _Search:
         capacity = np.maximum(self.s.world.table.allocatable.max(axis=0, initial=1), 1)
         return sorted(wants, key=lambda want: -float((want.request / capacity).max()))
 
-    def _sorted_by_row(self) -> RowIndex:
+    @cached_property
+    def _by_row(self) -> RowIndex:
         """Seats in the domain by node, and on each node in the order in which their units are taken."""
         b = self.bundles
         here = np.flatnonzero(b.local)
-        return here[np.lexsort((b.unit[here], b.row[here]))]
+        # Both are whole numbers that fit into one: a single sort is enough.
+        return here[np.argsort(b.row[here] * np.int64(len(b) + 1) + b.unit[here])]
 
     # -- could it ever work? ---------------------------------------------------------------------------------------------------
 
     def could_ever_fit(self) -> bool:
         """With everybody gone who may go: is there room for each kind of member? Fewer questions could not refuse faster."""
-        table, b = self.s.world.table, self.bundles
-        free = table.allocatable - table.taken
-        np.add.at(free, b.row[b.local], b.request[b.local])
+        free = self._free()
+        _add(free, self.bundles, self.bundles.local, self._columns)
         return all(_slots(free[want.rows], want).sum() >= len(want.pods) for want in self.wants)
 
     # -- one plan --------------------------------------------------------------------------------------------------------------
@@ -208,7 +214,7 @@ class _Search:
         if self._out[unit]:
             return False
         self._out[unit] = True
-        pods = [self.seats.pods[at] for at in self.bundles.seats_of(unit).tolist()]
+        pods = [self.seats.pods[at] for at in self.bundles.seats_of(unit, self.seats)]
         verdict = may_take(self.s, self.ask, self.policy, pods)
         if not verdict.ok:
             self.refusal = self.refusal or verdict.why
@@ -266,30 +272,32 @@ class _Search:
         row, unit, request = b.row[here], b.unit[here], b.request[here]
         first_of_row = np.concatenate([[True], row[1:] != row[:-1]])
         first_of_unit = first_of_row | np.concatenate([[True], unit[1:] != unit[:-1]])
-        options = self._alone(want, free, slots, missing, row, unit, request, first_of_unit)
-        options += self._together(want, free, slots, row, unit, request, first_of_row, first_of_unit)
+        at = np.flatnonzero(first_of_unit)
+        gained = _slots(free[row[at]] + np.add.reduceat(request, at, axis=0), want) - slots[row[at]]
+        options = self._alone(missing, row[at], unit[at], gained)
+        # Where every unit frees a seat on every node by itself, putting several together frees none that is cheaper.
+        if not (gained > 0).all():
+            options += self._together(want, free, slots, row, unit, request, first_of_row, first_of_unit)
         options.sort(key=lambda option: option[0])
         return [option[1:] for option in options]
 
-    def _alone(
-        self, want: _Want, free: Amounts, slots: Ints, missing: int, row: RowIndex, unit: Ints, request: Amounts, starts: BoolColumn
-    ) -> list[_Option]:
+    def _alone(self, missing: int, row: RowIndex, unit: Ints, gained: Ints) -> list[_Option]:
         """Units that free seats by themselves, over all their nodes."""
         b = self.bundles
-        at = np.flatnonzero(starts)
-        freed = np.add.reduceat(request, at, axis=0)
-        gained = _slots(free[row[at]] + freed, want) - slots[row[at]]
-        total = np.bincount(unit[at], weights=gained, minlength=len(b)).astype(np.int64)
+        total = np.bincount(unit, weights=gained, minlength=len(b)).astype(np.int64)
         found = np.flatnonzero(total > 0)
         useful = np.minimum(total[found], missing)
-        keys = np.column_stack([b.unit_class[found], b.unit_cost[found] / useful, b.unit_cost[found], found])
-        best = np.lexsort(keys.T[::-1])[: 4 * missing + 16]
+        ratio = b.unit_cost[found] / useful
+        best = found[np.lexsort((found, b.unit_cost[found], ratio, b.unit_class[found]))[: 4 * missing + 16]]
+        few = np.flatnonzero(np.isin(unit, best))
         rows: dict[int, list[int]] = {}
-        chosen = set(found[best].tolist())
-        for each, where in zip(unit[at].tolist(), row[at].tolist(), strict=True):
-            if each in chosen:
-                rows.setdefault(each, []).append(where)
-        return [(tuple(keys[i].tolist()), [int(found[i])], rows[int(found[i])], int(total[found[i]])) for i in best.tolist()]
+        for each, where in zip(unit[few].tolist(), row[few].tolist(), strict=True):
+            rows.setdefault(each, []).append(where)
+        options: list[_Option] = []
+        for each in best.tolist():
+            price, gain = float(b.unit_cost[each]), int(total[each])
+            options.append(((float(b.unit_class[each]), price / min(gain, missing), price, float(each)), [each], rows[each], gain))
+        return options
 
     def _together(
         self,
@@ -352,9 +360,8 @@ class _Search:
         if count is None:
             return False
         use = b.local & (b.unit < count) & ~self._out[b.unit]
-        cost_here = np.zeros(len(free))
-        np.add.at(cost_here, b.row[use], b.unit_cost[b.unit[use]])
-        np.add.at(free, b.row[use], b.request[use])
+        cost_here = np.bincount(b.row[use], weights=b.unit_cost[b.unit[use]], minlength=len(free))
+        _add(free, b, use, self._columns)
         slots = np.zeros(len(free), dtype=np.int64)
         slots[want.rows] = _slots(free[want.rows], want)
         useful = np.flatnonzero(slots)
@@ -373,8 +380,7 @@ class _Search:
 
         def enough(count: int) -> bool:
             after = free.copy()
-            mine = use & (b.unit < count)
-            np.add.at(after, b.row[mine], b.request[mine])
+            _add(after, b, use & (b.unit < count), self._columns)
             return bool(_slots(after[want.rows], want).sum() >= len(want.pods))
 
         low, high = 0, len(b)
@@ -393,9 +399,12 @@ class _Search:
 
     def _give_back(self, trial: Trial) -> bool:
         """Everybody the plan can do without stays, the dearest first, in the unit in which it was taken."""
+        candidates = [unit for unit in sorted(self.taken, key=self._back_first) if self._sums_allow(without=unit)]
+        if not candidates:
+            return True
         for pod in self.pods:
             trial.release(pod)
-        for unit in sorted(self.taken, key=self._back_first):
+        for unit in candidates:
             mark = trial.mark()
             for pod, placement in self._before[unit]:
                 trial.restore(pod, placement)
@@ -413,13 +422,20 @@ class _Search:
         gang = b.unit_gang[unit]
         return (-self.seats.gang_priority[gang], -b.unit_cost[unit], self.seats.gang_created[gang], -unit)
 
-    def _sums_allow(self) -> bool:
-        table = self.s.world.table
-        for want in self.wants:
-            free = (table.allocatable[want.rows] - table.taken[want.rows])[:, want.asked]
-            if np.maximum((free // want.request[want.asked]).min(axis=1), 0).sum() < len(want.pods):
-                return False
-        return True
+    def _sums_allow(self, *, without: int | None = None) -> bool:
+        """Do the figures allow a placement at all; with this unit back in its seats and the ask not yet placed?"""
+        free = self._free()
+        if without is not None:
+            for pod in self.pods:
+                free[self._row_of(pod)] += self.s.world.request(pod)
+            for pod, placement in self._before[without]:
+                row = self.s.world.table.row.get(placement.node or "")
+                if row is not None:
+                    free[row] -= self.s.world.request(pod)
+        return all(_slots(free[want.rows], want).sum() >= len(want.pods) for want in self.wants)
+
+    def _row_of(self, pod: Pod) -> int:
+        return self.s.world.table.row[self.s.world.placement(pod).node or ""]
 
     def _all_placed(self, trial: Trial) -> bool:
         mark = trial.mark()
@@ -439,6 +455,14 @@ class _Search:
             classes=tuple(sorted({int(b.unit_class[unit]) for unit in self.taken}, reverse=True)),
             broken=sum(not b.unit_spare[unit] and not self.seats.gang_single[b.unit_gang[unit]] for unit in self.taken),
         )
+
+
+def _add(free: Amounts, b: Bundles, which: BoolColumn, columns: list[int]) -> None:
+    """Give the room of these seats back to their nodes, in the columns that matter."""
+    rows = b.row[which]
+    for column in columns:
+        # Sums of whole numbers below 2**53 are exact.
+        free[:, column] += np.bincount(rows, weights=b.request[which, column], minlength=len(free)).astype(np.int64)
 
 
 def _slots(free: Amounts, want: _Want) -> Ints:

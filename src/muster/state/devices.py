@@ -1,0 +1,220 @@
+"""Devices of nodes: how much of each is taken, and by how many. Follows the moves of the world.
+
+The figures are columns over nodes, one place for each device: what stands there now (`used`), and what will stand there once the
+releases under way are done (`taken`), as in the table of nodes. Slots on devices that a node does not have count nowhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from muster.model.devices import Device, Slot
+from muster.model.pod import Placement, Pod
+from muster.state.follow import LEAVING, NOMINATED, Follower, following, standing_of
+from muster.state.table import BoolColumn, NodeTable, RowIndex
+from muster.state.world import World
+
+Figures = npt.NDArray[np.int64]
+"""One figure for each device of some nodes: a row for each node."""
+
+MEMORY, CORES, HOLDERS = range(3)
+_USED, _TAKEN = range(2)
+
+# A device without a bound on its shares.
+PLENTY = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What is left of each device of some nodes, and how many are on it."""
+
+    memory: Figures
+    cores: Figures
+    holders: Figures
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    slots: tuple[Slot, ...]
+    node: str
+    standing: int
+
+
+class Occupancy(Follower[_Taken]):
+    """Every device of every node that says which it has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shelves: list[tuple[Device, ...]] = []
+        """By row: the node's devices in the order of their indices, without what tells equal nodes apart."""
+        self._devices: list[tuple[Device, ...]] = []
+        self._names: list[str] = []
+        self._row: dict[str, int] = {}
+        self._layout = -1
+        self._lay_out([])
+
+    # -- looking -----------------------------------------------------------------------------------------------------------------
+
+    @property
+    def width(self) -> int:
+        """How many devices the node with most of them has."""
+        return self.memory.shape[1]
+
+    def left(self, index: RowIndex | None, *, soon: bool) -> Left:
+        """What a further pod may have of the devices of these rows: never what somebody else was promised."""
+        found = self._figures if index is None else self._figures[:, :, index]
+        gone = found[_TAKEN] if soon else np.maximum(found[_USED], found[_TAKEN])
+        memory, cores = (self.memory, self.cores) if index is None else (self.memory[index], self.cores[index])
+        return Left(memory - gone[MEMORY], cores - gone[CORES], gone[HOLDERS])
+
+    def left_on(self, row: int, *, soon: bool) -> tuple[list[int], list[int], list[int]]:
+        """The same of one node, as plain lists: memory, cores and holders of each of its devices."""
+        count = len(self.shelves[row])
+        found = self._figures[:, :, row, :count]
+        gone = found[_TAKEN] if soon else np.maximum(found[_USED], found[_TAKEN])
+        memory, cores = self.memory[row, :count] - gone[MEMORY], self.cores[row, :count] - gone[CORES]
+        return memory.tolist(), cores.tolist(), gone[HOLDERS].tolist()
+
+    def of_kind(self, kind: str, index: RowIndex | None) -> BoolColumn:
+        """The places that have a device of this kind which takes further pods; as wide as the widest node."""
+        code = self._kinds.get(kind, -1)
+        found: BoolColumn = (self._kind if index is None else self._kind[index]) == code
+        return found
+
+    def bounds(self, index: RowIndex | None) -> Left:
+        """The same of empty devices; `holders` is how many each takes."""
+        if index is None:
+            return Left(self.memory, self.cores, self.shares)
+        return Left(self.memory[index], self.cores[index], self.shares[index])
+
+    def figures(self) -> dict[object, object]:
+        """All that is counted, as plain values: two of these can be compared."""
+        found: dict[object, object] = {}
+        for row, name in enumerate(self._names):
+            for place, device in enumerate(self.shelves[row]):
+                here = self._figures[:, :, row, place]
+                if here.any():
+                    found[name, device.index] = here.tolist()
+        return found
+
+    # -- keeping up --------------------------------------------------------------------------------------------------------------
+
+    def follow(self, world: World) -> None:
+        if self._layout != world.table.layout:
+            self._layout = world.table.layout
+            self._look_at_nodes(world.table)
+        super().follow(world)
+
+    def entry(self, pod: Pod, node: str, placement: Placement) -> _Taken | None:  # noqa: ARG002
+        return _Taken(placement.devices, node, standing_of(placement)) if placement.devices else None
+
+    def count(self, entry: _Taken, *, by: int) -> None:
+        row = self._row.get(entry.node)
+        places = self._places.get(entry.node)
+        if row is None or places is None:
+            return
+        for slot in entry.slots:
+            place = places.get(slot.index)
+            if place is None:
+                continue
+            amounts = (by * slot.memory, by * slot.cores, by)
+            if entry.standing != NOMINATED:
+                self._figures[_USED, :, row, place] += amounts
+            if entry.standing != LEAVING:
+                self._figures[_TAKEN, :, row, place] += amounts
+
+    def clear(self) -> None:
+        self._figures[:] = 0
+
+    def _look_at_nodes(self, table: NodeTable) -> None:
+        """Most changes of nodes have nothing to do with their devices."""
+        same = self._names == table.names
+        if same and all(known is node.devices for known, node in zip(self._devices, table.nodes, strict=True)):
+            return
+        self._names, self._row = list(table.names), table.row
+        self._lay_out([node.devices for node in table.nodes])
+        for entry in self._counted.values():
+            self.count(entry, by=1)
+
+    def _lay_out(self, devices: Sequence[tuple[Device, ...]]) -> None:
+        self._devices = list(devices)
+        known: dict[tuple[Device, ...], tuple[Device, ...]] = {}
+        self.shelves = [known.setdefault(shelf, shelf) for shelf in map(_shelf, devices)]
+        shape = (len(devices), max(map(len, self.shelves), default=0))
+        self.memory, self.cores, self.shares = (np.zeros(shape, dtype=np.int64) for _ in range(3))
+        self._kind = np.full(shape, -1, dtype=np.int8)
+        self._kinds: dict[str, int] = {}
+        self._places: dict[str, dict[int, int]] = {}
+        self._figures: Figures = np.zeros((2, 3, *shape), dtype=np.int64)
+        for row, shelf in enumerate(self.shelves):
+            if shelf:
+                self._put(row, shelf)
+
+    def _put(self, row: int, shelf: tuple[Device, ...]) -> None:
+        count = len(shelf)
+        self.memory[row, :count] = [device.memory for device in shelf]
+        self.cores[row, :count] = [device.cores for device in shelf]
+        self.shares[row, :count] = [device.shares or PLENTY for device in shelf]
+        self._kind[row, :count] = [
+            self._kinds.setdefault(device.kind, len(self._kinds)) if device.healthy else -2 for device in shelf
+        ]
+        self._places[self._names[row]] = {device.index: place for place, device in enumerate(shelf)}
+
+
+def _shelf(devices: tuple[Device, ...]) -> tuple[Device, ...]:
+    return tuple(sorted((replace(device, uuid="") for device in devices), key=lambda device: device.index))
+
+
+def occupancy(world: World) -> Occupancy:
+    return following(world, Occupancy)
+
+
+def are_free(world: World, node: str, slots: Iterable[Slot], *, soon: bool) -> bool:
+    """Could exactly these slots be taken on this node, as the world stands?"""
+    book = occupancy(world)
+    row = world.table.row.get(node)
+    if row is None:
+        return False
+    shelf, left = book.shelves[row], book.left_on(row, soon=soon)
+    places = {device.index: place for place, device in enumerate(shelf)}
+    for slot in slots:
+        place = places.get(slot.index)
+        if place is None or not takes(shelf[place], slot.memory, slot.cores, *(figure[place] for figure in left)):
+            return False
+        take(left, place, slot)
+    return True
+
+
+def takes(device: Device, memory: int, cores: int, memory_left: int, cores_left: int, holders: int) -> bool:
+    """Does a device of which so much is left take somebody who wants this much of it?"""
+    if not device.healthy or memory > memory_left or cores > cores_left or (device.shares and holders >= device.shares):
+        return False
+    return holders == 0 or (cores < device.cores and cores_left > 0)
+
+
+def take(left: tuple[list[int], list[int], list[int]], place: int, slot: Slot) -> None:
+    memory, cores, holders = left
+    memory[place] -= slot.memory
+    cores[place] -= slot.cores
+    holders[place] += 1
+
+
+def overfull(world: World, node: str, slots: Iterable[Slot]) -> int | None:
+    """The index of a device among these slots that is gone, takes nobody any more, or has more promised of it than there is."""
+    book = occupancy(world)
+    row = world.table.row.get(node)
+    if row is None:
+        return None
+    shelf, (memory, cores, holders) = book.shelves[row], book.left_on(row, soon=True)
+    places = {device.index: place for place, device in enumerate(shelf)}
+    for slot in slots:
+        place = places.get(slot.index)
+        if place is None or not shelf[place].healthy or memory[place] < 0 or cores[place] < 0:
+            return slot.index
+        if shelf[place].shares and holders[place] > shelf[place].shares:
+            return slot.index
+    return None

@@ -1,0 +1,163 @@
+"""Any history at all: events in an order that nobody thought of, found by search and cut down to the shortest that fails.
+
+What fails is written to a file in the scenario language, ready to be kept: its name is in the failure.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import yaml
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
+
+from muster.scenario import parse
+from muster.scenario.cast import Cast
+from muster.scenario.gangs import Reading
+from muster.scenario.load import from_plain
+from muster.scenario.play import Play
+from muster.scenario.steps import read_step
+from muster.yaml_marks import Faults, marked
+
+Document = dict[str, Any]
+
+NODES = ("n1", "n2", "n3", "n4")
+SHAPES = st.fixed_dictionaries(
+    {
+        "pods": st.integers(1, 5),
+        "each": st.fixed_dictionaries({"gpu": st.integers(0, 3), "cpu": st.integers(1, 4)}),
+        "priority": st.sampled_from((0, 5, 9)),
+        "queue": st.sampled_from(("red", "blue", "default")),
+        "dialect": st.sampled_from(("volcano", "koordinator", "native", "annotation", "lone")),
+        "runs": st.sampled_from(("5s", "40s", "10m")),
+        "leaves": st.sampled_from(("0s", "20s", "100s")),
+        "mode": st.sampled_from(("Strict", "Strict", "NonStrict")),
+    },
+    optional={"controller": st.just("recreate"), "recreate-limit": st.integers(1, 3), "scheduler": st.just("another")},
+)
+
+
+class Histories(RuleBasedStateMachine):
+    """A cluster of four nodes. Every rule is a step of the language: it is written down, then done."""
+
+    gangs = Bundle("gangs")
+    up = Bundle("up")
+    down = Bundle("down")
+
+    @initialize(target=up, gpu=st.integers(1, 4), seed=st.integers(0, 9), faulty=st.booleans())
+    def begin(self, gpu: int, seed: int, *, faulty: bool) -> object:
+        self.document: Document = {
+            "name": "a history that was found by search",
+            "seed": seed,
+            "nodes": [{"name": name, "gpu": gpu, "cpu": 8} for name in NODES],
+            "queues": [{"name": "red"}, {"name": "blue", "weight": 3}],
+            "steps": [],
+        }
+        if faulty:
+            self.document["faults"] = {"late": 0.2, "lost": 0.1, "doubled": 0.2, "reordered": 0.2, "bind_fails": 0.2}
+        self.made = 0
+        self.play = Play(from_plain(self.document), twin=True)
+        self.play.set_up()
+        return multiple(*NODES)
+
+    def step(self, written: Document) -> None:
+        """Append a step to the story, and do it."""
+        steps = self.document["steps"]
+        steps.append(written)
+        faults = Faults("history")
+        reading = Reading(Cast(marked(self.document)), faults)
+        found = read_step(marked(written), path=f"steps[{len(steps) - 1}]", reading=reading)
+        faults.raise_any()
+        assert found is not None
+        self.play.do(found)
+
+    @rule(target=gangs, shape=SHAPES, least=st.integers(1, 5))
+    def submit(self, shape: Document, least: int) -> str:
+        self.made += 1
+        name = f"g{self.made}"
+        self.step({"submit": {"name": name, **shape, "min": min(least, shape["pods"])}})
+        return name
+
+    @rule(gang=consumes(gangs))
+    def delete(self, gang: str) -> None:
+        self.step({"delete": gang})
+
+    @rule(gang=gangs, number=st.integers(0, 4))
+    def lose(self, gang: str, number: int) -> None:
+        self.step({"delete": f"{gang}/{number}"})
+
+    @rule(gang=gangs, to=st.integers(0, 6))
+    def scale(self, gang: str, to: int) -> None:
+        self.step({"scale": {gang: to}})
+
+    @rule(gang=gangs, times=st.integers(1, 3))
+    def fail_binds(self, gang: str, times: int) -> None:
+        self.step({"fail": {"bind": gang, "times": times}})
+
+    @rule(target=down, node=consumes(up), verb=st.sampled_from(("fail", "remove")))
+    def lose_node(self, node: str, verb: str) -> str:
+        self.step({"node": {verb: node}})
+        return node
+
+    @rule(target=up, node=consumes(down))
+    def return_node(self, node: str) -> str:
+        self.step({"node": {"return": node}})
+        return node
+
+    @rule(node=up, verb=st.sampled_from(("cordon", "uncordon")))
+    def cordon(self, node: str, verb: str) -> None:
+        self.step({"node": {verb: node}})
+
+    @rule(node=up, gpu=st.integers(0, 6))
+    def resize(self, node: str, gpu: int) -> None:
+        self.step({"node": {"resize": {node: {"gpu": gpu}}}})
+
+    @rule()
+    def restart(self) -> None:
+        self.step({"restart": {}})
+
+    @rule(writes=st.integers(0, 6))
+    def crash(self, writes: int) -> None:
+        self.step({"crash": writes})
+
+    @rule(seconds=st.sampled_from((1, 10, 61, 400)))
+    def wait(self, seconds: int) -> None:
+        self.step({"advance": f"{seconds}s"})
+
+    @rule(count=st.integers(1, 3))
+    def cycles(self, count: int) -> None:
+        self.step({"cycle": count})
+
+    @invariant()
+    def no_law_is_broken(self) -> None:
+        if hasattr(self, "play"):
+            assert not self.play.breaches, self.kept()
+
+    def kept(self) -> str:
+        """The story so far as a scenario file, and what is wrong with it."""
+        text = yaml.safe_dump(self.document, sort_keys=False, default_flow_style=None, width=130)
+        assert parse(text, file="history")
+        file = Path(tempfile.gettempdir()) / "muster-history.yaml"
+        file.write_text(text, encoding="utf-8")
+        breaches = "\n".join(str(breach) for breach in self.play.breaches[:5])
+        return f"\n{breaches}\nwritten to {file}:\n{text}"
+
+
+Histories.TestCase.settings = settings(
+    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck), print_blob=False
+)
+TestHistories = Histories.TestCase
+
+
+def test_a_history_that_fails_is_kept_as_a_scenario_file() -> None:
+    history = Histories()
+    history.begin(2, 0, faulty=False)
+    name = history.submit({"pods": 2, "each": {"gpu": 1}}, 2)
+    history.cycles(2)
+    history.delete(name)
+    assert "written to" in history.kept()
+    (found,) = parse((Path(tempfile.gettempdir()) / "muster-history.yaml").read_text(encoding="utf-8"), file="history")
+    assert len(found.steps) == 3

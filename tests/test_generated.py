@@ -1,0 +1,96 @@
+"""Generated worlds: many seeds, hundreds of events each, and not one law broken.
+
+MUSTER_SEEDS says how many seeds run; every fourth of them has a second scheduler beside it that must decide the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from functools import partial
+
+import pytest
+
+from muster.scenario import Report, generate, generate_from, run
+from muster.scenario.generate import document
+from muster.scenario.load import from_plain
+from muster.yaml_marks import InputError
+
+SEEDS = int(os.environ.get("MUSTER_SEEDS", "200"))
+AT_ONCE = 5
+EVENTS = 300
+
+
+def world(seed: int) -> Report:
+    """A small cluster, so that everything is scarce."""
+    return run(generate(nodes=8 + seed % 23, gangs=60, seed=seed, events=EVENTS), twin=seed % 4 == 0)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("first", range(0, SEEDS, AT_ONCE))
+def test_no_law_is_broken_in_a_generated_world(first: int) -> None:
+    for seed in range(first, min(first + AT_ONCE, SEEDS)):
+        report = world(seed)
+        assert report.ok, f"\n{report.name}\n{report.explain()}"
+        assert report.cycles > EVENTS / 2
+
+
+def test_the_same_seed_tells_the_same_story() -> None:
+    story = partial(document, nodes=20, gangs=30, events=60)
+    assert story(seed=7) == story(seed=7)
+    assert story(seed=7) != story(seed=8)
+
+
+def test_a_generated_world_is_a_scenario_like_any_other() -> None:
+    made = document(nodes=10, gangs=20, seed=3, events=50)
+    first, second = run(from_plain(made)), run(from_plain(made))
+    assert first.deeds == second.deeds
+    assert first.ok, first.explain()
+
+
+def test_what_is_asked_for_is_what_there_is() -> None:
+    found = generate_from("nodes=12,gangs=8,seed=5,events=0")
+    assert len(found.nodes) == 12
+    assert len(found.gangs) == 2
+    assert found.name == "generated: 12 nodes, 8 gangs, 0 events, seed 5"
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "suggestion"),
+    [
+        ("node=5", "unknown option 'node'", "nodes"),
+        ("nodes=many", "'many' is no whole number", ""),
+        ("gangs=0", "'0' is no whole number from 1", ""),
+        ("seed", "'' is no whole number", ""),
+    ],
+)
+def test_a_wish_that_makes_no_sense_is_told(text: str, message: str, suggestion: str) -> None:
+    with pytest.raises(InputError) as caught:
+        generate_from(text)
+    assert message in caught.value.message
+    assert caught.value.suggestion == suggestion
+
+
+DECIDE = """
+import hashlib, sys
+from muster.scenario import generate, run
+digest = hashlib.sha256()
+for seed in (1, 2, 3):
+    report = run(generate(nodes=12, gangs=30, seed=seed, events=120))
+    digest.update(repr(report.deeds).encode())
+print(digest.hexdigest())
+"""
+
+
+def test_the_order_of_sets_decides_nothing() -> None:
+    """Python orders sets of texts by chance, anew in each process: two processes must decide the same."""
+    answers = set()
+    for chance in ("1", "2"):
+        found = subprocess.run(
+            [sys.executable, "-c", DECIDE], env={**os.environ, "PYTHONHASHSEED": chance}, capture_output=True, text=True, check=True
+        )
+        answers.add(found.stdout)
+    assert len(answers) == 1
+    assert len(answers.pop().strip()) == len(hashlib.sha256().hexdigest())
