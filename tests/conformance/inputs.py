@@ -84,8 +84,8 @@ def _adapted(case: Case, thing: Thing, written: Json, classes: dict[str, int]) -
             return replace(thing, priority=_pod_priority(written))
         case Group():
             return replace(thing, priority=classes.get(thing.priority_class, _JOB_PRIORITY))
-        case Node() if not case.has("predicates", "enablePredicate"):
-            # Only that plugin counts pods.
+        case Node() if thing.allocatable.get(PODS) is None:
+            # Volcano reads this as a node without a bound on pods, unless its predicates look at it.
             return replace(thing, allocatable=Resources.of({**dict(thing.allocatable.items), PODS: _PLENTY_OF_PODS}))
         case DomainSpec() if thing.name in (case.written.get("hypernode_nodes") or {}):
             names = cast(Iterable[str], case.written["hypernode_nodes"][thing.name])

@@ -33,6 +33,8 @@ class Result:
     binds: dict[str, str] = field(default_factory=dict)
     evicted: list[str] = field(default_factory=list)
     pipelined: dict[str, str] = field(default_factory=dict)
+    at_once: dict[str, str] = field(default_factory=dict)
+    """Where only evicting actions ran: who found free room and needed none of them."""
     podgroup_phase: dict[str, str] = field(default_factory=dict)
     task_status: dict[str, str] = field(default_factory=dict)
     group_of: dict[str, str] = field(default_factory=dict)
@@ -41,6 +43,11 @@ class Result:
 
     def status_nums(self, group: str) -> Counter[str]:
         return Counter(status for pod, status in self.task_status.items() if self.group_of.get(pod) == group)
+
+
+def places(case: Case) -> bool:
+    """Does any of the case's actions bind pods?"""
+    return not {"allocate", "backfill"}.isdisjoint(case.actions)
 
 
 def run(case: Case) -> Result:
@@ -56,10 +63,9 @@ def run(case: Case) -> Result:
                 result.evicted.append(effect.pod)
             case Nominate():
                 result.pipelined[effect.pod] = effect.node
-    if "allocate" not in case.actions:
-        # Here whoever finds free room is bound at once; an evicting action of Volcano's only promises it the node.
-        result.pipelined |= result.binds
-        result.binds = {}
+    if not places(case):
+        # Here whoever finds free room is bound at once; what an evicting action of Volcano's does about it depends on the action.
+        result.at_once, result.binds = result.binds, {}
     _read_world(case, scheduler.world, result)
     return result
 
@@ -82,7 +88,7 @@ def _status(case: Case, world: World, pod: Pod) -> str:
         case Phase.NOMINATED | Phase.HELD:
             return "Pipelined"
         case Phase.BINDING:
-            return "Binding" if "allocate" in case.actions else "Pipelined"
+            return "Binding" if places(case) else "Pipelined"
         case Phase.BOUND:
             return "Running" if pod.running is Running.RUNNING else "Bound"
         case Phase.LEAVING | Phase.OVERDUE:

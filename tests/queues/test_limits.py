@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.queues.town import Town, queue, res
 
 from muster.engine.hooks import Ask, Purpose
-from muster.engine.quota import UNLIMITED, Bounds, Standing, fits, limits, seats
+from muster.engine.quota import UNLIMITED, Bounds, Standing, fits, fits_easily, limits, seats
 from muster.model.gang import Group
 from muster.model.pod import Declared, Dialect, Membership, Phase
 from muster.model.resources import GPU, Resources
@@ -197,3 +200,45 @@ def test_limits_are_read_again_when_a_new_resource_appears() -> None:
     town = Town().nodes().see(queue("a", limit=res(gpu=1))).gang("one", queue="a").cycle()
     town.see(queue("a", limit=Resources.of({GPU: 1, "example.com/fpga": 0}))).gang("two", queue="a").cycle()
     assert town.verdict("two").code == "QueueLimit"
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_the_quick_look_agrees_with_the_thorough_one(data: st.DataObject) -> None:
+    numbers = st.integers(0, 8)
+    town = Town().nodes(2)
+    names = [""]
+    for i in range(data.draw(st.integers(1, 4))):
+        limit = data.draw(
+            st.sampled_from([res(), res(gpu=data.draw(numbers)), res(gpu=data.draw(numbers), cpu=data.draw(numbers))])
+        )
+        town.see(queue(f"q{i}", parent=data.draw(st.sampled_from(names)), limit=limit))
+        names.append(f"q{i}")
+    for i in range(data.draw(st.integers(0, 4))):
+        each = res(gpu=data.draw(numbers), cpu=data.draw(numbers))
+        town.gang(f"g{i}", data.draw(st.integers(1, 3)), each, queue=data.draw(st.sampled_from(names[1:])), at="n1")
+        if data.draw(st.booleans()):
+            town.change(f"default/g{i}-0", deleted_at=5.0)
+    s = town.session()
+    where = f"queue/{data.draw(st.sampled_from(names[1:]))}"
+    need = s.world.columns.vector(res(gpu=data.draw(numbers), cpu=data.draw(numbers)))
+    rows = s.world.ledger.rows_up(where)
+    standing = Standing((("used", np.maximum(s.world.ledger.used_in(rows), s.world.ledger.taken_in(rows))),))
+    thorough = fits(s, limits(s.world), rows, standing, need[None, :]).ok
+    assert fits_easily(s, limits(s.world), where, need) is thorough
+    assert (
+        fits_easily(s, limits(s.world), where, need, own=True)
+        is fits(s, limits(s.world), rows[:1], Standing((("used", standing.total[:1]),)), need[None, :]).ok
+    )
+
+
+def test_pods_of_a_deleted_job_leave_its_queue_when_they_go_and_not_before() -> None:
+    town = Town().nodes().see(queue("a", limit=res(gpu=2))).gang("old", 2, queue="a").cycle()
+    town.lose("Group", "volcano:default/old")
+    for i in range(2):
+        town.change(f"default/old-{i}", deleted_at=town.now + 30)
+    town.gang("new", queue="a").cycle()
+    assert gpus(town, "queue/a") == 2
+    assert town.verdict("new").code in ("QueueLimit", "Clearing")
+    town.delete("default/old-0", "default/old-1").cycle()
+    assert town.runs("new") == 1

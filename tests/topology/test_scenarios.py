@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from muster.scenario import Scenario, load, run
+from muster.scenario import Scenario, load, parse, run
 
-FOLDER = Path(__file__).parents[2] / "scenarios" / "topology"
-SCENARIOS = [scenario for file in sorted(FOLDER.glob("*.yaml")) for scenario in load(file)]
+ROOT = Path(__file__).parents[2]
+MANUAL = ROOT / "docs" / "topology.md"
+EXAMPLES = re.findall(r"```yaml\n(.*?)```", MANUAL.read_text(encoding="utf-8"), flags=re.DOTALL)
+SCENARIOS = [
+    *(scenario for file in sorted((ROOT / "scenarios" / "topology").glob("*.yaml")) for scenario in load(file)),
+    *(scenario for example in EXAMPLES for scenario in parse(example, file=str(MANUAL))),
+]
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 BARS = " ▁▂▃▄▅▆▇█"
 PLAIN_BARS = " .:-=+*#%"
 _EIGHTHS = " ▏▎▍▌▋▊▉"
-_MOST_ROWS = 4
+_MOST_ROWS = 6
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,14 @@ from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.table import Column
 from rich.text import Text
 
+from muster.cli.screen import visible
 from muster.cli.words import clock
 from muster.scenario.report import Moment
+
+_LONGEST_NAME = 28
 
 
 class Watch:
@@ -20,9 +24,9 @@ class Watch:
     def __init__(self, *, quiet: bool = False) -> None:
         console = Console(file=sys.stderr, highlight=False, markup=False)
         self._progress = Progress(
-            TextColumn(" {task.description}", markup=False),
-            BarColumn(bar_width=40),
-            _Clock(),
+            TextColumn(" {task.description}", markup=False, table_column=Column(no_wrap=True)),
+            BarColumn(bar_width=max(10, min(40, console.width - 80))),
+            _Clock(table_column=Column(no_wrap=True)),
             console=console,
             transient=True,
             disable=quiet or not console.is_terminal,
@@ -37,7 +41,7 @@ class Watch:
         self._progress.stop()
 
     def begin(self, name: str) -> None:
-        self._progress.update(self._task, description=name[:48], completed=0, total=None, began=perf_counter())
+        self._progress.update(self._task, description=visible(name)[:_LONGEST_NAME], completed=0, total=None, began=perf_counter())
 
     def cycle(self, moment: Moment) -> None:
         row = moment.row
@@ -53,4 +57,5 @@ class Watch:
 class _Clock(ProgressColumn):
     def render(self, task: Task) -> Text:
         fields = task.fields
-        return Text(f"cycle {fields['cycle']}  {fields['at']} virtual  {perf_counter() - fields['began']:.1f} s real")
+        spent = f"{perf_counter() - fields['began']:.1f} s real"
+        return Text(f"cycle {fields['cycle']}  {fields['at']} virtual  {spent}" if fields["cycle"] else spent)

@@ -65,7 +65,8 @@ class Screen:
 
     @property
     def chart_width(self) -> int:
-        return min((self.width or WIDTH_UNBOUND) - 50, 80)
+        """What is left beside a label and some figures."""
+        return max(20, min((self.width or WIDTH_UNBOUND) - 60, 80))
 
     def say(self, line: object = "") -> None:
         if self._quiet:

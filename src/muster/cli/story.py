@@ -8,7 +8,7 @@ from itertools import groupby
 
 from muster.cli.screen import BAD, DIM, GOOD, NOTE, PLAIN, Line
 from muster.cli.table import Cell, Column, lay_out
-from muster.cli.words import amount, clock, count, folded, listed
+from muster.cli.words import amount, clock, count, folded, listed, pattern
 from muster.model.effects import Bind, Condition, Effect, Evict, GroupStatus, Hold, Nominate, Release
 from muster.scenario.report import Report
 
@@ -59,8 +59,8 @@ class _Teller:
         self._report, self._resource = report, resource
         self._started: dict[str, int] = {}
         self._least = {row.gang: row.min for row in report.gangs}
-        self._told: dict[str, str] = {}
-        """The code of the last verdict that was told of each gang."""
+        self._told: dict[str, set[str]] = {}
+        """The codes of the verdicts that were told of each gang since it last had all it wants."""
         self._ended: dict[str, str] = {}
         self._freed = {(eviction.cycle, eviction.pod): eviction.request for eviction in report.evictions}
 
@@ -132,20 +132,23 @@ class _Teller:
         self._started.update(first)
 
     def _verdicts(self, effects: list[Effect]) -> Iterator[str]:
-        """Why somebody waits: told when the kind of reason changes, not whenever a number in it does."""
-        same: dict[str, list[str]] = {}
-        whys: dict[str, str] = {}
+        """Why somebody waits: each kind of reason is told once, not whenever a number in it changes."""
+        same: dict[tuple[str, str], list[str]] = {}
+        whys: dict[tuple[str, str], str] = {}
         for effect in effects:
             if not isinstance(effect, Condition):
                 continue
             who = effect.key if effect.subject == "gang" else f"{effect.subject} {effect.key.partition('/')[2] or effect.key}"
-            code = "" if effect.ok else effect.code
-            if code and self._told.get(who) != code and code not in _TOLD_ELSEWHERE:
-                same.setdefault(code, []).append(who)
-                whys.setdefault(code, effect.why)
-            self._told[who] = code
-        for code, names in same.items():
-            yield f"{_named(names)} {'waits' if len(names) == 1 else 'wait'}: {whys[code]}"
+            told = self._told.setdefault(who, set())
+            if effect.ok:
+                told.clear()
+            elif effect.code not in told and effect.code not in _TOLD_ELSEWHERE:
+                told.add(effect.code)
+                reason = (effect.code, pattern(effect.why, who))
+                same.setdefault(reason, []).append(who)
+                whys.setdefault(reason, effect.why)
+        for reason, names in same.items():
+            yield f"{_named(names)} {'waits' if len(names) == 1 else 'wait'}: {whys[reason]}"
 
 
 # That a gang was promised room, or gave way, is told by what it was promised and what it gave up.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -10,7 +9,7 @@ from muster.cli.chart import Series, axis, bar, column_of, notes, spark
 from muster.cli.screen import BAD, BOLD, DIM, GOOD, NOTE, PLAIN, Line, Screen
 from muster.cli.story import VERBS
 from muster.cli.table import Cell, Column, lay_out
-from muster.cli.words import amount, amount_of, clock, count, fold, hours, listed, queue_title, span, unit_name
+from muster.cli.words import amount, amount_of, clock, count, fold, hours, listed, pattern, queue_title, span, unit_name
 from muster.model.queue import DEFAULT_QUEUE, ROOT_QUEUE
 from muster.model.resources import CPU, PODS, short_name, show_amount
 from muster.scenario.report import Amounts, Eviction, GangRow, QueueRow, Report, Sample
@@ -23,7 +22,6 @@ _STAGE_STYLES = {"satisfied": GOOD, "waiting": NOTE, "gathering": NOTE, "holding
 _MARKED = ("lost", "removed", "restart", "back")
 _MANY_MARKS = 6
 _SEVERAL = 3
-_DIGITS = re.compile(r"\d+")
 # In the order in which a person looks for them.
 _STAGE_ORDER = ("timed out", "waiting", "clearing", "holding", "gathering", "satisfied", "finished", "gone")
 
@@ -46,7 +44,7 @@ def summary(report: Report, screen: Screen, *, all_gangs: bool = False) -> Itera
         _charts(report, resource, screen),
         _queues(report, resource, screen),
         _gangs(report, resource, screen, all_gangs=all_gangs),
-        [totals(report, resource)],
+        totals(report, resource, width=screen.width),
     ):
         if part:
             yield Line.of("")
@@ -233,9 +231,7 @@ def _alike(rows: Sequence[GangRow], deeds: _Deeds) -> list[list[GangRow]]:
     """Several gangs of which the same can be said are told of together, two are not."""
     groups: dict[object, list[GangRow]] = {}
     for row in rows:
-        # A verdict names members: what is left without names and numbers is what can be said of several.
-        said = _DIGITS.sub("#", deeds.why(row).replace(row.gang.rpartition("/")[2], ""))
-        name = _DIGITS.sub("#", row.gang)
+        said, name = pattern(deeds.why(row), row.gang), pattern(row.gang, "")
         groups.setdefault((name, row.queue, row.members, row.succeeded, row.min, row.stage, row.waited_s, said), []).append(row)
     return [part for group in groups.values() for part in ([group] if len(group) >= _SEVERAL else [[row] for row in group])]
 
@@ -300,7 +296,7 @@ class _Deeds:
             said.extend(self._took(row.gang))
         if row.gang in self._last:
             last = self._last[row.gang]
-            said.append(f"{count(row.evicted, 'pod')} evicted, last at {clock(last.at_s)} for {last.for_gang}")
+            said.append(f"lost {count(row.evicted, 'member')} to eviction, last at {clock(last.at_s)} for {last.for_gang}")
         if row.why:
             said.append(row.why)
         elif row.stage == "gathering":
@@ -310,15 +306,21 @@ class _Deeds:
         return "; ".join(said)
 
     def _took(self, gang: str) -> Iterator[str]:
+        plans: dict[float, list[_Taken]] = {}
         for taken in self._by_winner.get(gang, ()):
-            cost = f", {hours(self._resource, taken.lost)} of work" if taken.lost else ""
-            yield f"evicted {taken.pods} of {taken.gang} ({amount(self._resource, taken.freed)}{cost}) at {clock(taken.at_s)}"
+            plans.setdefault(taken.at_s, []).append(taken)
+        for at_s, plan in plans.items():
+            lost, freed = sum(taken.lost for taken in plan), sum(taken.freed for taken in plan)
+            cost = f", {hours(self._resource, lost)} of work" if lost else ""
+            whom = listed([f"{taken.pods} of {taken.gang}" for taken in plan])
+            yield f"evicted {whom} ({amount(self._resource, freed)}{cost}) at {clock(at_s)}"
 
 
 # -- totals ------------------------------------------------------------------------------------------------------------------------
 
 
-def totals(report: Report, resource: str) -> Line:
+def totals(report: Report, resource: str, *, width: int | None) -> list[Line]:
+    """On one line, or on three where that is too long."""
     stages: dict[str, int] = {}
     for row in report.gangs:
         stages[row.stage] = stages.get(row.stage, 0) + 1
@@ -326,7 +328,10 @@ def totals(report: Report, resource: str) -> Line:
     # "gone" last: they are nobody's worry.
     gangs = f" {count(len(report.gangs), 'gang')}: {', '.join(words)}." if words else " No gangs."
     laws = f"{count(len(report.breaches), 'law')} broken." if report.breaches else "No law broken."
-    return Line.of((gangs, BOLD), f"  {_evicted(report, resource)}  ", (laws, BAD if report.breaches else GOOD))
+    parts = [(gangs, BOLD), (f" {_evicted(report, resource)}", PLAIN), (f" {laws}", BAD if report.breaches else GOOD)]
+    if width is not None and sum(len(text) + 1 for text, _ in parts) > width:
+        return [Line.of(part) for part in parts]
+    return [Line(tuple((f"{text} ", style) for text, style in parts))]
 
 
 def _evicted(report: Report, resource: str) -> str:

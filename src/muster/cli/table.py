@@ -1,4 +1,7 @@
-"""Columns of text. The last column is wrapped to the width there is, under itself; the others are as wide as what is in them."""
+"""Columns of text. The last column is wrapped to the width there is: under itself, or below its row where that is too narrow.
+
+The other columns are as wide as what is in them.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,9 @@ from dataclasses import dataclass
 from muster.cli.screen import DIM, PLAIN, Line, width_of
 
 GAP = 2
-_NARROWEST_LAST = 24
+_NARROWEST_LAST = 44
+_BELOW = 4
+"""How far what stands below its row is indented."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +44,18 @@ def lay_out(columns: Sequence[Column], rows: Sequence[Sequence[Entry]], *, width
     table = [heads, *cells] if any(column.head for column in chosen) else cells
     widths = [max(width_of(row[i].text) for row in table) for i in range(len(chosen))]
     used = indent + sum(each + GAP for each in widths[:-1])
-    last = None if width is None else max(_NARROWEST_LAST, width - used - 1)
-    return [line for row in table for line in _lines(row, chosen, widths, indent, used, last)]
+    last = None if width is None else width - used - 1
+    if width is not None and last is not None and min(_NARROWEST_LAST, widths[-1]) > last and len(chosen) > 2:
+        return [line for number, row in enumerate(table) for line in _stacked(row, chosen, widths, indent, width, head=not number)]
+    return [line for row in table for line in _lines(row, chosen, widths, indent, used, last and max(_NARROWEST_LAST, last))]
+
+
+def _stacked(row: list[Cell], columns: Sequence[Column], widths: list[int], indent: int, width: int, *, head: bool) -> list[Line]:
+    """A row without its last column, and below it what stands there."""
+    first = _lines([*row[:-1], Cell("")], columns, widths, indent, 0, None)
+    said = "" if head else row[-1].text
+    below = textwrap.wrap(said, width - indent - _BELOW - 1, break_on_hyphens=False)
+    return [*first, *(Line(((" " * (indent + _BELOW), PLAIN), (text, row[-1].style or DIM))) for text in below)]
 
 
 def _cell(entry: Entry) -> Cell:

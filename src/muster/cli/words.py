@@ -59,6 +59,11 @@ def unit_name(resource: str) -> str:
     return short_name(resource).upper() if len(short_name(resource)) <= 3 else short_name(resource)
 
 
+def pattern(why: str, gang: str) -> str:
+    """A verdict without the names and numbers in it: two gangs that wait for the same kind of reason have the same."""
+    return _NUMBER.sub("#", why.replace(gang.rpartition("/")[2], ""))
+
+
 def queue_title(key: str) -> str:
     return ROOT_QUEUE if key == ROOT_QUEUE else key.split("/", 1)[-1]
 

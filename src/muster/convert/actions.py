@@ -25,9 +25,12 @@ _DROPPED = {
 _PREEMPTABLE = ("gang", "priority", "conformance", "drf", "tdm", "pdb", "cdp", "extender")
 _RECLAIMABLE = ("gang", "conformance", "proportion", "capacity", "drf", "pdb", "cdp", "extender")
 _STARVING = ("gang", "priority", "tdm", "extender")
-_MUTE = {
-    "preempt": ("enablePreemptable", _PREEMPTABLE),
-    "reclaim": ("enableReclaimable", _RECLAIMABLE),
+_ENQUEUEABLE = ("proportion", "capacity", "overcommit", "resourcequota", "sla", "extender")
+_EVICTING = ("preempt", "reclaim", "gangpreempt", "gangreclaim")
+_VOICES = {
+    "preempt": ("enablePreemptable", _PREEMPTABLE, "who may go, so Volcano evicts nobody"),
+    "reclaim": ("enableReclaimable", _RECLAIMABLE, "who may go, so Volcano evicts nobody"),
+    "enqueue": ("enableJobEnqueued", _ENQUEUEABLE, "who may come in, so Volcano lets everybody in"),
 }
 _SPEED_ONLY = (
     "predicateErrorCacheEnable",
@@ -48,8 +51,8 @@ def convert_actions(conf: TheirConf, draft: Draft) -> None:
             near = nearest(name, [*OURS, *_DROPPED])
             hint = f"; did you mean {near!r}?" if near else ""
             draft.tell(f"unknown action {shown(name)} was left out, as Volcano itself refuses it{hint}", action)
-        elif why := _evicts_nobody(conf, name):
-            draft.tell(f"action {name} was left out: {why}, so Volcano evicts nobody", action)
+        elif why := _is_idle(conf, name):
+            draft.tell(f"action {name} was left out: {why}", action)
         else:
             wanted.extend(each for each in OURS[name] if each not in wanted)
     if "allocate" not in wanted:
@@ -61,15 +64,12 @@ def convert_actions(conf: TheirConf, draft: Draft) -> None:
     _configure(conf, draft)
 
 
-def _evicts_nobody(conf: TheirConf, action: str) -> str:
+def _is_idle(conf: TheirConf, action: str) -> str:
     """Why this action has no effect as it is configured, or empty."""
-    if action not in ("preempt", "reclaim", "gangpreempt", "gangreclaim"):
-        return ""
-    if not _any_has(conf, "enableJobStarving", _STARVING):
-        return "no plugin with enableJobStarving says who is in need"
-    if action in _MUTE and not _any_has(conf, *_MUTE[action]):
-        return f"no plugin with {_MUTE[action][0]} says who may go"
-    return ""
+    if action in _EVICTING and not _any_has(conf, "enableJobStarving", _STARVING):
+        return "no plugin with enableJobStarving says who is in need, so Volcano evicts nobody"
+    flag, names, what = _VOICES.get(action, ("", (), ""))
+    return f"no plugin with {flag} says {what}" if flag and not _any_has(conf, flag, names) else ""
 
 
 def _any_has(conf: TheirConf, flag: str, names: tuple[str, ...]) -> bool:

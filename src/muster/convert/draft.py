@@ -37,6 +37,8 @@ class Draft:
     actions: list[str] = field(default_factory=list)
     settings: dict[str, object] = field(default_factory=dict)
     notes: list[Note] = field(default_factory=list)
+    spread_weight: float = 0.0
+    """How much spread constraints that need not hold count, if any are looked at."""
     _options: dict[str, dict[str, object]] = field(default_factory=dict)
     _scores: dict[str, list[tuple[float, Mapping[str, float]]]] = field(default_factory=dict)
 

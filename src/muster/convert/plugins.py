@@ -55,7 +55,9 @@ def convert_plugins(conf: TheirConf, draft: Draft) -> None:
     for their in conf.plugins:
         _convert(their, draft)
     draft.use("nominated")
-    _settle(draft)
+    if conf.plugin("gang") is None:
+        draft.tell("plugin gang is not there: Volcano starts members one by one, but here a gang starts whole or not at all")
+    _settle(conf, draft)
 
 
 def _convert(their: TheirPlugin, draft: Draft) -> None:
@@ -198,8 +200,7 @@ def _nodeorder(their: TheirPlugin, draft: Draft) -> None:
     draft.score("binpack", given.number("mostrequested.weight", 0), EVEN)
     for key, default, plugin in _SCORES:
         draft.score(plugin, given.number(key, default))
-    if draft.uses("spread_constraints"):
-        draft.use("spread_constraints", weight=_whole(given.number("podtopologyspread.weight", 2)))
+    draft.spread_weight = given.number("podtopologyspread.weight", 2)
     lost = [key for key, default in _NO_SCORES if given.number(key, default)]
     if lost:
         draft.tell(f"nodeorder: {' and '.join(lost)} {'have' if len(lost) > 1 else 'has'} no counterpart", their.name)
@@ -318,10 +319,22 @@ def _whole(number: float) -> float | int:
     return int(number) if number == int(number) else number
 
 
-def _settle(draft: Draft) -> None:
-    """Two scores that cancel each other out are no policy: whoever named binpack meant it."""
-    if not draft.uses("binpack") or not draft.uses("spread"):
-        return
-    if all(draft.option("binpack", key) == draft.option("spread", key) for key in ("weight", "resources")):
-        draft.drop("spread")
-        draft.tell("binpack and nodeorder's leastrequested cancel each other out in Volcano; this policy keeps binpack alone")
+def _settle(conf: TheirConf, draft: Draft) -> None:
+    """What depends on two plugins: a score of one with a filter of the other, and what makes no sense together."""
+    if draft.uses("spread_constraints"):
+        draft.use("spread_constraints", weight=_whole(draft.spread_weight))
+    elif draft.spread_weight:
+        draft.tell("nodeorder: podtopologyspread.weight has no effect without predicates: spread constraints are not looked at")
+    if draft.uses("binpack") and draft.uses("spread"):
+        if all(draft.option("binpack", key) == draft.option("spread", key) for key in ("weight", "resources")):
+            draft.drop("spread")
+            draft.tell("binpack and nodeorder's leastrequested cancel each other out in Volcano; this policy keeps binpack alone")
+    if draft.uses("proportion") and draft.uses("capacity"):
+        kept, dropped = sorted(("proportion", "capacity"), key=lambda name: -_parts_on(conf, name))
+        draft.drop(dropped)
+        draft.tell(f"proportion and capacity both say what a queue deserves; this policy keeps {kept}, of which more is switched on")
+
+
+def _parts_on(conf: TheirConf, name: str) -> int:
+    their = conf.plugin(name)
+    return 0 if their is None else sum(their.has(flag) for flag in _QUEUE_FLAGS)

@@ -68,8 +68,14 @@ def place_one(s: Session, trial: Trial, pod: Pod, ties: Ties, domain: Domain, ph
     for scorer in s.policy.scores_among:
         if scorer in ties:
             total += scorer.weight * scorer.score_among(s, pod, rows)
-    trial.place(pod, table.names[candidates[int(total.argmax())]], phase=phase)
+    put(s, trial, pod, table.names[candidates[int(total.argmax())]], phase=phase)
     return 1
+
+
+def put(s: Session, trial: Trial, pod: Pod, node: str, *, phase: Phase) -> None:
+    """Place one pod, with the slots of devices that it takes there."""
+    slots = s.slots(pod, (node,), soon=phase is Phase.NOMINATED)
+    trial.place(pod, node, phase=phase, devices=slots[0] if slots is not None else ())
 
 
 def pick(s: Session, pod: Pod, ties: Ties, value: FloatColumn, seats: Seats, *, wanted: int, soon: bool) -> list[int]:

@@ -9,6 +9,7 @@ from muster.engine.queue_status import queue_news
 from muster.engine.recover import RECOVERED
 from muster.engine.session import Session
 from muster.engine.status import statuses
+from muster.model.devices import grants
 from muster.model.effects import Bind, Condition, Effect, Evict, Hold, Nominate, Release, Spare
 from muster.model.pod import CLAIMS, UNPLACED, Phase, Placement
 from muster.state.store import COMPANY, HOLDS, ROOM, SOON
@@ -46,7 +47,8 @@ def _deed(s: Session, before: Placement, now: Placement, step: Step) -> Iterator
     if now.phase is Phase.BINDING:
         s.world.wake(COMPANY)
         volumes = choices(s.world, pod) if pod.kind.claims else ()
-        yield Bind(pod.uid, pod.title, node, gang, why, cause, now.devices, volumes)
+        given = grants(pod.kind.devices, now.devices, s.world.nodes[node].devices) if now.devices else ()
+        yield Bind(pod.uid, pod.title, node, gang, why, cause, now.devices, volumes, given)
     elif cause == RECOVERED and now.phase in CLAIMS:
         return
     elif now.phase is Phase.HELD:

@@ -11,6 +11,7 @@ from muster.engine.session import Session
 from muster.model.effects import Release
 from muster.model.gang import Gang
 from muster.model.pod import Phase, Placement, Pod
+from muster.state.devices import overfull
 from muster.state.store import ROOM
 
 OVERDUE_AFTER_S = 60.0
@@ -79,6 +80,9 @@ def _why_lost(s: Session, pod: Pod, placement: Placement) -> str:
     over = table.taken[row] > table.allocatable[row]
     if bool((over & (s.world.request(pod) > 0)).any()):
         return f"the room on node {placement.node} was taken by others, or is not being left"
+    device = overfull(s.world, placement.node or "", placement.devices) if placement.devices else None
+    if device is not None:
+        return f"device {device} of node {placement.node} is gone, was taken by others, or is not being left"
     return ""
 
 

@@ -66,7 +66,7 @@ def _give_back(s: Session, trial: Trial, released: list[_Holder]) -> None:
     for holder in released:
         back = 0
         for pod, placement in zip(holder.pods, holder.before, strict=True):
-            if fits_on(s, pod, placement.node or "", soon=False):
+            if fits_on(s, pod, placement.node or "", soon=False, devices=placement.devices):
                 trial.restore(pod, placement)
                 back += 1
         if back < len(holder.pods):

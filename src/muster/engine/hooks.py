@@ -22,6 +22,7 @@ those, as a column.
 | `score` | float column, 0 to 1 | weighted sum; must follow from the rows' own figures |
 | `entangled`, then `fit_among`, `score_among` | as `fit` and `score` | for pods whose place depends on other nodes' pods |
 | `gate`, `stamp` | a Gate; any value | optional, beside `entangled`: equal pods with equal stamps are placed together |
+| `slots` | slots of devices for each of equal pods, or None | the first opinion decides; asked as pods are placed |
 | `blame` | words for the rows refused | the first plugin that refuses a row explains it |
 | `evictable` | bool column over seats | and; whom an ask may never take; asked once for all candidates of a domain |
 | `free_at` | float column over seats | the next of all times from which on a veto of `evictable` no longer holds |
@@ -40,6 +41,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Literal, Protocol, TypeVar, runtime_checkable
 
 from muster.engine.gates import Gate
+from muster.model.devices import Slot
 from muster.model.effects import YES, Verdict
 from muster.model.gang import Cell, Gang
 from muster.model.pod import Phase, Pod
@@ -264,6 +266,14 @@ class Gates(Protocol):
 
 
 @runtime_checkable
+class ChoosesSlots(Protocol):
+    """Which slots of a node's devices pods take. The pods are equal and go onto these nodes one after the other, where `fit` let
+    them; a pod that needs none on a node gets an empty tuple. `soon`: what those who leave have counts as free."""
+
+    def slots(self, s: Session, pod: Pod, places: Sequence[str], *, soon: bool) -> list[tuple[Slot, ...]] | None: ...
+
+
+@runtime_checkable
 class Blames(Protocol):
     def blame(self, s: Session, pod: Pod, rows: Rows) -> str: ...
 
@@ -388,6 +398,7 @@ class Policy:
         self.costs_nodes = [p for p in plugins if isinstance(p, CostsNodes)]
         self.scores_among = [p for p in plugins if isinstance(p, ScoresAmong)]
         self.gates = [p for p in plugins if isinstance(p, Gates)]
+        self.chooses_slots = [p for p in plugins if isinstance(p, ChoosesSlots)]
 
     def manner(self, action: str) -> str:
         """How victims of an action go: asked softly, evicted through the API, which minds the budgets, or deleted."""

@@ -13,12 +13,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from muster.engine.among import FREE, Ties, pick, place_one, ties_of
+from muster.engine.among import FREE, Ties, pick, place_one, put, ties_of
 from muster.engine.columns import REFUSED, KindColumns, values
 from muster.engine.hooks import Domain, Room
 from muster.engine.session import Session
+from muster.model.devices import Slot
 from muster.model.effects import Verdict
 from muster.model.pod import Phase, Pod
+from muster.state.devices import are_free
 from muster.state.table import FloatColumn, RowIndex, Rows
 from muster.state.trial import Trial
 
@@ -59,17 +61,17 @@ def in_turn(s: Session, pods: Sequence[Pod]) -> Sequence[Pod]:
 
 
 def is_clear(s: Session, pod: Pod) -> bool:
-    """Is nobody in the way of a pod that was promised a node, apart from the room: by a port, by keeping away, by a volume?"""
-    if not pod.kind.ports and not s.is_entangled(pod):
+    """Is nobody in the way of a pod that was promised a node, apart from the room: by a port, on a device, by a volume?"""
+    if not pod.kind.ports and not pod.kind.devices and not s.is_entangled(pod):
         return True
-    node = s.world.placement(pod).node or ""
+    now = s.world.placement(pod)
     with s.trial("to look at its node without it", cause="Looks") as trial:
         trial.release(pod)
-        return fits_on(s, pod, node, soon=False)
+        return fits_on(s, pod, now.node or "", soon=False, devices=now.devices)
 
 
-def fits_on(s: Session, pod: Pod, node: str, *, soon: bool) -> bool:
-    """Would every check let the pod onto this node as the world stands?"""
+def fits_on(s: Session, pod: Pod, node: str, *, soon: bool, devices: tuple[Slot, ...] = ()) -> bool:
+    """Would every check let the pod onto this node as the world stands? `devices`: with exactly these slots."""
     row = s.world.table.row.get(node)
     if row is None:
         return False
@@ -77,7 +79,7 @@ def fits_on(s: Session, pod: Pod, node: str, *, soon: bool) -> bool:
     checks = [plugin.match(s, pod, rows) for plugin in s.policy.matches]
     checks += [plugin.fit(s, pod, rows) for plugin in s.policy.fits]
     checks += [plugin.fit_among(s, pod, rows) for plugin in s.policy.entangles if plugin.entangled(s, pod)]
-    return all(bool(column[0]) for column in checks)
+    return all(bool(column[0]) for column in checks) and (not devices or are_free(s.world, node, devices, soon=soon))
 
 
 def _runs(s: Session, pods: Sequence[Pod]) -> Iterator[tuple[Sequence[Pod], Ties]]:
@@ -108,7 +110,7 @@ def _place_run(s: Session, trial: Trial, pods: Sequence[Pod], ties: Ties, domain
         row = _best_row(columns.value, domain.rows)
         if row is None:
             return 0
-        trial.place(pods[0], names[row], phase=phase)
+        put(s, trial, pods[0], names[row], phase=phase)
         return 1
     seats = _Seats(s, pods[0], columns)
     if ties.plugins:
@@ -117,7 +119,8 @@ def _place_run(s: Session, trial: Trial, pods: Sequence[Pod], ties: Ties, domain
     else:
         picked = _pick(seats, _Untouched(columns.value, domain.rows), len(pods))
     if picked:
-        trial.place_many(pods[: len(picked)], [names[row] for row in picked], phase=phase)
+        places = [names[row] for row in picked]
+        trial.place_many(pods[: len(picked)], places, phase=phase, devices=s.slots(pods[0], places, soon=columns.soon))
     return len(picked)
 
 

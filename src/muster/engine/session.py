@@ -11,6 +11,7 @@ import numpy as np
 from muster.engine import quota
 from muster.engine.columns import KindColumns
 from muster.engine.hooks import WHOLE_CLUSTER, Ask, Comparable, Domain, Policy, Room, ScoresDomainsAhead, Where
+from muster.model.devices import Slot
 from muster.model.effects import YES, Effect, Verdict
 from muster.model.gang import Gang
 from muster.model.pod import Kind, Phase, Pod
@@ -181,6 +182,14 @@ class Session:
                 return None
             total += plugin.weight * plugin.score_domains(self, ask, domains)
         return total
+
+    def slots(self, pod: Pod, places: Sequence[str], *, soon: bool) -> list[tuple[Slot, ...]] | None:
+        """The slots of devices that equal pods take on these nodes, one after the other; None where they need none anywhere."""
+        for plugin in self.policy.chooses_slots if pod.kind.devices else ():
+            found = plugin.slots(self, pod, places, soon=soon)
+            if found is not None:
+                return found
+        return None
 
     def is_entangled(self, pod: Pod) -> bool:
         return any(plugin.entangled(self, pod) for plugin in self.policy.entangles)

@@ -65,8 +65,8 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class DeviceAsk:
-    """`count` different devices, and so much of each: an amount of memory, or a `ratio` of it in hundredths. A pod that asks for all
-    cores of a device is alone on it; one that asks for none goes wherever somebody left any."""
+    """`count` different devices, and so much of each: an amount of memory, or a `ratio` of it in hundredths. A pod that asks for
+    all cores of a device is alone on it; one that asks for none goes wherever somebody left any."""
 
     dialect: DeviceDialect
     count: int = 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from muster.model.devices import Slot
+from muster.model.devices import Grant, Slot
 from muster.model.volumes import VolumeChoice
 
 
@@ -19,6 +19,8 @@ class Bind:
     devices: tuple[Slot, ...] = ()
     volumes: tuple[VolumeChoice, ...] = ()
     """What its claims that wait for a node get: to be written first, because the pod cannot run without them."""
+    grants: tuple[Grant, ...] = ()
+    """Its slots in the words of the device plugins: to be written with the bind, because those look for them at once."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, IntEnum
 from functools import lru_cache
 
-from muster.model.devices import Slot
+from muster.model.devices import DeviceAsk, Slot, SlotNote
 from muster.model.resources import NOTHING, Resources
 from muster.model.selectors import (
     NO_NODE_AFFINITY,
@@ -82,6 +82,8 @@ class Kind(_KnowsItsHash):
     """Names of the PersistentVolumeClaims it mounts, in its own namespace."""
     namespace: str = ""
     """Only where one of the fields above depends on it, so that plain pods of all namespaces are one kind."""
+    devices: tuple[DeviceAsk, ...] = ()
+    """What it asks of devices with indices, beside the amounts in its request."""
 
     def __hash__(self) -> int:
         # Kinds are looked up for every pod, and those of many gangs differ in their affinity only.
@@ -90,7 +92,7 @@ class Kind(_KnowsItsHash):
         except AttributeError:
             nodes = (self.node_selector, self.node_affinity, self.tolerations, self.ports)
             others = (self.affinity, self.anti_affinity, self.spread)
-            found = hash((self.request, nodes, others, self.claims, self.namespace))
+            found = hash((self.request, nodes, others, self.claims, self.namespace, self.devices))
             object.__setattr__(self, "_hash", found)
             return found
 
@@ -220,6 +222,8 @@ class Pod:
     """Its deletionTimestamp: by when it should be gone, grace period included. None while nobody asked it to go."""
     nominated_node: str | None = None
     claim: ClaimNote | None = None
+    slots: tuple[SlotNote, ...] = ()
+    """Which devices it has, where somebody wrote that onto it."""
     told_at: float | None = None
     """When it was softly asked to leave: somebody else removes it. None while nobody asked."""
     spared_at: float | None = None

@@ -79,6 +79,10 @@ class Occupancy(Follower[_Taken]):
         memory, cores = self.memory[row, :count] - gone[MEMORY], self.cores[row, :count] - gone[CORES]
         return memory.tolist(), cores.tolist(), gone[HOLDERS].tolist()
 
+    def has_devices(self, index: RowIndex | None) -> BoolColumn:
+        """Which of these nodes say what devices they have."""
+        return self._has if index is None else self._has[index]
+
     def of_kind(self, kind: str, index: RowIndex | None) -> BoolColumn:
         """The places that have a device of this kind which takes further pods; as wide as the widest node."""
         code = self._kinds.get(kind, -1)
@@ -114,11 +118,10 @@ class Occupancy(Follower[_Taken]):
 
     def count(self, entry: _Taken, *, by: int) -> None:
         row = self._row.get(entry.node)
-        places = self._places.get(entry.node)
-        if row is None or places is None:
+        if row is None:
             return
         for slot in entry.slots:
-            place = places.get(slot.index)
+            place = place_of(self.shelves[row], slot.index)
             if place is None:
                 continue
             amounts = (by * slot.memory, by * slot.cores, by)
@@ -142,31 +145,41 @@ class Occupancy(Follower[_Taken]):
 
     def _lay_out(self, devices: Sequence[tuple[Device, ...]]) -> None:
         self._devices = list(devices)
-        known: dict[tuple[Device, ...], tuple[Device, ...]] = {}
-        self.shelves = [known.setdefault(shelf, shelf) for shelf in map(_shelf, devices)]
+        made: dict[object, tuple[Device, ...]] = {}
+        self.shelves = [_shelf(some, made) if some else () for some in devices]
         shape = (len(devices), max(map(len, self.shelves), default=0))
         self.memory, self.cores, self.shares = (np.zeros(shape, dtype=np.int64) for _ in range(3))
         self._kind = np.full(shape, -1, dtype=np.int8)
         self._kinds: dict[str, int] = {}
-        self._places: dict[str, dict[int, int]] = {}
         self._figures: Figures = np.zeros((2, 3, *shape), dtype=np.int64)
+        self._has: BoolColumn = np.array([bool(shelf) for shelf in self.shelves], dtype=np.bool_)
+        rows: dict[tuple[Device, ...], list[int]] = {}
         for row, shelf in enumerate(self.shelves):
             if shelf:
-                self._put(row, shelf)
+                rows.setdefault(shelf, []).append(row)
+        for shelf, some in rows.items():
+            self._put(some, shelf)
 
-    def _put(self, row: int, shelf: tuple[Device, ...]) -> None:
+    def _put(self, rows: list[int], shelf: tuple[Device, ...]) -> None:
         count = len(shelf)
-        self.memory[row, :count] = [device.memory for device in shelf]
-        self.cores[row, :count] = [device.cores for device in shelf]
-        self.shares[row, :count] = [device.shares or PLENTY for device in shelf]
-        self._kind[row, :count] = [
-            self._kinds.setdefault(device.kind, len(self._kinds)) if device.healthy else -2 for device in shelf
-        ]
-        self._places[self._names[row]] = {device.index: place for place, device in enumerate(shelf)}
+        self.memory[rows, :count] = [device.memory for device in shelf]
+        self.cores[rows, :count] = [device.cores for device in shelf]
+        self.shares[rows, :count] = [device.shares or PLENTY for device in shelf]
+        kinds = self._kinds
+        self._kind[rows, :count] = [kinds.setdefault(device.kind, len(kinds)) if device.healthy else -2 for device in shelf]
 
 
-def _shelf(devices: tuple[Device, ...]) -> tuple[Device, ...]:
-    return tuple(sorted((replace(device, uuid="") for device in devices), key=lambda device: device.index))
+def _shelf(devices: tuple[Device, ...], made: dict[object, tuple[Device, ...]]) -> tuple[Device, ...]:
+    ordered = tuple(sorted(devices, key=lambda device: device.index))
+    key = _key(ordered)
+    found = made.get(key)
+    if found is None:
+        found = made[key] = tuple(replace(device, uuid="") for device in ordered)
+    return found
+
+
+def _key(shelf: tuple[Device, ...]) -> tuple[object, ...]:
+    return tuple([(d.index, d.kind, d.memory, d.cores, d.island, d.shares, d.healthy, d.dialect) for d in shelf])
 
 
 def occupancy(world: World) -> Occupancy:
@@ -180,13 +193,19 @@ def are_free(world: World, node: str, slots: Iterable[Slot], *, soon: bool) -> b
     if row is None:
         return False
     shelf, left = book.shelves[row], book.left_on(row, soon=soon)
-    places = {device.index: place for place, device in enumerate(shelf)}
     for slot in slots:
-        place = places.get(slot.index)
+        place = place_of(shelf, slot.index)
         if place is None or not takes(shelf[place], slot.memory, slot.cores, *(figure[place] for figure in left)):
             return False
         take(left, place, slot)
     return True
+
+
+def place_of(shelf: tuple[Device, ...], index: int) -> int | None:
+    """Where the device of this index stands among the node's devices; nearly always at its own number."""
+    if 0 <= index < len(shelf) and shelf[index].index == index:
+        return index
+    return next((place for place, device in enumerate(shelf) if device.index == index), None)
 
 
 def takes(device: Device, memory: int, cores: int, memory_left: int, cores_left: int, holders: int) -> bool:
@@ -210,11 +229,11 @@ def overfull(world: World, node: str, slots: Iterable[Slot]) -> int | None:
     if row is None:
         return None
     shelf, (memory, cores, holders) = book.shelves[row], book.left_on(row, soon=True)
-    places = {device.index: place for place, device in enumerate(shelf)}
     for slot in slots:
-        place = places.get(slot.index)
+        place = place_of(shelf, slot.index)
         if place is None or not shelf[place].healthy or memory[place] < 0 or cores[place] < 0:
             return slot.index
-        if shelf[place].shares and holders[place] > shelf[place].shares:
+        most = 1 if slot.cores == shelf[place].cores else shelf[place].shares or PLENTY
+        if holders[place] > most:
             return slot.index
     return None

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from muster.model.pod import Problem
 from muster.model.topology import DomainSpec
 from muster.state.hypernodes import NodeNames, Owners, owners
-from muster.state.table import NodeTable, RowIndex
+from muster.state.table import BoolColumn, NodeTable, RowIndex
 from muster.state.world import World
 
 NODE_TIER = "node"
@@ -42,6 +42,13 @@ class Domain:
     def title(self) -> str:
         """What a person calls it: `rack r1`."""
         return f"{self.tier_name} {self.name}" if self.tier_name else self.name
+
+    def mask(self, size: int) -> BoolColumn:
+        """A column over all nodes: which of them are inside."""
+        inside = np.full(size, self.rows is None)
+        if self.rows is not None:
+            inside[self.rows] = True
+        return inside
 
 
 WHOLE_CLUSTER = Domain("the whole cluster")

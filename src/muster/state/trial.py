@@ -32,9 +32,11 @@ class Trial:
     def place(self, pod: Pod, node: str, *, phase: Phase, devices: tuple[Slot, ...] = (), plan: str = "") -> None:
         self._move(pod, Placement(phase, node, self.world.now, devices, plan))
 
-    def place_many(self, pods: Sequence[Pod], nodes: Sequence[str], *, phase: Phase) -> None:
-        """Equal pods of one role, none of them placed, a node each."""
-        self.world.move_many(pods, nodes, phase=phase)
+    def place_many(
+        self, pods: Sequence[Pod], nodes: Sequence[str], *, phase: Phase, devices: Sequence[tuple[Slot, ...]] | None = None
+    ) -> None:
+        """Equal pods of one role, none of them placed, a node each, and the slots of its devices where they need any."""
+        self.world.move_many(pods, nodes, phase=phase, devices=devices)
         step = (self.why, self.cause, self.for_gang)
         self.world.journal.extend([Step(pod, UNPLACED, *step) for pod in pods])
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from muster.model.budget import Budget
+from muster.model.devices import Slot
 from muster.model.effects import Condition, GroupStatus, QueueStatus, Verdict
 from muster.model.events import Namespace
 from muster.model.gang import Gang
@@ -255,16 +256,19 @@ class World:
         if change:
             self.count_unseated(member.gang, change)
 
-    def move_many(self, pods: Sequence[Pod], nodes: Sequence[str], *, phase: Phase) -> None:
+    def move_many(
+        self, pods: Sequence[Pod], nodes: Sequence[str], *, phase: Phase, devices: Sequence[tuple[Slot, ...]] | None = None
+    ) -> None:
         """Give equal pods of one role, none of which is placed, a node each. The same as moving them one by one."""
         amounts = self.columns.vector(pods[0].kind.request)
         row = self.table.row
         self.table.add_many(np.array([row[node] for node in nodes], dtype=np.intp), amounts, phase=phase)
-        made: dict[str, Placement] = {}
-        for pod, node in zip(pods, nodes, strict=True):
-            placement = made.get(node)
+        made: dict[object, Placement] = {}
+        for at, (pod, node) in enumerate(zip(pods, nodes, strict=True)):
+            key = node if devices is None else (node, devices[at])
+            placement = made.get(key)
             if placement is None:
-                placement = made[node] = Placement(phase, node, self.now)
+                placement = made[key] = Placement(phase, node, self.now, () if devices is None else devices[at])
             self.placements[pod.uid] = placement
             self.on_node.setdefault(node, {})[pod.uid] = pod
             if phase in CLAIMS:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
 from muster.engine import explain
 from muster.engine.claims import needed
 from muster.engine.evict.job import JOB_PREEMPT, may_trigger
@@ -100,13 +98,9 @@ def _plan(s: Session, ask: Ask, policy: EvictionPolicy, domain: Domain) -> Plan 
     """One pod after the other where pods are served singly, the whole ask otherwise."""
     if policy.name != ONE:
         return plan_in(s, ask, policy, domain)
-    inside = np.ones(len(s.world.table), dtype=np.bool_)
-    if domain.rows is not None:
-        inside[:] = False
-        inside[domain.rows] = True
     found: Plan | NoPlan = NoPlan("nobody asks")
     for pod in ask.pods:
-        found = plan_on_one_node(s, replace(ask, pods=(pod,)), policy, inside)
+        found = plan_on_one_node(s, replace(ask, pods=(pod,)), policy, domain)
         if isinstance(found, Plan):
             break
     return found

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from muster.engine.evict.policy import EvictionPolicy
 from muster.engine.evict.seats import BROKEN_AFTER_S, Ints, SeatTable
-from muster.engine.hooks import Ask
+from muster.engine.hooks import Ask, Domain
 from muster.engine.session import Session
 from muster.model.gang import Gang
 from muster.model.pod import SEATED, Phase, Pod
@@ -38,11 +38,17 @@ class Bundles:
     unit_cost: FloatColumn
     unit_spare: BoolColumn
     unit_gang: Ints
+    gone: BoolColumn
+    """Units that went since these were put together: an ask that looks like the last one need not sort all of them again."""
     free_at: float = np.inf
     """When the first of those who are barred for a time may be taken."""
 
     def __len__(self) -> int:
         return len(self.unit_class)
+
+    @property
+    def any_left(self) -> bool:
+        return not bool(self.gone.all())
 
     def seats_of(self, unit: int, seats: SeatTable) -> list[int]:
         """Its seats, members in their order."""
@@ -51,9 +57,50 @@ class Bundles:
         return found
 
 
-def bundles(s: Session, ask: Ask, policy: EvictionPolicy, seats: SeatTable, inside: BoolColumn, need: Amounts) -> Bundles:
-    """The units that this ask may take in a domain. `inside` is a column over nodes, `need` what the ask lacks in all."""
+@dataclass(slots=True)
+class _Kept:
+    """Bundles of an earlier ask of this cycle, and what they were made from."""
+
+    found: Bundles
+    eligible: BoolColumn
+    position: int
+
+
+def bundles(s: Session, ask: Ask, policy: EvictionPolicy, seats: SeatTable, domain: Domain, need: Amounts) -> Bundles:
+    """The units that this ask may take in a domain. `need` is what the ask lacks in all."""
     eligible = policy.eligible(s, ask, seats)
+    key = f"bundles {policy.name} {ask.gang.priority} {domain.name} {need.tobytes().hex()}"
+    kept = s.scratch.get(key)
+    if isinstance(kept, _Kept) and np.array_equal(kept.eligible, eligible) and _still_good(s, seats, kept):
+        kept.position = s.world.moves_position
+        return kept.found
+    found = _bundles(s, ask, policy, seats, domain.mask(len(s.world.table)), need, eligible)
+    s.scratch[key] = _Kept(found, eligible, s.world.moves_position)
+    return found
+
+
+def _still_good(s: Session, seats: SeatTable, kept: _Kept) -> bool:
+    """Did nothing happen since but that whole units went, and others came who may not be taken? Then mark the former."""
+    found = kept.found
+    went: list[int] = []
+    for uid in dict.fromkeys(s.world.moved_since(kept.position) or ()):
+        at = seats.index.get(uid)
+        if at is not None:
+            if kept.eligible[seats.gang[at]]:
+                return False
+        elif (last := seats.last_index.get(uid)) is not None:
+            went.append(last)
+    units = found.unit[np.isin(found.seat, went)]
+    whole = np.bincount(found.unit, minlength=len(found))
+    if (np.bincount(units, minlength=len(found))[units] < whole[units]).any() or found.unit_spare[units].any():
+        return False
+    found.gone[units] = True
+    return True
+
+
+def _bundles(
+    s: Session, ask: Ask, policy: EvictionPolicy, seats: SeatTable, inside: BoolColumn, need: Amounts, eligible: BoolColumn
+) -> Bundles:
     alive = np.flatnonzero(seats.alive[: len(seats.pods)]) if eligible.any() else np.zeros(0, dtype=np.intp)
     seat = alive[eligible[seats.gang[alive]]]
     local = _local(seats, seat, inside)
@@ -216,6 +263,7 @@ def _ordered(
         unit_cost=cost[order],
         unit_spare=spare[order],
         unit_gang=gang[order],
+        gone=np.zeros(units, dtype=np.bool_),
     )
 
 

@@ -12,7 +12,7 @@ from muster.engine.evict.bundles import Bundles, bundles
 from muster.engine.evict.policy import EvictionPolicy, may_take
 from muster.engine.evict.search import NoPlan, Plan, barred_until
 from muster.engine.evict.seats import Ints, SeatTable, seat_table
-from muster.engine.hooks import Ask, Comparable
+from muster.engine.hooks import Ask, Comparable, Domain
 from muster.engine.place import fits_on
 from muster.engine.session import Session
 from muster.model.pod import Phase, Placement, Pod
@@ -23,10 +23,10 @@ from muster.state.trial import Trial
 Cost = tuple[Comparable, ...]
 
 
-def plan_on_one_node(s: Session, ask: Ask, policy: EvictionPolicy, inside: BoolColumn) -> Plan | NoPlan:
+def plan_on_one_node(s: Session, ask: Ask, policy: EvictionPolicy, domain: Domain) -> Plan | NoPlan:
     """The cheapest node for the one pod that asks, and who leaves it; or why there is none. The world is as before."""
-    search = _OneNode(s, ask, policy, inside)
-    if not len(search.bundles):
+    search = _OneNode(s, ask, policy, domain)
+    if not search.bundles.any_left:
         return NoPlan(*barred_until(s, search.bundles, policy))
     best = search.best()
     if best is None:
@@ -36,21 +36,21 @@ def plan_on_one_node(s: Session, ask: Ask, policy: EvictionPolicy, inside: BoolC
 
 
 class _OneNode:
-    def __init__(self, s: Session, ask: Ask, policy: EvictionPolicy, inside: BoolColumn) -> None:
+    def __init__(self, s: Session, ask: Ask, policy: EvictionPolicy, domain: Domain) -> None:
         self.s, self.ask, self.policy = s, ask, policy
         self.pod: Pod = ask.pods[0]
         self.seats: SeatTable = seat_table(s.world)
         self.request: Amounts = s.world.request(self.pod)
         self.asked = np.flatnonzero(self.request)
-        self.match: BoolColumn = s.columns(self.pod, soon=True).match & inside
-        self.bundles: Bundles = bundles(s, ask, policy, self.seats, inside, self.request)
+        self.match: BoolColumn = s.columns(self.pod, soon=True).match & domain.mask(len(s.world.table))
+        self.bundles: Bundles = bundles(s, ask, policy, self.seats, domain, self.request)
         self.refusal = ""
         self._guarded: BoolColumn = np.zeros(len(self.bundles), dtype=np.bool_)
         """Units that a disruption budget covers: those are simulated one by one."""
         self._violates = self._violating()
         self._rank = self._ranks()
         self._seats_of_row = self._sorted()
-        self._only_room = len(s.policy.fits) == 1 and not any(plugin.entangled(s, self.pod) for plugin in s.policy.entangles)
+        self._only_room = s.minds_room_only(self.pod)
 
     # -- who goes first ----------------------------------------------------------------------------------------------------------
 
@@ -74,7 +74,7 @@ class _OneNode:
 
     def _sorted(self) -> RowIndex:
         b = self.bundles
-        here = np.flatnonzero(b.local & self.match[b.row])
+        here = np.flatnonzero(b.local & self.match[b.row] & ~b.gone[b.unit])
         return here[np.lexsort((self._rank[b.unit[here]], b.row[here]))]
 
     # -- which node --------------------------------------------------------------------------------------------------------------
@@ -198,12 +198,13 @@ class _OneNode:
     def _plan(self, row: int, taken: dict[int, list[tuple[Pod, Placement]]]) -> Plan:
         b = self.bundles
         going = [pair for unit in sorted(taken) for pair in taken[unit]]
-        units = list(taken)
+        units, node = list(taken), self.s.world.table.names[row]
+        slots = self.s.slots(self.pod, (node,), soon=True)
         return Plan(
-            domain=self.s.world.table.names[row],
+            domain=node,
             victims=tuple(pod for pod, placement in going if placement.phase is Phase.BOUND),
             released=tuple(pod for pod, placement in going if placement.phase is not Phase.BOUND),
-            seats=((self.pod, Placement(Phase.NOMINATED, self.s.world.table.names[row], self.s.now)),),
+            seats=((self.pod, Placement(Phase.NOMINATED, node, self.s.now, slots[0] if slots is not None else ())),),
             cost=float(b.unit_cost[units].sum()),
             classes=tuple(sorted({int(b.unit_class[unit]) for unit in units}, reverse=True)),
             broken=sum(not b.unit_spare[unit] and not self.seats.gang_single[b.unit_gang[unit]] for unit in units),

@@ -52,7 +52,7 @@ def plan_in(s: Session, ask: Ask, policy: EvictionPolicy, domain: Domain) -> Pla
     """The cheapest plan found in one domain, or why there is none. The world is as before."""
     search = _Search(s, ask, policy, domain)
     at = search.bundles.free_at if search.bundles.free_at < np.inf else None
-    if not len(search.bundles):
+    if not search.bundles.any_left:
         return NoPlan(
             policy.nobody
             if at is None
@@ -110,14 +110,10 @@ class _Search:
         self.s, self.ask, self.policy, self.domain = s, ask, policy, domain
         self.seats: SeatTable = seat_table(s.world)
         table = s.world.table
-        inside = np.ones(len(table), dtype=np.bool_)
-        if domain.rows is not None:
-            inside[:] = False
-            inside[domain.rows] = True
-        self.wants = self._wants(inside)
+        self.wants = self._wants(domain.mask(len(table)))
         self.pods = tuple(pod for want in self.wants for pod in want.pods)
         need = np.sum([want.request * len(want.pods) for want in self.wants], axis=0)
-        self.bundles: Bundles = bundles(s, ask, policy, self.seats, inside, need)
+        self.bundles: Bundles = bundles(s, ask, policy, self.seats, domain, need)
         self._columns = sorted({int(column) for want in self.wants for column in want.asked})
         self.taken: list[int] = []
         self._before: dict[int, list[tuple[Pod, Placement]]] = {}
@@ -155,7 +151,7 @@ class _Search:
     def could_ever_fit(self) -> bool:
         """With everybody gone who may go: is there room for each kind of member? Fewer questions could not refuse faster."""
         free = self._free()
-        _add(free, self.bundles, self.bundles.local, self._columns)
+        _add(free, self.bundles, self.bundles.local & ~self.bundles.gone[self.bundles.unit], self._columns)
         return all(_slots(free[want.rows], want).sum() >= len(want.pods) for want in self.wants)
 
     # -- one plan --------------------------------------------------------------------------------------------------------------
@@ -163,8 +159,10 @@ class _Search:
     def attempt(self, take: Callable[[Trial, _Want], bool]) -> Plan | None:
         """Take, place, give back, write down, and undo everything."""
         self.taken, self._before = [], {}
-        self._out = np.full(len(self.bundles), self._allowed is not None, dtype=np.bool_)
-        self._out[self._allowed or []] = False
+        self._out = self.bundles.gone.copy()
+        if self._allowed is not None:
+            self._out[:] = True
+            self._out[self._allowed] = self.bundles.gone[self._allowed]
         with self.s.trial("simulated", cause="Simulated") as trial:
             if not self._make_quota(trial) or not all(self._make_room(trial, want, take) for want in self.wants):
                 return None

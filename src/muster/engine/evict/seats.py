@@ -33,6 +33,11 @@ class SeatTable:
     def __init__(self) -> None:
         self.pods: list[Pod] = []
         self.index: dict[str, int] = {}
+        self.last_index: dict[str, int] = {}
+        """Where those stood who lost their seat in this cycle. Their rows go to others only in the next: what was put together in
+        this cycle still means them."""
+        self._resting: list[int] = []
+        self._cycle = -1
         self._spare: list[int] = []
         self._position = -1
         self._layout = -1
@@ -70,6 +75,10 @@ class SeatTable:
         self._ranks: Ints | None = None
 
     def refresh(self, world: World) -> None:
+        if self._cycle != world.cycle:
+            self._cycle = world.cycle
+            self._spare.extend(self._resting)
+            self._resting, self.last_index = [], {}
         self._follow_gangs(world)
         moved = world.moved_since(self._position)
         width = len(world.columns.names)
@@ -85,7 +94,7 @@ class SeatTable:
     # -- keeping up ------------------------------------------------------------------------------------------------------------
 
     def _rebuild(self, world: World, width: int) -> None:
-        self.pods, self.index, self._spare = [], {}, []
+        self.pods, self.index, self.last_index, self._spare, self._resting = [], {}, {}, [], []
         self.alive[:] = False
         self.request = np.zeros((len(self.alive), width), dtype=np.int64)
         for uid in world.placements:
@@ -118,8 +127,9 @@ class SeatTable:
 
     def _drop(self, uid: str, at: int) -> None:
         del self.index[uid]
+        self.last_index[uid] = at
+        self._resting.append(at)
         self.alive[at] = False
-        self._spare.append(at)
 
     def _take_row(self, uid: str, pod: Pod) -> int:
         if self._spare:

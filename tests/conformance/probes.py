@@ -1,0 +1,120 @@
+"""Probes: no action runs; the plugins are asked how good nodes and domains are, and whether a PodGroup is let in.
+
+Our scores go from 0 to 1 and Volcano's do not, so what is compared is the order: of every two places that both could be chosen, the
+same one must be the better, and neither where they are equal. A probe that compares nothing is no agreement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import combinations
+
+from muster.engine.columns import REFUSED
+from muster.engine.enqueue import enqueue
+from muster.engine.hooks import Ask, Purpose
+from muster.engine.session import Session
+from muster.model.effects import Verdict
+from muster.model.gang import Cell, Gang
+from muster.plugins.topology import Topology
+from muster.state.domains import domain_tree
+from muster.state.store import Store
+from tests.conformance.corpus import Case
+from tests.conformance.inputs import events_of, policy_of
+from tests.conformance.outcome import NOW
+
+_EQUAL = 1e-6
+
+
+@dataclass(slots=True)
+class Probed:
+    """How many comparisons were made, and those that came out otherwise."""
+
+    compared: int = 0
+    differences: list[str] = field(default_factory=list)
+
+    def same_order(self, what: str, theirs: Mapping[str, float], ours: Mapping[str, float]) -> None:
+        for one, other in combinations(sorted(theirs.keys() & ours.keys()), 2):
+            self.compared += 1
+            wanted, found = _sign(theirs[one] - theirs[other]), _sign(ours[one] - ours[other])
+            if wanted != found:
+                words = {1: "better than", 0: "as good as", -1: "worse than"}
+                self.differences.append(f"{what}: expected {one} {words[wanted]} {other}, found it {words[found]} it")
+
+    def same(self, what: str, wanted: object, found: object) -> None:
+        self.compared += 1
+        if wanted != found:
+            self.differences.append(f"{what}: expected {wanted}, found {found}")
+
+
+def _sign(value: float) -> int:
+    return 0 if abs(value) < _EQUAL else 1 if value > 0 else -1
+
+
+def probe(case: Case) -> Probed:
+    probed = Probed()
+    asked = case.actual.get("probe") or {}
+    for title, scores in (asked.get("node_order") or {}).items():
+        probed.same_order(f"nodes for {title}", scores, _node_scores(_session(case), title))
+    for title, by_plugin in (asked.get("hypernode_order") or {}).items():
+        for scores in by_plugin.values():
+            _compare_domains(_session(case), title, scores, probed)
+    for title, wanted in (asked.get("job_enqueueable") or {}).items():
+        probed.same(f"{title} let in", wanted, _is_let_in(_session(case), title))
+    return probed
+
+
+def _session(case: Case) -> Session:
+    """A fresh one for every question: no state carries over."""
+    store = Store()
+    for event in events_of(case):
+        store.fold(event)
+    session = Session(store.world(NOW), policy_of(case))
+    session.prepare()
+    return session
+
+
+def _node_scores(s: Session, title: str) -> dict[str, float]:
+    """Of the nodes that the pod could go to."""
+    pod = next(pod for pod in s.world.pods.values() if pod.title == title)
+    values = s.columns(pod, soon=False).value
+    return {name: float(values[row]) for name, row in s.world.table.row.items() if values[row] > REFUSED}
+
+
+def _compare_domains(s: Session, title: str, theirs: Mapping[str, float], probed: Probed) -> None:
+    """Tier by tier: which tier is better is no question of scores here. What Volcano gives nothing is too small for the ask, and
+    must not be offered to it."""
+    plugin = next(plugin for plugin in s.policy.plugins if isinstance(plugin, Topology))
+    gang, cell = _gang_and_cell(s, title)
+    members = None if cell is None else cell.members
+    pods = [pod for pod in gang.pods() if pod.uid not in s.world.placements and (members is None or pod.uid in members)]
+    if not pods:
+        return
+    ask = Ask(gang, tuple(pods), Purpose.ALLOCATE, cell=cell)
+    domains = [domain for domain in domain_tree(s.world, ()).domains if domain.tier and domain.name in theirs]
+    scores = plugin.score_domains(s, ask, domains)
+    for tier in sorted({domain.tier or 0 for domain in domains}):
+        found = {d.name: float(score) for d, score in zip(domains, scores, strict=True) if d.tier == tier and theirs[d.name] > 0}
+        probed.same_order(f"domains of tier {tier} for {title}", theirs, found)
+    offered = plugin.domains(s, ask)
+    names = set() if offered is None or isinstance(offered, Verdict) else {domain.name for domain in offered}
+    for domain in domains:
+        if not theirs[domain.name]:
+            probed.same(f"room for {title} in {domain.name}", False, domain.name in names)
+
+
+def _gang_and_cell(s: Session, title: str) -> tuple[Gang, Cell | None]:
+    for gang in s.world.gangs.values():
+        if gang.title == title:
+            return gang, None
+        for cell in gang.cells:
+            if f"{gang.title}/{cell.title}" == title:
+                return gang, cell
+    raise LookupError(title)
+
+
+def _is_let_in(s: Session, title: str) -> bool:
+    enqueue(s)
+    gang = next(gang for gang in s.world.gangs.values() if gang.title == title)
+    return not s.world.attempts[gang.key].kept_out
+
