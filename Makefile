@@ -57,8 +57,8 @@ bench: setup  ## Measure how long a scheduling cycle takes.
 soak: setup  ## Run the seeded simulations over many seeds (SEEDS=1000).
 	MUSTER_SEEDS=$(SEEDS) $(BIN)/pytest -n $(WORKERS) -m soak --timeout 0
 
-conformance: setup  ## Run only the conformance tests.
-	$(BIN)/pytest -n $(WORKERS) -m conformance
+conformance: setup  ## Compare with Volcano case by case (DIR=folder of cases).
+	MUSTER_CONFORMANCE='$(DIR)' $(BIN)/pytest -n 0 -m conformance
 
 lock: $(UV)  ## Resolve the dependencies anew into requirements.lock.
 	$(UV) pip compile pyproject.toml --group dev --universal --python-version 3.11 --upgrade --generate-hashes \

@@ -35,7 +35,7 @@ def said(text: str) -> list[str]:
 def test_the_default_policy_has_every_check_of_a_placement_and_spares_who_has_just_started_from_reclaim() -> None:
     policy = default_policy()
     names = [plugin.name for plugin in policy.plugins]
-    checks = {"unschedulable", "selectors", "taints", "volumes", "ports", "fit", "pod_affinity", "spread_constraints"}
+    checks = {"unschedulable", "selectors", "taints", "volumes", "ports", "fit", "devices", "pod_affinity", "spread_constraints"}
     assert checks | {"priority", "topology", "binpack", "nominated", "pdb", "lost_work"} <= set(names)
     assert MinRuntime(actions=("gang-reclaim",)) in policy.plugins
     assert policy.settings == Settings()

@@ -31,7 +31,7 @@ class Case:
 
     @property
     def is_probe(self) -> bool:
-        return self.written["kind"] == "probe"
+        return bool(self.written["kind"] == "probe")
 
     @property
     def actions(self) -> list[str]:

@@ -81,7 +81,7 @@ def things_of(case: Case) -> Iterator[Thing]:
 def _adapted(case: Case, thing: Thing, written: Json, classes: dict[str, int]) -> Thing:
     match thing:
         case Pod():
-            return replace(thing, priority=_pod_priority(written))
+            return replace(thing, priority=pod_priority(written))
         case Group():
             return replace(thing, priority=classes.get(thing.priority_class, _JOB_PRIORITY))
         case Node() if thing.allocatable.get(PODS) is None:
@@ -93,7 +93,7 @@ def _adapted(case: Case, thing: Thing, written: Json, classes: dict[str, int]) -
     return thing
 
 
-def _pod_priority(written: Json) -> int:
+def pod_priority(written: Json) -> int:
     said = (written["metadata"].get("annotations") or {}).get(TASK_PRIORITY)
     if said is not None:
         return int(said)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from tests.conformance.corpus import Case
 from tests.conformance.inputs import events_of, policy_of
 
+from muster.engine.hooks import Policy
 from muster.engine.status import status_of
 from muster.model.effects import Bind, Evict, Nominate
 from muster.model.pod import Phase, Pod, Running
@@ -40,6 +41,8 @@ class Result:
     group_of: dict[str, str] = field(default_factory=dict)
     """The PodGroup of each pod."""
     verdicts: dict[str, str] = field(default_factory=dict)
+    world: World = field(default_factory=World)
+    policy: Policy | None = None
 
     def status_nums(self, group: str) -> Counter[str]:
         return Counter(status for pod, status in self.task_status.items() if self.group_of.get(pod) == group)
@@ -51,7 +54,8 @@ def places(case: Case) -> bool:
 
 
 def run(case: Case) -> Result:
-    scheduler = Scheduler(policy_of(case))
+    policy = policy_of(case)
+    scheduler = Scheduler(policy)
     scheduler.feed(events_of(case))
     outcome = scheduler.tick(NOW)
     result = Result(verdicts={title: verdict.why for title, verdict in outcome.verdicts})
@@ -66,6 +70,7 @@ def run(case: Case) -> Result:
     if not places(case):
         # Here whoever finds free room is bound at once; what an evicting action of Volcano's does about it depends on the action.
         result.at_once, result.binds = result.binds, {}
+    result.world, result.policy = scheduler.world, policy
     _read_world(case, scheduler.world, result)
     return result
 

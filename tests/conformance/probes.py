@@ -10,6 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
 
+from tests.conformance.corpus import Case
+from tests.conformance.inputs import events_of, policy_of
+from tests.conformance.outcome import NOW
+
 from muster.engine.columns import REFUSED
 from muster.engine.enqueue import enqueue
 from muster.engine.hooks import Ask, Purpose
@@ -19,9 +23,6 @@ from muster.model.gang import Cell, Gang
 from muster.plugins.topology import Topology
 from muster.state.domains import domain_tree
 from muster.state.store import Store
-from tests.conformance.corpus import Case
-from tests.conformance.inputs import events_of, policy_of
-from tests.conformance.outcome import NOW
 
 _EQUAL = 1e-6
 
@@ -117,4 +118,3 @@ def _is_let_in(s: Session, title: str) -> bool:
     enqueue(s)
     gang = next(gang for gang in s.world.gangs.values() if gang.title == title)
     return not s.world.attempts[gang.key].kept_out
-

@@ -164,10 +164,37 @@ def test_what_was_promised_to_others_is_no_room() -> None:
         for pod in one.pods():
             trial.place(pod, "n1", phase=Phase.NOMINATED)
         assert s.room(two.pods()[0], count=2, phase=Phase.BINDING).seats == 1
-        # Its own promise is in nobody's way but the others'.
-        assert s.room(one.pods()[0], count=1, phase=Phase.BINDING).seats == 1
         refused = s.admit(Ask(two, two.pods(), Purpose.ALLOCATE))
     assert refused.why == "queue a: gpu 3 used + 2 asked > 4 limit"
+
+
+def test_whoever_was_promised_a_seat_is_not_in_its_own_way() -> None:
+    town = Town().nodes(2).see(queue("a", limit=res(gpu=3))).gang("one", 3, queue="a")
+    s = town.session()
+    pods = s.world.gangs["volcano:default/one"].pods()
+    with s.trial("", cause="") as trial:
+        for pod in pods:
+            trial.place(pod, "n1", phase=Phase.NOMINATED)
+        for pod in pods:
+            assert s.room(pod, count=1, phase=Phase.BINDING).seats == 1
+            trial.turn(pod, phase=Phase.BINDING)
+        assert s.world.ledger.used("queue/a")[s.world.columns.position[GPU]] == 3
+
+
+def test_a_gang_is_promised_the_room_in_its_queue_as_soon_as_somebody_is_told_to_go() -> None:
+    town = Town().nodes(2).see(queue("a", limit=res(gpu=4))).gang("old", 4, queue="a").cycle().gang("new", 4, queue="a").cycle()
+    assert town.verdict("new").code == "QueueLimit"
+    for i in range(4):
+        town.change(f"default/old-{i}", deleted_at=town.now + 30)
+    town.cycle()
+    assert town.verdict("new").code == "Clearing"
+
+
+def test_a_gang_is_tried_again_when_others_move_out_of_its_queue() -> None:
+    town = Town().nodes().see(queue("default", limit=res(gpu=1))).pod("first", namespace="team").cycle().pod("second").cycle()
+    assert town.verdict("second").code == "QueueLimit"
+    town.see(queue("team/team")).cycle()
+    assert town.bound == ["second"]
 
 
 def test_room_counts_whole_pods_and_the_sentence_is_for_those_who_are_left_over() -> None:

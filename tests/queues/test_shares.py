@@ -128,6 +128,11 @@ def test_a_guarantee_is_kept_free_even_while_it_is_idle() -> None:
     assert (town.runs("five"), town.runs("three")) == (5, 3)
 
 
+def test_a_queue_may_use_its_own_guarantee_and_all_that_is_left() -> None:
+    town = Town([Capacity()]).nodes(1, gpu=8).see(queue("a"), queue("b", guarantee=res(gpu=3))).gang("g", 8, queue="b").cycle()
+    assert town.runs("g") == 8
+
+
 def test_a_guarantee_binds_siblings_below_one_parent_by_what_the_parent_may_have() -> None:
     town = (
         Town([Capacity()])

@@ -63,7 +63,7 @@ def test_what_is_no_duration_is_refused(written: str) -> None:
         duration(written)
 
 
-@given(st.integers(-10**7, 10**7))
+@given(st.integers(-(10**7), 10**7))
 def test_a_duration_that_is_shown_can_be_read_again(seconds: int) -> None:
     assert duration(show_duration(seconds), signed=True) == seconds
 

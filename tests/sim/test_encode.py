@@ -7,7 +7,7 @@ from muster.model.effects import Bind
 
 
 def test_a_binding_names_the_pod_by_its_uid_too() -> None:
-    assert encode.binding(Bind("u1", "team/a", "n1", "team/g", "it fits")) == {
+    assert encode.binding(Bind("u1", "team/a", "n1", "team/g", "it fits"), now=0.0) == {
         "apiVersion": "v1",
         "kind": "Binding",
         "metadata": {"name": "a", "namespace": "team", "uid": "u1"},

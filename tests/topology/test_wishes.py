@@ -12,7 +12,7 @@ from muster.model.pod import Declared, Dialect, Membership, Pod
 from muster.model.selectors import LabelSelector, Operator, Requirement
 from muster.model.topology import TopologyAsk
 from muster.plugins.topology import Topology
-from muster.state.cells import pods_for_cells
+from muster.state.cells import with_cells
 
 
 def two_blocks() -> Town:
@@ -82,6 +82,18 @@ def test_annotations_of_pods_go_before_the_podgroup() -> None:
     assert town.where("g") == {"a1n0", "a1n1", "a2n0", "a2n1"}
 
 
+def test_a_cell_of_two_kinds_finds_room_by_eviction_too() -> None:
+    town = Town(policy(actions=("expire", "enqueue", "allocate", "gang-preempt")))
+    for rack in ("a", "b"):
+        town.see(*(node(f"{rack}{i}") for i in range(2)), hypernode(rack, nodes_of([f"{rack}0", f"{rack}1"])))
+    town.submit("low", 4, priority=1, at=["a0", "a1", "b0", "b1"])
+    cell = SubGroup("all", size=2, topology=TopologyAsk(hard=True, highest_tier=1))
+    town.submit("hi", 0, roles={"m": (1, 8), "w": (1, 4)}, least=2, priority=9, sub_groups=(cell,))
+    town.cycle()
+    assert len({name[0] for name in town.where("hi")}) == 1
+    assert len(town.where("hi")) == 2
+
+
 # -- cells -------------------------------------------------------------------------------------------------------------------------
 
 
@@ -104,7 +116,11 @@ def test_members_are_in_the_first_sub_group_that_selects_them() -> None:
         "rest-x": ["g-2"],
     }
     assert gang.cell_mins == (("d/g/fast", 1),)
-    assert [pod.uid for pod in pods_for_cells(town.world, gang, gang.pods())] == ["g-0", "g-1"]
+    first, *rest = gang.pods()
+    needed, others = with_cells(town.world, gang, [first], rest)
+    assert ([pod.uid for pod in needed], [pod.uid for pod in others]) == (["g-0", "g-1"], ["g-2", "g-3", "g-4"])
+    needed, others = with_cells(town.world, replace(gang, cell_mins=()), [rest[0]], [first, *rest[1:]])
+    assert ([pod.uid for pod in needed], [pod.uid for pod in others]) == (["g-1", "g-0"], ["g-2", "g-3", "g-4"])
 
 
 def test_a_gang_waits_until_enough_parts_of_a_sub_group_exist() -> None:

@@ -18,6 +18,13 @@ SCHEMA = 1
 
 Document = dict[str, Any]
 
+# Pairs of a name and a figure that a machine would rather look up by name.
+_BY_NAME = {
+    "queues": ("used", "promised", "deserved", "guarantee", "limit", "asked"),
+    "shares": ("shares",),
+    "evictions": ("request",),
+}
+
 
 def show_json(command: str, *, ok: bool, **parts: object) -> None:
     """One document on standard output, keys in a fixed order."""
@@ -37,6 +44,9 @@ def faults_document(faults: Iterable[Fault]) -> list[Document]:
 def report_document(report: Report) -> Document:
     """A report with all its tables. `real_s` alone differs from run to run."""
     plain: Document = msgspec.to_builtins(report)
+    for rows, keys in _BY_NAME.items():
+        for row in plain[rows]:
+            row |= {key: dict(row[key]) for key in keys}
     plain["deeds"] = [
         {"cycle": deed.cycle, "at_s": deed.at_s, "effect": type(deed.effect).__name__, "of": msgspec.to_builtins(deed.effect)}
         for deed in report.deeds

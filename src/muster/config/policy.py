@@ -34,6 +34,7 @@ plugins:
 - volumes
 - ports
 - fit
+- devices
 - pod_affinity
 - spread_constraints
 # Which node is best.

@@ -11,7 +11,7 @@ from muster.engine import hooks
 from muster.yaml_marks import nearest
 
 # A plugin that has only these changes nothing.
-_NO_SAY = ("prepare", "blame")
+_NO_SAY = ("prepare", "blame", "minds")
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,7 @@ def _is_idle(conf: TheirConf, action: str) -> str:
 
 
 def _any_has(conf: TheirConf, flag: str, names: tuple[str, ...]) -> bool:
-    return any([plugin.has(flag) for plugin in conf.plugins if plugin.name.text in names])
+    return any(plugin.has(flag) for plugin in conf.plugins if plugin.name.text in names)
 
 
 # -- arguments ---------------------------------------------------------------------------------------------------------------------
@@ -104,6 +104,8 @@ def _argument(action: str, key: str, arguments: Arguments, draft: Draft) -> None
         draft.use("topology", evictDomains=max(1, int(arguments.number(key, 8))))
     elif key == "allowWholeBundle":
         if not arguments.is_on(key, default=True):
-            draft.tell(f"{action}: allowWholeBundle: false has no counterpart: a whole gang goes where no spare member is enough", at)
+            draft.tell(
+                f"{action}: allowWholeBundle: false has no counterpart: a whole gang goes where no spare member is enough", at
+            )
     else:
         draft.tell(f"{action}: {key} has no counterpart", at)

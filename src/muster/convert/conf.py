@@ -115,7 +115,9 @@ class TheirPlugin:
         return self.flags_default and flag not in _OFF_BY_DEFAULT
 
     def has_any(self, *flags: str) -> bool:
-        return any([self.has(flag) for flag in flags])
+        """One of these? All of them have been asked for then."""
+        self.asked.update(flags)
+        return any(self.has(flag) for flag in flags)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +171,9 @@ def _plugins(tiers: Marked, faults: Faults, *, flags_default: bool) -> Iterator[
     for i, tier in enumerate(tiers.items):
         plugins = tier.mapping.get("plugins")
         if plugins is None or not plugins.is_list:
-            faults.add(tier, f"a tier must be a mapping with the key plugins and a list below it, not {tier.shape}", field=f"tiers[{i}]")
+            faults.add(
+                tier, f"a tier must be a mapping with the key plugins and a list below it, not {tier.shape}", field=f"tiers[{i}]"
+            )
             continue
         for k, plugin in enumerate(plugins.items):
             found = _plugin(plugin, faults, field=f"tiers[{i}].plugins[{k}]", flags_default=flags_default)

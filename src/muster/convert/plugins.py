@@ -98,7 +98,9 @@ def _gang(their: TheirPlugin, draft: Draft) -> None:
             why = "members that a gang can spare are evicted one by one, the others only with their whole gang"
             draft.tell(f"gang: {flag}: false has no counterpart: {why}", their.flags[flag])
     if their.flags.get("enableJobReady", _ON).value is False:
-        draft.tell("gang: enableJobReady: false has no counterpart: a gang starts whole or not at all", their.flags["enableJobReady"])
+        draft.tell(
+            "gang: enableJobReady: false has no counterpart: a gang starts whole or not at all", their.flags["enableJobReady"]
+        )
     their.asked.update((*_EVICTION_FLAGS, "enableJobReady"))
 
 
@@ -321,10 +323,10 @@ def _whole(number: float) -> float | int:
 
 def _settle(conf: TheirConf, draft: Draft) -> None:
     """What depends on two plugins: a score of one with a filter of the other, and what makes no sense together."""
-    if draft.uses("spread_constraints"):
+    if draft.spread_weight and not draft.uses("spread_constraints"):
+        draft.tell("spread_constraints, for nodeorder's podtopologyspread, also keeps the constraints that must hold")
+    if draft.spread_weight or draft.uses("spread_constraints"):
         draft.use("spread_constraints", weight=_whole(draft.spread_weight))
-    elif draft.spread_weight:
-        draft.tell("nodeorder: podtopologyspread.weight has no effect without predicates: spread constraints are not looked at")
     if draft.uses("binpack") and draft.uses("spread"):
         if all(draft.option("binpack", key) == draft.option("spread", key) for key in ("weight", "resources")):
             draft.drop("spread")
@@ -332,7 +334,9 @@ def _settle(conf: TheirConf, draft: Draft) -> None:
     if draft.uses("proportion") and draft.uses("capacity"):
         kept, dropped = sorted(("proportion", "capacity"), key=lambda name: -_parts_on(conf, name))
         draft.drop(dropped)
-        draft.tell(f"proportion and capacity both say what a queue deserves; this policy keeps {kept}, of which more is switched on")
+        draft.tell(
+            f"proportion and capacity both say what a queue deserves; this policy keeps {kept}, of which more is switched on"
+        )
 
 
 def _parts_on(conf: TheirConf, name: str) -> int:

@@ -16,7 +16,7 @@ from muster.engine.session import Session
 from muster.model.effects import Verdict
 from muster.model.gang import Gang, Mode
 from muster.model.pod import SEATED, Phase, Pod
-from muster.state.cells import pods_for_cells
+from muster.state.cells import with_cells
 from muster.state.lifecycle import count, has_enough_members, reaches_min
 from muster.state.world import World
 
@@ -107,9 +107,7 @@ def wanted(world: World, gang: Gang) -> tuple[list[Pod], int]:
         seats += seated
     if reaches_min(world, gang):
         return first + rest, 0
-    for pod in pods_for_cells(world, gang, rest):
-        rest.remove(pod)
-        first.append(pod)
+    first, rest = with_cells(world, gang, first, rest)
     return first + rest, max(len(first), gang.min - seats)
 
 

@@ -12,7 +12,7 @@ from muster.engine.session import Session
 from muster.model.effects import YES, Verdict
 from muster.model.gang import Gang, Mode
 from muster.model.pod import PROMISED, Phase, Pod
-from muster.state.cells import pods_for_cells
+from muster.state.cells import with_cells
 from muster.state.lifecycle import count, reaches_min
 from muster.state.trial import Trial
 from muster.state.world import PlanNote, World
@@ -121,9 +121,7 @@ def needed(world: World, gang: Gang) -> tuple[Pod, ...]:
         lacking = max(0, role.min - count(world, role, PROMISED) - role.succeeded)
         pods.extend(waiting[:lacking])
         spare.extend(waiting[lacking:])
-    for pod in pods_for_cells(world, gang, spare):
-        spare.remove(pod)
-        pods.append(pod)
+    pods, spare = with_cells(world, gang, pods, spare)
     have = sum(count(world, role, PROMISED) + role.succeeded for role in gang.roles)
     return (*pods, *spare[: max(0, gang.min - have - len(pods))])
 

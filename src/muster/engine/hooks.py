@@ -19,6 +19,7 @@ those, as a column.
 | `match` | bool column | and; what eviction cannot change; kept per kind of pod, apart from its affinity and spread |
 | `prefer` | float column, 0 to 1 | weighted sum; a score that follows from labels and taints alone; kept per kind of pod |
 | `fit` | bool column | and; what eviction can change; must follow from the rows' own figures |
+| `minds` | bool | optional, beside `fit`: False for a pod that it lets onto every node; saves asking |
 | `score` | float column, 0 to 1 | weighted sum; must follow from the rows' own figures |
 | `entangled`, then `fit_among`, `score_among` | as `fit` and `score` | for pods whose place depends on other nodes' pods |
 | `gate`, `stamp` | a Gate; any value | optional, beside `entangled`: equal pods with equal stamps are placed together |
@@ -212,6 +213,13 @@ class Prefers(Protocol):
 @runtime_checkable
 class Fits(Protocol):
     def fit(self, s: Session, pod: Pod, rows: Rows) -> BoolColumn: ...
+
+
+@runtime_checkable
+class MindsSome(Protocol):
+    """For a `fit` that has nothing to say of most pods: False where it lets this one onto every node."""
+
+    def minds(self, s: Session, pod: Pod) -> bool: ...
 
 
 @runtime_checkable

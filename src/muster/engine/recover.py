@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from muster.engine.place import fits_on
 from muster.engine.session import Session
+from muster.model.devices import Slot, are_asked_for
 from muster.model.effects import Condition, Release
 from muster.model.gang import Gang
 from muster.model.pod import GOING, ClaimNote, Phase, Placement, Pod
@@ -94,9 +95,17 @@ def _take_over(s: Session, pod: Pod, note: ClaimNote, torn: set[str]) -> None:
     if note.plan:
         s.world.plans.setdefault(note.plan, PlanNote(member.gang, note.size, note.victims, note.since, soft=_is_soft(s, note)))
     with s.trial("claimed before the scheduler started", cause=RECOVERED) as trial:
-        trial.restore(pod, Placement(note.phase, note.node, note.since, note.devices, note.plan))
+        trial.restore(pod, Placement(note.phase, note.node, note.since, _devices(s, pod, note), note.plan))
         trial.commit()
     s.count("claims recovered")
+
+
+def _devices(s: Session, pod: Pod, note: ClaimNote) -> tuple[Slot, ...]:
+    """The slots that the claim names, where they are what the pod asks for; else others on the same node."""
+    if are_asked_for(pod.kind.devices, note.devices, s.world.nodes[note.node].devices):
+        return note.devices
+    slots = s.slots(pod, (note.node,), soon=note.phase is Phase.NOMINATED)
+    return slots[0] if slots is not None else ()
 
 
 def _is_soft(s: Session, note: ClaimNote) -> bool:
@@ -112,7 +121,8 @@ def _why_stale(s: Session, pod: Pod, note: ClaimNote, *, room: bool = True) -> s
         return f"the pod's status names {pod.nominated_node or 'no node'} instead"
     if note.node not in s.world.table.row:
         return "there is no such node"
-    if room and not fits_on(s, pod, note.node, soon=note.phase is Phase.NOMINATED):
+    soon = note.phase is Phase.NOMINATED
+    if room and not fits_on(s, pod, note.node, soon=soon, devices=_devices(s, pod, note)):
         return "the pod does not fit there"
     quota = s.room(pod, count=1, phase=note.phase)
     return quota.verdict.why if room and not quota.seats else ""

@@ -46,15 +46,6 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
-class Inventory:
-    """The devices of one node, declared by an object of their own. Named after the node."""
-
-    name: str
-    version: int = 0
-    devices: tuple[Device, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Slot:
     """What one placement takes of one device."""
 
@@ -111,6 +102,18 @@ class Grant:
 def asks_by_slot(asks: Iterable[DeviceAsk]) -> list[DeviceAsk]:
     """For each slot, in order, the ask that it is for: a placement has the slots of its asks one after the other."""
     return [ask for ask in asks for _ in range(ask.count)]
+
+
+def are_asked_for(asks: Iterable[DeviceAsk], slots: Sequence[Slot], devices: Iterable[Device]) -> bool:
+    """Are these slots what the asks want, neither more nor less? Anybody could have written them."""
+    by_index = {device.index: device for device in devices}
+    wanted = asks_by_slot(asks)
+    if len(slots) != len(wanted) or len({(id(ask), slot.index) for ask, slot in zip(wanted, slots, strict=True)}) != len(slots):
+        return False
+    return all(
+        slot.index in by_index and slot == Slot(slot.index, ask.memory_of(by_index[slot.index].memory), ask.cores)
+        for ask, slot in zip(wanted, slots, strict=True)
+    )
 
 
 def grants(asks: Iterable[DeviceAsk], slots: Sequence[Slot], devices: Iterable[Device]) -> tuple[Grant, ...]:

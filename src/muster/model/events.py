@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from muster.model.budget import Budget
 from muster.model.gang import Group
-from muster.model.node import Node
+from muster.model.node import Inventory, Node
 from muster.model.pod import Pod, Problem, no_labels
 from muster.model.queue import Queue
 from muster.model.topology import DomainSpec
@@ -34,7 +34,7 @@ class Namespace:
 
 Thing = (
     Pod | Node | Group | Queue | PriorityClass | Namespace | DomainSpec | Budget
-    | PersistentVolume | VolumeClaim | StorageClass | CsiNode
+    | PersistentVolume | VolumeClaim | StorageClass | CsiNode | Inventory
 )  # fmt: skip
 
 

@@ -23,3 +23,13 @@ class Node:
     unschedulable: bool = False
     devices: tuple[Device, ...] = ()
     problems: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """The devices of a node, declared by an object of their own that is named after it."""
+
+    name: str
+    version: int = 0
+    devices: tuple[Device, ...] = ()
+    problems: tuple[Problem, ...] = ()

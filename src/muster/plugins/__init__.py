@@ -12,6 +12,7 @@ from muster.plugins.binpack import Binpack
 from muster.plugins.capacity import Capacity
 from muster.plugins.conformance import Conformance
 from muster.plugins.creation import Creation
+from muster.plugins.devices import Devices
 from muster.plugins.drf import Drf
 from muster.plugins.elastic_quota import ElasticQuota
 from muster.plugins.fit import Fit
@@ -51,6 +52,7 @@ PLUGINS: Mapping[str, Callable[..., Plugin]] = {
     "volumes": Volumes,
     "ports": Ports,
     "fit": Fit,
+    "devices": Devices,
     "pod_affinity": PodAffinity,
     "spread_constraints": SpreadConstraints,
     "binpack": Binpack,

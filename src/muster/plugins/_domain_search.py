@@ -139,13 +139,14 @@ class DomainSearch:
         wider = [domain for domain in self._up_to(tree.top_tier) if (domain.tier or 0) > self.wish.highest]
         if not wider or not self.ask.pods:
             return ""
-        found = self._bounds(wider, ROOM_FOR[self.ask.purpose])
-        enough = np.flatnonzero(found.could & (found.most == max(1, int(found.most.max()))))
-        if not len(enough):
-            return "; no higher tier has room for it either"
-        where = wider[int(enough[0])]
-        tier = "" if where.rows is None else f" with tier {tree.show_tier(where.tier or 0)} allowed"
-        return f"; it would find room{tier} in {where.title}, for {found.most[enough[0]]}"
+        for room, when in ((ROOM_FOR[self.ask.purpose], ""), (Room.EMPTY, " when that is empty")):
+            found = self._bounds(wider, room)
+            enough = np.flatnonzero(found.could & (found.most == max(1, int(found.most.max()))))
+            if len(enough):
+                where = wider[int(enough[0])]
+                tier = "" if where.rows is None else f" with tier {tree.show_tier(where.tier or 0)} allowed"
+                return f"; it would find room{tier} in {where.title}{when}, for {found.most[enough[0]]}"
+        return "; no higher tier could hold it either"
 
 
 def seated_rows(s: Session, ask: Ask) -> list[int]:

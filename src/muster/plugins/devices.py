@@ -44,6 +44,10 @@ class Devices:
         book = occupancy(s.world)
         return _serves(book, asks, rows, empty(book, rows.index)) | _only_counts(book, asks, rows)
 
+    def minds(self, s: Session, pod: Pod) -> bool:
+        asks = pod.kind.devices
+        return bool(asks) and (asks[0].dialect is not DeviceDialect.WHOLE or bool(occupancy(s.world).width))
+
     def fit(self, s: Session, pod: Pod, rows: Rows) -> BoolColumn:
         asks = pod.kind.devices
         if not asks:

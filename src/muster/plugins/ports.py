@@ -28,6 +28,9 @@ class Ports:
 
     name: str = "ports"
 
+    def minds(self, s: Session, pod: Pod) -> bool:
+        return bool(pod.kind.ports)
+
     def fit(self, s: Session, pod: Pod, rows: Rows) -> BoolColumn:
         # An equal pod has the same ports, so there is never room for two.
         free = np.ones(len(rows), dtype=np.bool_) if rows.extra is None or not pod.kind.ports else rows.extra == 0

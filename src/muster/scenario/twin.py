@@ -1,13 +1,20 @@
-"""A second scheduler, fed the same events: it must decide the same, byte for byte. It shares no object with the first."""
+"""A second scheduler, told the same at the same time: it must decide the same, byte for byte. It shares no object with the first.
+
+What arrives at one moment reaches it in another order, news of one object apart: the order of arrival must decide nothing.
+"""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable
 
 from muster.adapters.trace import outcome_bytes
 from muster.engine.hooks import Policy
 from muster.model.effects import Outcome
-from muster.model.events import Event
+from muster.model.events import Event, Gone, Seen
+from muster.model.gang import Group
+from muster.model.pod import Pod
+from muster.model.queue import Queue
 from muster.runtime import Scheduler
 
 
@@ -16,7 +23,7 @@ class Twin:
         self._scheduler = Scheduler(policy)
 
     def feed(self, events: Iterable[Event]) -> None:
-        self._scheduler.feed(events)
+        self._scheduler.feed(in_another_order(events))
 
     def differs(self, outcome: Outcome) -> str:
         """Where the two decisions part, or nothing."""
@@ -26,3 +33,27 @@ class Twin:
         at = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs)))
         first, second = (text[max(0, at - 40) : at + 60].decode("utf-8", "replace") for text in (ours, theirs))
         return f"the same events gave ...{first}... and ...{second}..."
+
+
+def in_another_order(events: Iterable[Event]) -> list[Event]:
+    """The same events, shuffled the same way every time; those about one object stay in their order."""
+    by_subject: dict[tuple[str, str], list[Event]] = {}
+    for event in events:
+        by_subject.setdefault(_subject(event), []).append(event)
+    stories = list(by_subject.values())
+    random.Random(len(stories)).shuffle(stories)
+    return [event for story in stories for event in story]
+
+
+def _subject(event: Event) -> tuple[str, str]:
+    match event:
+        case Seen(thing=Pod(uid=uid)):
+            return "Pod", uid
+        case Seen(thing=Group() | Queue() as thing):
+            return type(thing).__name__, thing.key
+        case Seen(thing=thing):
+            return type(thing).__name__, getattr(thing, "key", "") or thing.name
+        case Gone(what=what, key=key):
+            return what, key
+        case _:
+            return "Pod", event.uid

@@ -77,17 +77,31 @@ def has_its_cells(world: World, gang: Gang, phases: Iterable[Phase] = PROMISED) 
     )
 
 
-def pods_for_cells(world: World, gang: Gang, waiting: Sequence[Pod]) -> list[Pod]:
-    """Of those who wait, the members of the cells that the gang still needs: of the cells that lack least."""
-    chosen: list[Pod] = []
+def with_cells(world: World, gang: Gang, needed: list[Pod], others: list[Pod]) -> tuple[list[Pod], list[Pod]]:
+    """Who is needed and who is not, with whole cells among the needed: those that the gang still lacks, taken where that needs
+    fewest of the others, and those that would be begun anyway."""
+    if not gang.cells:
+        return needed, others
+    known = {pod.uid for pod in needed}
+    drawn: dict[str, None] = {}
+    more = {cell: _to_draw(world, cell, known, others) for cell in gang.cells}
     for sub_group, least in gang.cell_mins:
-        lacking = {cell: cell.min - seats_in(world, cell) for cell in gang.cells if cell.sub_group == sub_group}
-        missing = least - sum(lacks <= 0 for lacks in lacking.values())
-        by_cell = {cell: [pod for pod in waiting if pod.uid in cell.members] for cell, lacks in lacking.items() if lacks > 0}
-        able = [cell for cell, pods in by_cell.items() if len(pods) >= lacking[cell]]
-        for cell in sorted(able, key=lambda cell: (lacking[cell], cell.title))[: max(0, missing)]:
-            chosen.extend(by_cell[cell][: lacking[cell]])
-    return chosen
+        cells = [cell for cell in gang.cells if cell.sub_group == sub_group]
+        missing = least - sum(seats_in(world, cell) >= cell.min for cell in cells)
+        able = [uids for cell in cells if (uids := more[cell]) is not None and seats_in(world, cell) < cell.min]
+        for uids in sorted(able, key=lambda uids: (len(uids), uids))[: max(0, missing)]:
+            drawn.update(dict.fromkeys(uids))
+    for cell, begun in more.items():
+        if begun and not known.isdisjoint(cell.members):
+            drawn.update(dict.fromkeys(begun))
+    return [*needed, *(pod for pod in others if pod.uid in drawn)], [pod for pod in others if pod.uid not in drawn]
+
+
+def _to_draw(world: World, cell: Cell, needed: set[str], others: Sequence[Pod]) -> list[str] | None:
+    """Which of the others a cell needs for its minimum, or None where there are too few."""
+    short = max(0, cell.min - seats_in(world, cell) - len(needed & cell.members))
+    uids = [pod.uid for pod in others if pod.uid in cell.members][:short]
+    return uids if len(uids) == short else None
 
 
 def seats_in(world: World, cell: Cell, phases: Iterable[Phase] = PROMISED) -> int:

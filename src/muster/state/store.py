@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from muster.model.budget import Budget
+from muster.model.devices import Slot
 from muster.model.events import BindFailed, Event, EvictFailed, Gone, Namespace, PriorityClass, Seen, Thing
 from muster.model.gang import Gang, Group
-from muster.model.node import Node
+from muster.model.node import Inventory, Node
 from muster.model.pod import GOING, UNPLACED, Phase, Placement, Pod
 from muster.model.queue import Queue
 from muster.model.topology import DomainSpec
@@ -22,6 +23,7 @@ from muster.state.columns import Amounts
 from muster.state.gangs import GangBook
 from muster.state.queues import QueueTree
 from muster.state.roster import DEMAND, Roster
+from muster.state.slot_facts import SlotFacts
 from muster.state.storage import STORAGE
 from muster.state.table import COUNTS_IN_TAKEN, COUNTS_IN_USED
 from muster.state.world import Refusal, World
@@ -45,6 +47,7 @@ class Store:
         self._world = World()
         self._book = GangBook(default_wait_s=default_wait_s)
         self._roster = Roster(self._world, preemptible_by_default=preemptible_by_default)
+        self._slots = SlotFacts(self._world)
         self._seen: dict[str, Pod] = {}
         self._graves: dict[str, None] = {}
         self._versions: dict[tuple[str, str], int] = {}
@@ -76,6 +79,7 @@ class Store:
         world.now = now
         if self._rows_stale:
             self._lay_out_rows()
+        self._slots.settle()
         gangs, gone = self._book.assemble()
         for key in gone:
             self._roster.disband(key)
@@ -97,6 +101,7 @@ class Store:
         after = _placement(
             pod,
             before,
+            devices=self._slots.slots_of(pod) if pod.kind.devices and pod.node is not None else (),
             spared=pod.uid in world.spared,
             unmarked=known is not None and known.told_at is not None and pod.told_at is None,
         )
@@ -205,6 +210,9 @@ class Store:
         match thing:
             case Node():
                 self._see_node(thing)
+            case Inventory():
+                if (node := self._slots.see_inventory(thing)) is not None:
+                    self._see_node(node)
             case Group():
                 self._book.put_group(thing)
             case PriorityClass():
@@ -248,7 +256,10 @@ class Store:
     def _see_node(self, node: Node) -> None:
         world = self._world
         known = world.nodes.get(node.name)
+        node = self._slots.with_devices(node)
         world.nodes[node.name] = node
+        if node.devices != (() if known is None else known.devices):
+            self._slots.see_node(node.name)
         if known is None:
             self._rows_stale = True
         elif not self._rows_stale:
@@ -266,6 +277,8 @@ class Store:
             case "Node" if world.nodes.pop(event.key, None) is not None:
                 self._rows_stale = True
                 world.wake(ROOM)
+            case "Inventory" if (node := self._slots.lose_inventory(event.key)) is not None:
+                self._see_node(node)
             case "Group":
                 self._book.drop_group(event.key)
             case "PriorityClass":
@@ -338,7 +351,9 @@ def _start(pod: Pod) -> float:
     return pod.started if pod.started is not None else pod.created
 
 
-def _placement(pod: Pod, before: Placement, *, spared: bool = False, unmarked: bool = False) -> Placement:
+def _placement(
+    pod: Pod, before: Placement, *, devices: tuple[Slot, ...], spared: bool = False, unmarked: bool = False
+) -> Placement:
     """Where a pod stands, from what was seen of it and what was decided about it before. `spared`: its mark to leave was taken
     back, which its object may not show yet; `unmarked`: the mark was there and is there no more."""
     if pod.finished:
@@ -346,7 +361,7 @@ def _placement(pod: Pod, before: Placement, *, spared: bool = False, unmarked: b
     if pod.node is None:
         return UNPLACED if pod.deleted_at is not None else before
     same = before.node == pod.node
-    devices = before.devices if same else ()
+    devices = devices or (before.devices if same else ())
     if pod.deleted_at is not None:
         if same and before.phase is Phase.OVERDUE:
             return before

@@ -14,6 +14,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 from muster.adapters.kube import names, wire
+from muster.adapters.kube.devices import read_inventory
 from muster.adapters.kube.groups import DIALECT, read_group
 from muster.adapters.kube.nodes import read_domain, read_node
 from muster.adapters.kube.pods import Pods
@@ -97,6 +98,7 @@ def _doors(pods: Pods) -> dict[tuple[str, str], _Door[Any]]:
         (names.CORE_GROUP, "PersistentVolumeClaim"): _Door(wire.PersistentVolumeClaim, read_volume_claim),
         (names.STORAGE_GROUP, "StorageClass"): _Door(wire.StorageClass, read_storage_class),
         (names.STORAGE_GROUP, "CSINode"): _Door(wire.CSINode, read_csi_node),
+        (names.KOORDINATOR_GROUP, "Device"): _Door(wire.Device, read_inventory),
     }
     for group, dialect in DIALECT.items():
         doors[group, "PodGroup"] = _Door(wire.PodGroup, _group_reader(dialect))

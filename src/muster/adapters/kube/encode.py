@@ -13,6 +13,7 @@ from typing import Any
 
 from muster.adapters.kube import names
 from muster.adapters.kube.claims import write_claim
+from muster.adapters.kube.devices import bind_annotations
 from muster.adapters.kube.groups import DIALECT
 from muster.model.effects import Bind, Condition, Evict, GroupStatus, Hold, Nominate, QueueStatus
 from muster.model.pod import ClaimNote, Phase
@@ -79,13 +80,17 @@ def no_claim_patch(*, timed_out: bool = False) -> Patch:
     return {"metadata": {"annotations": annotations}, "status": {"nominatedNodeName": None}}
 
 
-def binding(effect: Bind) -> Patch:
-    """The body of a pod's binding. The UID makes it fail on a pod that was made anew under the same name."""
+def binding(effect: Bind, *, now: float) -> Patch:
+    """The body of a pod's binding. The UID makes it fail on a pod that was made anew under the same name. The API server writes its
+    annotations onto the pod together with the node: device plugins look for them at once."""
     namespace, _, name = effect.pod.rpartition("/")
+    metadata: Patch = {"name": name, "namespace": namespace, "uid": effect.uid}
+    if annotations := bind_annotations(effect.grants, node=effect.node, now=now):
+        metadata["annotations"] = annotations
     return {
         "apiVersion": "v1",
         "kind": "Binding",
-        "metadata": {"name": name, "namespace": namespace, "uid": effect.uid},
+        "metadata": metadata,
         "target": {"apiVersion": "v1", "kind": "Node", "name": effect.node},
     }
 

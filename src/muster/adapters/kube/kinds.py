@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import msgspec
 
 from muster.adapters.kube import wire
+from muster.adapters.kube.devices import device_asks
 from muster.adapters.kube.pool import Pool
 from muster.adapters.kube.problems import Problems
 from muster.adapters.kube.requests import ALWAYS, pod_request
@@ -94,14 +95,16 @@ def _value(kind: Kind) -> tuple[object, ...]:
         kind.spread,
         kind.claims,
         kind.namespace,
+        kind.devices,
     )
 
 
 def _kind(spec: wire.PodSpec, *, claims: tuple[str, ...], namespace: str, problems: Problems) -> Kind:
     affinity = spec.affinity or wire.Affinity()
     near, apart = affinity.pod_affinity, affinity.pod_anti_affinity
+    request = pod_request(spec, problems=problems)
     return Kind(
-        request=pod_request(spec, problems=problems),
+        request=request,
         node_selector=tuple(sorted(spec.node_selector.items())),
         node_affinity=_node_affinity(affinity.node_affinity, problems=problems),
         tolerations=tolerations(spec.tolerations, problems=problems),
@@ -114,6 +117,7 @@ def _kind(spec: wire.PodSpec, *, claims: tuple[str, ...], namespace: str, proble
         ),
         claims=claims,
         namespace=namespace,
+        devices=device_asks(spec, request, problems=problems),
     )
 
 

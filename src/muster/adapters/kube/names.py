@@ -22,6 +22,8 @@ STORAGE_GROUP: Final = "storage.k8s.io"
 """StorageClass and CSINode."""
 X_K8S_GROUP: Final = "scheduling.x-k8s.io"
 """PodGroup and ElasticQuota of the community's scheduler plugins."""
+KOORDINATOR_GROUP: Final = "scheduling.koordinator.sh"
+"""Device: the devices of the node of the same name."""
 
 # --- Volcano: annotations of pods (labels of the same name are accepted where the comment says so) ----------------------
 VOLCANO_GROUP_NAME: Final = "scheduling.k8s.io/group-name"
@@ -107,6 +109,58 @@ ROOT_QUOTA: Final = "koordinator-root-quota"
 ROOT_VOLCANO_QUEUE: Final = "root"
 """Name of the queue above all others."""
 
+# --- Devices: what nodes have -------------------------------------------------------------------------------------------
+VGPU_REGISTER: Final = "volcano.sh/node-vgpu-register"
+"""Annotation of nodes: `uuid,shares,MiB,model,healthy,mode` for each GPU, separated by colons."""
+VGPU_HANDSHAKE: Final = "volcano.sh/node-vgpu-handshake"
+"""Annotation of nodes: `Deleted...` when nobody reports those GPUs any more."""
+UNHEALTHY_GPUS: Final = "volcano.sh/gpu-unhealthy-ids"
+"""Annotation of nodes: indices of GPUs, separated by commas."""
+DEVICE_ISLANDS: Final = "muster.dev/device-islands"
+"""Annotation of nodes, our own: the island of each device by index, separated by commas, such as a,a,b,b."""
+
+# --- Devices: what pods ask for (names of resources) --------------------------------------------------------------------
+VGPU_NUMBER: Final = "volcano.sh/vgpu-number"
+VGPU_MEMORY: Final = "volcano.sh/vgpu-memory"
+"""MiB of each."""
+VGPU_MEMORY_PERCENTAGE: Final = "volcano.sh/vgpu-memory-percentage"
+VGPU_CORES: Final = "volcano.sh/vgpu-cores"
+"""Hundredths of each."""
+GPU_SHARE_MEMORY: Final = "volcano.sh/gpu-memory"
+"""MiB of one GPU."""
+GPU_SHARE_NUMBER: Final = "volcano.sh/gpu-number"
+"""Whole GPUs."""
+KOORDINATOR_GPU: Final = "koordinator.sh/gpu"
+"""Hundredths of a GPU, cores and memory alike; above 100 several whole ones."""
+KOORDINATOR_GPU_SHARED: Final = "koordinator.sh/gpu.shared"
+"""Over how many GPUs the other amounts are spread."""
+KOORDINATOR_GPU_CORE: Final = "koordinator.sh/gpu-core"
+KOORDINATOR_GPU_MEMORY: Final = "koordinator.sh/gpu-memory"
+KOORDINATOR_GPU_RATIO: Final = "koordinator.sh/gpu-memory-ratio"
+NVIDIA_GPU: Final = "nvidia.com/gpu"
+
+# --- Devices: what a pod got, written with its bind ---------------------------------------------------------------------
+VGPU_IDS: Final = "volcano.sh/vgpu-ids-new"
+"""`uuid,NVIDIA,MiB,cores:` for each slot of a container, containers separated by semicolons."""
+VGPU_TO_ALLOCATE: Final = "volcano.sh/devices-to-allocate"
+"""The same, until the device plugin has taken note of it."""
+VGPU_NODE: Final = "volcano.sh/vgpu-node"
+VGPU_TIME: Final = "volcano.sh/vgpu-time"
+"""Seconds since 1970: who came first is served first."""
+BIND_TIME: Final = "volcano.sh/bind-time"
+BIND_PHASE: Final = "volcano.sh/bind-phase"
+GPU_INDEX: Final = "volcano.sh/gpu-index"
+"""Indices of GPUs, separated by commas."""
+PREDICATE_TIME: Final = "volcano.sh/predicate-time"
+"""Nanoseconds since 1970."""
+DEVICE_ALLOCATED: Final = "scheduling.koordinator.sh/device-allocated"
+"""JSON: minor and resources of each device, by type."""
+GPU_MINORS: Final = "scheduling.koordinator.sh/gpu-minors"
+BIND_TIMESTAMP: Final = "scheduling.koordinator.sh/bind-timestamp"
+"""Nanoseconds since 1970."""
+SLOTS: Final = "muster.dev/devices"
+"""Our own: [[index, memory, cores], ...] of a pod that no other words could say it of."""
+
 # --- Kubernetes itself ----------------------------------------------------------------------------------------------------
 MIRROR_POD: Final = "kubernetes.io/config.mirror"
 """Annotation of a pod that only mirrors a file on its node."""
@@ -125,8 +179,19 @@ RESTART_SECONDS: Final = "muster.dev/restart-seconds"
 SPARED_AT: Final = "muster.dev/spared-at"
 """When a soft eviction of the pod was last taken back (RFC 3339): it is not chosen again for a while."""
 
-WRITTEN: Final = frozenset({PIPELINED_STATUS, PIPELINED_NODE, EVICTION_OCCURRED, CLAIM, GANG_TIMEOUT, SOFT_EVICTION, SPARED_AT})
-"""Annotations of pods that the scheduler itself writes and clears."""
+SLOT_NOTES: Final = frozenset({VGPU_IDS, GPU_INDEX, DEVICE_ALLOCATED, SLOTS})
+"""Annotations of pods that say which devices they have. They stay for as long as the pod does."""
+BIND_NOTES: Final = frozenset(
+    {VGPU_TO_ALLOCATE, VGPU_NODE, VGPU_TIME, BIND_TIME, BIND_PHASE, PREDICATE_TIME, GPU_MINORS, BIND_TIMESTAMP}
+)
+"""Annotations of pods that are for the device plugins alone."""
+
+WRITTEN: Final = (
+    frozenset({PIPELINED_STATUS, PIPELINED_NODE, EVICTION_OCCURRED, CLAIM, GANG_TIMEOUT, SOFT_EVICTION, SPARED_AT})
+    | SLOT_NOTES
+    | BIND_NOTES
+)
+"""Annotations of pods that the scheduler itself writes."""
 
 READ: Final = frozenset(
     {
@@ -153,5 +218,5 @@ READ: Final = frozenset(
 )
 """Annotations of pods that others write and the scheduler reads."""
 
-KEPT: Final = READ | WRITTEN
+KEPT: Final = (READ | WRITTEN) - BIND_NOTES
 """All annotations that a decoded pod keeps; the rest is dropped."""

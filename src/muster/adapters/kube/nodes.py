@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from muster.adapters.kube import wire
+from muster.adapters.kube.devices import node_devices
 from muster.adapters.kube.problems import Problems
 from muster.adapters.kube.selectors import label_selector, taints
 from muster.adapters.kube.values import epoch, read_resources, read_version
@@ -26,6 +27,7 @@ def read_node(written: wire.Node, *, problems: Problems) -> Node:
         labels=meta.labels,
         taints=taints(written.spec.taints, problems=problems),
         unschedulable=written.spec.unschedulable,
+        devices=node_devices(meta.annotations, status.capacity or room, problems=problems),
         problems=problems.all(),
     )
 

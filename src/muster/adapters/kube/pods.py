@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from muster.adapters.kube import names, wire
 from muster.adapters.kube.claims import LONGEST_CLAIM, read_claim
+from muster.adapters.kube.devices import slot_notes
 from muster.adapters.kube.dialects import annotation, membership_of, parsed, queue_of
 from muster.adapters.kube.kinds import Kinds
 from muster.adapters.kube.pool import Pool
@@ -62,6 +63,8 @@ class Pods:
         shared = self._template(meta, spec.scheduling_group, problems=problems)
         kind = self._kinds.kind_of(spec, namespace=namespace, pod=meta.name, problems=problems)
         note = shared.annotations.get(names.CLAIM)
+        slots, bad_slots = slot_notes(shared.annotations, kind.devices) if kind.devices and spec.node_name else ((), ())
+        problems.extend(bad_slots)
         return Pod(
             uid=uid,
             namespace=namespace,
@@ -85,6 +88,7 @@ class Pods:
             deleted_at=epoch(meta.deletion_timestamp),
             nominated_node=status.nominated_node_name or None,
             claim=_claim(note, uid=uid, problems=problems) if note else None,
+            slots=slots,
             told_at=shared.told_at,
             spared_at=shared.spared_at,
             timed_out=shared.timed_out,
@@ -148,8 +152,8 @@ def _noted(annotations: Mapping[str, str], key: str, read: Callable[[str], float
 
 
 def _is_common(labels: _Pairs, kept: _Pairs) -> bool:
-    """A claim belongs to one pod, and long texts are not worth their memory."""
-    if any(key == names.CLAIM for key, _ in kept):
+    """A claim and slots belong to one pod, and long texts are not worth their memory."""
+    if any(key == names.CLAIM or key in names.SLOT_NOTES for key, _ in kept):
         return False
     return sum(len(text) for _, text in (*labels, *kept)) <= LONGEST_TEMPLATE
 

@@ -443,6 +443,32 @@ class CSINode(Wire, frozen=True):
     spec: CsiNodeSpec = CsiNodeSpec()
 
 
+# --- Devices (Koordinator) --------------------------------------------------------------------------------------------
+
+
+class DeviceTopology(Wire, frozen=True):
+    node_id: Int32 = msgspec.field(default=0, name="nodeID")
+    pcie_id: str = msgspec.field(default="", name="pcieID")
+
+
+class DeviceEntry(Wire, frozen=True):
+    type: str = ""
+    id: str = ""
+    minor: Int32 | None = None
+    health: bool = False
+    resources: Amounts = {}
+    topology: DeviceTopology | None = None
+
+
+class DeviceSpec(Wire, frozen=True):
+    devices: tuple[DeviceEntry, ...] = ()
+
+
+class Device(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DeviceSpec = DeviceSpec()
+
+
 Shape = (
     Pod
     | Node
@@ -456,4 +482,5 @@ Shape = (
     | PersistentVolumeClaim
     | StorageClass
     | CSINode
+    | Device
 )

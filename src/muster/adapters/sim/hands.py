@@ -105,7 +105,9 @@ class Hands:
         self._write("bind", ref)
         bound = encode.conditions_patch([_SCHEDULED], present=conditions(pod), now=self._clock.now)
         status = {**bound.get("status", {}), "nominatedNodeName": None}
-        self._store.patch(ref, {"spec": {"nodeName": effect.node}, "status": status})
+        annotations = encode.binding(effect, now=self._clock.now)["metadata"].get("annotations")
+        noted = {"metadata": {"annotations": annotations}} if annotations else {}
+        self._store.patch(ref, {"spec": {"nodeName": effect.node}, "status": status, **noted})
         self._patch_pod(effect, encode.no_claim_patch())
         return ""
 

@@ -32,6 +32,7 @@ _NAMESPACED: dict[tuple[str, str], bool] = {
     (names.VOLCANO_TOPOLOGY_GROUP, "HyperNode"): False,
     ("storage.k8s.io", "StorageClass"): False,
     ("storage.k8s.io", "CSINode"): False,
+    (names.KOORDINATOR_GROUP, "Device"): False,
     (names.CORE_GROUP, "PersistentVolume"): False,
     (names.CORE_GROUP, "PersistentVolumeClaim"): True,
     (names.VOLCANO_GROUP, "Queue"): False,

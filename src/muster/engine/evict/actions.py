@@ -12,6 +12,7 @@ from muster.engine.evict.policy import GANG_PREEMPT, PREEMPT, EvictionPolicy
 from muster.engine.evict.reclaim import GANG_RECLAIM
 from muster.engine.evict.search import NoPlan, Plan, plan_in
 from muster.engine.hooks import Ask, Domain, Purpose
+from muster.engine.place import is_clear
 from muster.engine.session import Session, Tried
 from muster.model.effects import YES, Verdict
 from muster.model.gang import Gang, MatchPolicy
@@ -159,6 +160,8 @@ def _bind_now(s: Session, gang: Gang, plan: Plan) -> bool:
             trial.restore(pod, Placement(Phase.BINDING, placement.node, s.now, placement.devices))
         rows = [table.row[placement.node or ""] for _, placement in plan.seats]
         if (table.used[rows] > table.allocatable[rows]).any() or not reaches_min(s.world, gang):
+            return False
+        if not all(is_clear(s, pod) for pod, _ in plan.seats):
             return False
         trial.commit()
     return True

@@ -206,7 +206,7 @@ class _OneNode:
             released=tuple(pod for pod, placement in going if placement.phase is not Phase.BOUND),
             seats=((self.pod, Placement(Phase.NOMINATED, node, self.s.now, slots[0] if slots is not None else ())),),
             cost=float(b.unit_cost[units].sum()),
-            classes=tuple(sorted({int(b.unit_class[unit]) for unit in units}, reverse=True)),
+            worst=int(b.unit_class[units].max(initial=0)),
             broken=sum(not b.unit_spare[unit] and not self.seats.gang_single[b.unit_gang[unit]] for unit in units),
             violations=int(self._violates[units].sum()),
         )

@@ -23,6 +23,11 @@ from muster.state.columns import Amounts
 from muster.state.table import BoolColumn, RowIndex
 from muster.state.trial import Trial
 
+# A plan within this factor of what its seats should cost is left alone; else so many rounds try to do without one of the dearest.
+_GOOD_ENOUGH = 1.02
+_ROUNDS = 3
+_DEAREST = 3
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -33,7 +38,9 @@ class Plan:
     released: tuple[Pod, ...]
     seats: tuple[tuple[Pod, Placement], ...]
     cost: float
-    classes: tuple[int, ...]
+    worst: int
+    """The highest class of those who go: what is never traded for a lower cost."""
+    units: tuple[int, ...] = ()
     broken: int = 0
     """Gangs that end."""
     violations: int = 0
@@ -50,7 +57,7 @@ class NoPlan:
 
 def plan_in(s: Session, ask: Ask, policy: EvictionPolicy, domain: Domain) -> Plan | NoPlan:
     """The cheapest plan found in one domain, or why there is none. The world is as before."""
-    search = _Search(s, ask, policy, domain)
+    search = Search(s, ask, policy, domain)
     at = search.bundles.free_at if search.bundles.free_at < np.inf else None
     if not search.bundles.any_left:
         return NoPlan(
@@ -66,13 +73,18 @@ def plan_in(s: Session, ask: Ask, policy: EvictionPolicy, domain: Domain) -> Pla
         search.only(chosen)
     first = search.attempt(search.by_node_cost if chosen is None else search.as_chosen)
     plans = [] if first is None else [first]
-    # One unit that frees all that is needed, or none that costs anything: no other order can do better.
-    if chosen is None and (first is None or (len(search.taken) > 1 and first.cost > 0)):
+    # Where nothing is lost, or one pod takes the place of the cheapest unit, no other order can do better.
+    if chosen is None and (first is None or (first.cost > 0 and (len(ask.pods) > 1 or len(search.taken) > 1))):
         second = search.attempt(search.by_order)
         plans += [] if second is None else [second]
     if not plans:
         return NoPlan(search.refusal or "whoever may go, a check still refuses the placement", at)
-    return min(plans, key=lambda plan: (plan.classes, plan.cost, len(plan.victims)))
+    best = min(plans, key=_rank)
+    return best if chosen is not None or len(ask.pods) == 1 else search.improved(best)
+
+
+def _rank(plan: Plan) -> tuple[int, float, int]:
+    return (plan.worst, plan.cost, len(plan.victims))
 
 
 def _chosen_by_plugin(s: Session, ask: Ask, found: Bundles) -> list[int] | None:
@@ -105,7 +117,7 @@ class _Want:
     rows: RowIndex = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
 
 
-class _Search:
+class Search:
     def __init__(self, s: Session, ask: Ask, policy: EvictionPolicy, domain: Domain) -> None:
         self.s, self.ask, self.policy, self.domain = s, ask, policy, domain
         self.seats: SeatTable = seat_table(s.world)
@@ -156,19 +168,53 @@ class _Search:
 
     # -- one plan --------------------------------------------------------------------------------------------------------------
 
-    def attempt(self, take: Callable[[Trial, _Want], bool]) -> Plan | None:
+    def attempt(self, take: Callable[[Trial, _Want], bool], *, without: int | None = None) -> Plan | None:
         """Take, place, give back, write down, and undo everything."""
         self.taken, self._before = [], {}
         self._out = self.bundles.gone.copy()
         if self._allowed is not None:
             self._out[:] = True
             self._out[self._allowed] = self.bundles.gone[self._allowed]
+        if without is not None:
+            self._out[without] = True
         with self.s.trial("simulated", cause="Simulated") as trial:
             if not self._make_quota(trial) or not all(self._make_room(trial, want, take) for want in self.wants):
                 return None
             if not self._give_back(trial):
                 return None
             return self._plan()
+
+    def improved(self, plan: Plan) -> Plan:
+        """Is there a cheaper plan without one of the dearest units? Asked only where the units at hand promise one."""
+        least = self._least_cost(plan.worst)
+        for _ in range(_ROUNDS):
+            if plan.cost <= least * _GOOD_ENOUGH:
+                break
+            dearest = sorted(plan.units, key=lambda u: (-self.bundles.unit_cost[u], u))[:_DEAREST]
+            ways = [(take, unit) for unit in dearest for take in (self.by_node_cost, self.by_order)]
+            found = [better for take, unit in ways if (better := self.attempt(take, without=unit)) is not None]
+            best = min(found, key=_rank, default=plan)
+            if _rank(best) >= _rank(plan):
+                break
+            plan = best
+        return plan
+
+    def _least_cost(self, worst: int) -> float:
+        """About what the lacking seats cost at the price of the units that free them most cheaply. A guess, not a proof."""
+        b, free, total = self.bundles, self._free(), 0.0
+        for want in self.wants:
+            slots = np.zeros(len(free), dtype=np.int64)
+            slots[want.rows] = _slots(free[want.rows], want)
+            missing = len(want.pods) - int(slots.sum())
+            here = np.flatnonzero(b.local & ~b.gone[b.unit] & (b.unit_class[b.unit] <= worst))
+            per_seat = np.maximum(_slots(b.request[here], want), 0)
+            seats = np.bincount(b.unit[here], weights=per_seat, minlength=len(b))
+            found = np.flatnonzero(seats)
+            price = b.unit_cost[found] / seats[found]
+            order = np.argsort(price, kind="stable")
+            filled = np.minimum(np.cumsum(seats[found][order]), max(missing, 0))
+            total += float((np.diff(filled, prepend=0.0) * price[order]).sum())
+        return total
 
     def _make_room(self, trial: Trial, want: _Want, take: Callable[[Trial, _Want], bool]) -> bool:
         """Take until these members are placed. Where the sums are right and a check still says no, more units go, in order."""
@@ -249,6 +295,9 @@ class _Search:
         for units, rows, gain in self._options(want, free, slots, missing):
             if touched.intersection(rows) or any(self._out[unit] for unit in units):
                 continue
+            if took and gain > missing:
+                # It was judged by seats that are no longer needed: look again at what is cheapest for the rest.
+                break
             willing = [unit for unit in units if self._take(trial, unit)]
             if len(willing) == len(units):
                 missing -= gain
@@ -450,7 +499,8 @@ class _Search:
             released=tuple(pod for pod, placement in going if placement.phase is not Phase.BOUND),
             seats=tuple((pod, self.s.world.placement(pod)) for pod in self.pods),
             cost=float(b.unit_cost[self.taken].sum()),
-            classes=tuple(sorted({int(b.unit_class[unit]) for unit in self.taken}, reverse=True)),
+            worst=int(b.unit_class[self.taken].max(initial=0)),
+            units=tuple(self.taken),
             broken=sum(not b.unit_spare[unit] and not self.seats.gang_single[b.unit_gang[unit]] for unit in self.taken),
         )
 

@@ -1,0 +1,70 @@
+"""Laws of gangs: strict ones whole or not at all, and a reason for everything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from muster.model.effects import Bind, Condition, Effect, Evict, GroupStatus, Hold, Nominate, QueueStatus, Release, Spare
+from muster.model.gang import Gang, MatchPolicy, Mode
+from muster.model.pod import Phase
+from muster.scenario.laws.case import SEATS, Case
+
+
+def strict_gang_whole(case: Case) -> Iterator[str]:
+    """A strict gang that was given anything in this cycle has all that it needs at its end, and it never holds a node."""
+    world = case.world
+    touched = {case.gang_key(effect.uid): None for effect in case.placed()}
+    for key in touched:
+        gang = world.gangs.get(key)
+        if gang is None or gang.mode is not Mode.STRICT:
+            continue
+        nominated = any(case.phase(pod.uid) is Phase.NOMINATED for pod in gang.pods())
+        phases = SEATS | {Phase.NOMINATED} if nominated else SEATS
+        yield from below_min(case, gang, phases)
+    for uid in sorted(world.claims):
+        gang = world.gangs.get(case.gang_key(uid))
+        if gang is not None and gang.mode is Mode.STRICT and case.phase(uid) is Phase.HELD:
+            yield f"{gang.title} is strict, and {world.pods[uid].title} holds a node"
+
+
+def below_min(case: Case, gang: Gang, phases: frozenset[Phase]) -> Iterator[str]:
+    bound = any(case.phase(pod.uid) is Phase.BOUND for pod in gang.pods())
+    if gang.match is MatchPolicy.ONCE_SATISFIED and bound:
+        return
+    counted = phases - {Phase.BOUND} if gang.match is MatchPolicy.ONLY_WAITING else phases
+    total = 0
+    for role in gang.roles:
+        seats = sum(case.phase(pod.uid) in counted for pod in role.pods) + role.succeeded
+        total += seats
+        if seats < role.min:
+            yield f"{gang.title} was given seats, and its role {role.name or 'without a name'} has {seats} of {role.min}"
+    if total < gang.min:
+        yield f"{gang.title} was given seats, and has {total} of {gang.min}"
+
+
+def everything_says_why(case: Case) -> Iterator[str]:
+    """Every effect, and every gang that waits for a seat, has a sentence and a code."""
+    for effect in case.outcome.effects:
+        if not isinstance(effect, GroupStatus | QueueStatus) and not (effect.why.strip() and _code(effect).strip()):
+            yield f"{type(effect).__name__} of {_subject(effect)} does not say why"
+    if "allocate" not in case.policy.actions:
+        return
+    for gang in case.world.gangs.values():
+        waits = [pod for pod in gang.pods() if case.phase(pod.uid) in (Phase.PENDING, Phase.NOMINATED, Phase.HELD)]
+        verdict = case.world.attempts[gang.key].verdict
+        if waits and (verdict is None or verdict.ok or not (verdict.why.strip() and verdict.code.strip())):
+            yield f"{len(waits)} members of {gang.title} wait, and nothing says why"
+
+
+def _code(effect: Bind | Hold | Nominate | Release | Evict | Spare | Condition) -> str:
+    return effect.code if isinstance(effect, Condition) else effect.cause
+
+
+def _subject(effect: Effect) -> str:
+    match effect:
+        case Condition(subject=subject, key=key):
+            return f"{subject} {key}"
+        case GroupStatus(group=key) | QueueStatus(key=key):
+            return key
+        case _:
+            return effect.pod

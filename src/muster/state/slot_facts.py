@@ -1,0 +1,99 @@
+"""The slots of pods that stand on a node already: as somebody wrote them onto the pod, else as they must be supposed.
+
+Objects come in any order: the pod before its node, the node before its devices. Whoever has no slots yet is looked at again when
+the next cycle begins, the longest there first, so that what is supposed does not depend on that order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from muster.model.devices import Device, Slot, SlotNote, asks_by_slot
+from muster.model.node import Inventory, Node
+from muster.model.pod import Pod
+from muster.state.devices import occupancy
+from muster.state.slot_choice import assume
+from muster.state.world import World
+
+
+class SlotFacts:
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._vague: dict[str, None] = {}
+        """Pods that ask for devices and may not have the slots that they should."""
+        self._inventories: dict[str, tuple[Device, ...]] = {}
+        """Devices that were declared by an object of their own, by node."""
+
+    # -- facts in --------------------------------------------------------------------------------------------------------------
+
+    def with_devices(self, node: Node) -> Node:
+        """The node with the devices that another object says it has, unless it says so itself."""
+        known = self._inventories.get(node.name)
+        return node if known is None or node.devices else replace(node, devices=known)
+
+    def see_inventory(self, found: Inventory) -> Node | None:
+        """The node that this changes, as it is now."""
+        return self._put_inventory(found.name, found.devices)
+
+    def lose_inventory(self, name: str) -> Node | None:
+        return self._put_inventory(name, ())
+
+    def _put_inventory(self, name: str, devices: tuple[Device, ...]) -> Node | None:
+        before = self._inventories.pop(name, ())
+        if devices:
+            self._inventories[name] = devices
+        node = self._world.nodes.get(name)
+        if node is None or devices == before or node.devices not in ((), before):
+            return None
+        return replace(node, devices=devices)
+
+    def see_node(self, name: str) -> None:
+        """The node came, or its devices changed."""
+        self._vague.update(dict.fromkeys(uid for uid, pod in self._world.on_node.get(name, {}).items() if pod.kind.devices))
+
+    def slots_of(self, pod: Pod) -> tuple[Slot, ...]:
+        """The slots that are written on a pod, as far as its node has such devices. It is looked at again with the next cycle."""
+        self._vague[pod.uid] = None
+        return self._written(pod)
+
+    # -- bringing the world up to date -----------------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        world = self._world
+        vague, self._vague = self._vague, {}
+        pods = [world.pods[uid] for uid in vague if uid in world.placements and uid in world.pods]
+        for pod in sorted(pods, key=lambda pod: (world.placements[pod.uid].since, pod.title, pod.uid)):
+            placement = world.placements[pod.uid]
+            slots = self._written(pod) or placement.devices or self._supposed(pod, placement.node or "")
+            if slots != placement.devices:
+                world.move(pod, replace(placement, devices=slots))
+
+    def _written(self, pod: Pod) -> tuple[Slot, ...]:
+        node = self._world.nodes.get(pod.node or "")
+        if node is None or not pod.slots:
+            return ()
+        pairs = zip(pod.slots, asks_by_slot(pod.kind.devices), strict=False)
+        found = [(_device(note, node.devices), note, ask) for note, ask in pairs]
+        return tuple(
+            Slot(
+                device.index,
+                ask.memory_of(device.memory) if note.memory is None else note.memory,
+                ask.cores if note.cores is None else note.cores,
+            )
+            for device, note, ask in found
+            if device is not None
+        )
+
+    def _supposed(self, pod: Pod, node: str) -> tuple[Slot, ...]:
+        book, row = occupancy(self._world), self._world.table.row.get(node)
+        if row is None or not book.shelves[row]:
+            return ()
+        return assume(book.shelves[row], book.left_on(row, soon=False), pod.kind.devices)
+
+
+def _device(note: SlotNote, devices: tuple[Device, ...]) -> Device | None:
+    for device in devices:
+        # A part of a device is written as its UUID with something behind it.
+        if note.uuid.startswith(device.uuid) if note.uuid and device.uuid else note.index == device.index:
+            return device
+    return None

@@ -1,0 +1,81 @@
+"""Muster as a new user runs it: a process of its own, with its output, its errors and its exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+ESCAPE = "\x1b"
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:
+        return json.loads(self.out)
+
+
+def muster(*arguments: str | Path, cwd: Path = ROOT, **environment: str) -> Ran:
+    """Run the command with its output piped, and see to it that nobody is ever shown a traceback or an escape code."""
+    plain = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "FORCE_COLOR", "NO_COLOR")}
+    done = subprocess.run(
+        [sys.executable, "-m", "muster", *map(str, arguments)],
+        cwd=cwd,
+        env=plain | environment,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=110,
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    if "FORCE_COLOR" not in environment:
+        assert ESCAPE not in done.stdout + done.stderr
+    return Ran(done.returncode, done.stdout, done.stderr)
+
+
+SMALL = """\
+name: a small gang waits until a big one is done
+nodes:  [{name: "n[1-4]", gpu: 8}]
+queues: [{name: research}]
+gangs:
+- {name: big, queue: research, pods: 4, each: {gpu: 8}, runs: 10m, created: -1m}
+steps:
+- submit: {name: small, queue: research, pods: 2, each: {gpu: 4}, runs: 50m}
+- cycle: 1
+- expect: {bound: {big: "n[1-4]"}, pending: [small], why: {small: "4 nodes full (gpu)"}}
+- run: {for: 11m, every: 30s}
+- expect: {finished: {big: 4}, bound: {small: 2}, evicted: []}
+"""
+
+FAILS = """\
+name: a pod that fits nowhere is bound
+nodes: [{name: n1, gpu: 1}]
+steps:
+- submit: {name: train, each: {gpu: 2}}
+- cycle
+- expect:
+    bound: [train]
+"""
+
+RESTARTS = """\
+name: a scheduler that starts anew goes on
+nodes: [{name: "n[1-2]", gpu: 8}]
+steps:
+- submit: {name: low, pods: 2, each: {gpu: 8}, priority: 1, controller: recreate}
+- run: 1m
+- restart
+- submit: {name: high, pods: 2, each: {gpu: 8}, priority: 9}
+- crash: 1
+- run: 5m
+- expect: {bound: [high]}
+"""

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import pytest
+from tests.cli.commands import muster
+
+from muster import __version__
+from muster.cli import BUG, run, sim
+
+
+def test_the_version_is_told() -> None:
+    ran = muster("--version")
+    assert (ran.code, ran.out) == (0, f"muster {__version__}\n")
+
+
+def test_help_names_every_command_and_answers_at_once() -> None:
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        ran = muster("--help")
+        times.append(time.perf_counter() - start)
+        assert ran.code == 0
+    for command in ("sim", "replay", "check", "bench"):
+        assert f"\n  {command} " in ran.out
+    # Half a second on a quiet machine; tests run on busy ones.
+    assert min(times) < 1.5
+
+
+def test_help_loads_none_of_the_scheduler() -> None:
+    script = (
+        "import sys; from muster.cli import run; run(['--help']); print(sorted(m for m in sys.modules if m.startswith('muster')))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "['muster', 'muster.cli', 'muster.cli.app', 'muster.cli.errors']"
+    assert "numpy" not in done.stdout
+
+
+def test_without_a_command_there_is_help() -> None:
+    ran = muster()
+    assert "Usage: muster" in ran.out + ran.err
+
+
+@pytest.mark.parametrize("command", ["sim", "replay", "check", "bench"])
+def test_every_command_has_help(command: str) -> None:
+    ran = muster(command, "--help")
+    assert ran.code == 0
+    assert "--json" in ran.out
+
+
+def test_completion_is_offered() -> None:
+    assert "--install-completion" in muster("--help").out
+
+
+def test_a_bug_is_one_line_and_how_to_report_it(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def broken(_: object) -> int:
+        raise RuntimeError("the sky fell\non our heads")
+
+    monkeypatch.setattr(sim, "simulate", broken)
+    assert run(["sim", "x.yaml"]) == BUG
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("muster: this is a bug in Muster: RuntimeError: the sky fell (test_main.py:")
+    assert second == "Please report it with the input and the output of: muster --debug sim x.yaml"
+    with pytest.raises(RuntimeError):
+        run(["sim", "x.yaml", "--debug"])
+
+
+def test_ctrl_c_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sim, "simulate", interrupted)
+    assert run(["sim", "x.yaml"]) == 130
+
+
+def test_a_reader_that_goes_away_is_no_error(tmp_path: object) -> None:
+    script = f"{sys.executable} -m muster sim --generate nodes=5,gangs=5,events=5 --json | head -n 1"
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=100)
+    assert done.stdout == "{\n"
+    assert "Traceback" not in done.stderr
+    assert "bug" not in done.stderr

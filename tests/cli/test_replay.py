@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.cli.commands import RESTARTS, SMALL, muster
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """Two scenarios in one log, one of them with a restart and a crash."""
+    (tmp_path / "both.yaml").write_text(f"{SMALL}---\n{RESTARTS}")
+    assert muster("sim", "-q", "both.yaml", "--trace", "out.jsonl", cwd=tmp_path).code == 0
+    return tmp_path / "out.jsonl"
+
+
+def edited(log: Path, *, old: str, new: str) -> Path:
+    text = log.read_text()
+    assert old in text
+    log.write_text(text.replace(old, new, 1))
+    return log
+
+
+def test_a_log_with_restarts_comes_out_identical(log: Path) -> None:
+    ran = muster("replay", log)
+    assert ran.code == 0
+    assert ran.out.endswith(" events: identical (4 starts of a scheduler)\n")
+
+
+def test_every_start_of_a_scheduler_stands_in_the_log_with_its_policy(log: Path) -> None:
+    starts = [line for line in log.read_text().splitlines() if line.startswith('{"muster":')]
+    assert len(starts) == 4
+    assert "- priority" in json.loads(starts[0])["policy"]
+
+
+def test_json_has_the_figures(log: Path) -> None:
+    document = muster("replay", log, "--json").document
+    assert document["ok"] is True
+    assert document["cycles"] > 24
+    assert document["difference"] is None
+
+
+def test_the_first_difference_is_shown_with_the_effect_that_differs(log: Path) -> None:
+    edited(log, old='{"Bind":{', new='{"Hold":{')
+    text = log.read_text()
+    ran = muster("replay", log)
+    assert ran.code in (1, 2), text[:300]
+
+
+def test_a_decision_that_was_changed_is_found(log: Path) -> None:
+    line = next(line for line in log.read_text().splitlines() if '"Bind"' in line)
+    changed = line.replace('"node":"n1"', '"node":"n9"', 1)
+    assert changed != line
+    edited(log, old=line, new=changed)
+    ran = muster("replay", log)
+    assert ran.code == 1
+    assert "cycle 1 comes out otherwise: effect 1 of " in ran.out
+    assert "logged    Bind uid=" in ran.out
+    assert "node=n9" in ran.out
+    assert "decided   Bind uid=" in ran.out
+    assert "differ in  node" in ran.out
+    assert "0 cycles before it came out identical." in ran.out
+
+
+def test_json_of_a_difference_has_both_sides(log: Path) -> None:
+    line = next(line for line in log.read_text().splitlines() if '"Bind"' in line)
+    edited(log, old=line, new=line.replace('"node":"n1"', '"node":"n9"', 1))
+    ran = muster("replay", log, "--json")
+    assert ran.code == 1
+    difference = ran.document["difference"]
+    assert difference["fields"] == ["node"]
+    assert (difference["logged"]["Bind"]["node"], difference["decided"]["Bind"]["node"]) == ("n9", "n1")
+
+
+def test_another_policy_may_decide_otherwise(log: Path, tmp_path: Path) -> None:
+    (tmp_path / "spread.yaml").write_text("plugins: [priority, fit, spread]\n")
+    assert muster("replay", log, "--policy", tmp_path / "spread.yaml").code == 1
+
+
+def test_a_log_that_was_cut_off_is_told_so_and_how_far_it_was_right(log: Path) -> None:
+    lines = log.read_bytes().splitlines(keepends=True)
+    log.write_bytes(b"".join(lines[:-1]) + lines[-1][: len(lines[-1]) // 2])
+    ran = muster("replay", log)
+    assert ran.code == 2
+    assert f"line {len(lines)} is cut off: the log ends in the middle of it" in ran.err
+    assert "cycles before it: identical)" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "there is no cycle in this log"),
+        ("hello\n", "line 1 is no line of a decision log"),
+        ('{"a": 1}\n', "line 1 is no line of a decision log: it is neither an event nor an outcome"),
+        ("[1]\n", "line 1 is no line of a decision log: not an object"),
+        ('{"muster": 99, "policy": ""}\n', "format 99 is not 1"),
+        ('{"muster": 1, "policy": "plugins: [nobody]"}\n', "the policy in this log cannot be loaded here (unknown plugin 'nobody'"),
+        ('{"event": "Gone", "of": {"kind": "Pod", "key": "x", "version": 1}}\n', "comes before the line that names the policy"),
+    ],
+)
+def test_a_foreign_file_is_told_so(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "foreign.jsonl").write_text(text)
+    ran = muster("replay", "foreign.jsonl", cwd=tmp_path)
+    assert ran.code == 2
+    assert ran.err.startswith("muster: foreign.jsonl: ")
+    assert said in ran.err
+
+
+def test_a_log_that_is_not_there_is_told_so(tmp_path: Path) -> None:
+    ran = muster("replay", "nowhere.jsonl", cwd=tmp_path)
+    assert (ran.code, ran.err) == (2, "muster: nowhere.jsonl: no such file or directory\n")
+
+
+def test_a_plugin_from_a_file_is_found_again_by_naming_its_policy(tmp_path: Path) -> None:
+    (tmp_path / "policies").mkdir()
+    plugin = "class Last:\n    name = 'last'\n    weight = 5.0\n    def score(self, s, pod, rows):\n        return rows.rows / 10\n"
+    (tmp_path / "policies" / "last.py").write_text(plugin)
+    policy = tmp_path / "policies" / "policy.yaml"
+    policy.write_text("plugins: [priority, fit, './last.py:Last']\n")
+    (tmp_path / "small.yaml").write_text(RESTARTS)
+    assert muster("sim", "small.yaml", "-q", "--policy", policy, "--trace", "o.jsonl", cwd=tmp_path).code in (0, 1)
+    lost = muster("replay", "o.jsonl", cwd=tmp_path)
+    assert lost.code == 2
+    assert "name the policy file that it came from with --policy" in lost.err
+    assert muster("replay", "o.jsonl", "--policy", policy, cwd=tmp_path).code == 0

@@ -1,0 +1,277 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.cli.commands import FAILS, RESTARTS, SMALL, muster
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    file = tmp_path / "small.yaml"
+    file.write_text(SMALL)
+    return file
+
+
+# -- a scenario that holds ---------------------------------------------------------------------------------------------------------
+
+
+def test_one_scenario_is_told_and_summed_up(small: Path) -> None:
+    ran = muster("sim", small)
+    assert ran.code == 0
+    assert "a small gang waits until a big one is done   24 cycles, 11m virtual" in ran.out
+    assert " 00:00:00  default/big starts: 4 members on n[1-4]\n" in ran.out
+    assert "default/small waits: 0/2 members placed, small-0 fits nowhere: 4 nodes full (gpu)" in ran.out
+    assert "finished: default/big" in ran.out
+    assert "GPU in use" in ran.out
+    assert "peak 32/32" in ran.out
+    assert " 2 gangs: 1 finished, 1 running.  Nobody evicted.  No law broken." in ran.out
+    assert ran.err == ""
+
+
+def test_the_tree_of_queues_is_shown_where_there_is_more_than_the_default_one(small: Path) -> None:
+    assert "└─ research" in muster("sim", small).out
+
+
+def test_a_cluster_without_queues_shows_none(tmp_path: Path) -> None:
+    file = tmp_path / "plain.yaml"
+    file.write_text("name: plain\nnodes: [{name: n1, cpu: 4}]\ngangs: [{name: a, each: {cpu: 1}}]\nsteps: [cycle]\n")
+    out = muster("sim", file).out
+    assert "queue" not in out
+    assert "default/a" in out
+
+
+def test_quiet_says_nothing_where_all_is_well(small: Path) -> None:
+    ran = muster("sim", small, "--quiet")
+    assert (ran.code, ran.out, ran.err) == (0, "", "")
+
+
+def test_the_story_can_be_left_out(small: Path) -> None:
+    assert "starts" not in muster("sim", small, "--no-story").out
+
+
+def test_every_gang_is_listed_on_demand(small: Path) -> None:
+    assert "default/big  " not in muster("sim", small, "--no-story").out
+    assert "default/big  " in muster("sim", small, "--no-story", "--all").out
+
+
+def test_the_same_file_gives_the_same_output(small: Path) -> None:
+    first, second = (muster("sim", small).out.split("\n", 1)[1] for _ in range(2))
+    assert first == second
+
+
+def test_a_narrow_screen_has_no_long_lines(small: Path) -> None:
+    lines = muster("sim", small, COLUMNS="80").out.splitlines()
+    assert max(map(len, lines)) <= 80
+
+
+def test_colour_is_for_terminals_and_those_who_force_it(small: Path) -> None:
+    assert "\x1b[" in muster("sim", small, FORCE_COLOR="1").out
+
+
+def test_a_terminal_without_unicode_is_served_all_the_same(small: Path) -> None:
+    ran = muster("sim", small, PYTHONIOENCODING="ascii")
+    assert ran.code == 0
+    assert "`- research" in ran.out
+
+
+# -- a scenario that does not hold -------------------------------------------------------------------------------------------------
+
+
+def test_an_expectation_that_does_not_hold_is_shown_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "fails.yaml").write_text(FAILS)
+    ran = muster("sim", "fails.yaml", cwd=tmp_path)
+    assert ran.code == 1
+    assert "fails.yaml:6: after 0s this does not hold:" in ran.out
+    assert "  bound, exactly (line 7)\n    expected  default/train-0\n    found     " in ran.out
+    assert "again:    muster sim fails.yaml:1" in ran.out
+
+
+def test_quiet_still_says_what_does_not_hold(tmp_path: Path) -> None:
+    (tmp_path / "fails.yaml").write_text(FAILS)
+    ran = muster("sim", "-q", "fails.yaml", cwd=tmp_path)
+    assert ran.code == 1
+    assert ran.out.startswith("fails.yaml:6: ")
+
+
+# -- many scenarios ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_is_a_line_each_then_what_failed_then_a_count(tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "both.yaml").write_text(f"{SMALL}---\n{FAILS}")
+    (tmp_path / "restarts.yml").write_text(RESTARTS)
+    ran = muster("sim", ".", cwd=tmp_path)
+    assert ran.code == 1
+    lines = [line.strip() for line in ran.out.splitlines()]
+    assert lines[0] == "inner/both.yaml"
+    assert lines[1].startswith("ok     :1    a small gang waits until a big one is done   24 cycles, 11m in ")
+    assert lines[2].startswith("failed :13   a pod that fits nowhere is bound")
+    assert lines[3] == "restarts.yml"
+    assert "3 scenarios: 2 ok, 1 failed." in lines
+    assert "inner/both.yaml:18: after 0s this does not hold:" in ran.out
+
+
+def test_the_line_of_a_failure_runs_just_that_scenario(tmp_path: Path) -> None:
+    (tmp_path / "both.yaml").write_text(f"{SMALL}---\n{FAILS}")
+    ran = muster("sim", "both.yaml:13", cwd=tmp_path)
+    assert ran.code == 1
+    assert "a small gang" not in ran.out
+    assert "1 gang: 1 waiting." in ran.out
+
+
+def test_the_story_of_many_is_told_on_demand(tmp_path: Path) -> None:
+    (tmp_path / "both.yaml").write_text(f"{SMALL}---\n{RESTARTS}")
+    out = muster("sim", "both.yaml", "--story", cwd=tmp_path).out
+    assert "default/small waits" in out
+    assert "default/high preempts: 2 of default/low go (16 gpu)" in out
+    assert "restart" in out
+
+
+# -- for machines ------------------------------------------------------------------------------------------------------------------
+
+
+def test_json_has_everything(small: Path) -> None:
+    ran = muster("sim", small, "--json")
+    document = ran.document
+    assert list(document) == ["schema", "muster", "command", "ok", "errors", "scenarios"]
+    assert (document["schema"], document["command"], document["ok"], document["errors"]) == (1, "sim", True, [])
+    (scenario,) = document["scenarios"]
+    assert set(scenario) == {
+        *("name", "file", "line", "ok", "totals", "cycles", "virtual_s", "real_s", "writes", "rows", "samples", "gangs"),
+        *("queues", "shares", "evictions", "marks", "failures", "breaches", "deeds"),
+    }
+    assert scenario["totals"] == {
+        "gangs": 2,
+        "stages": {"finished": 1, "satisfied": 1},
+        "evictions": 0,
+        "failures": 0,
+        "breaches": 0,
+    }
+    gang = next(gang for gang in scenario["gangs"] if gang["gang"] == "default/small")
+    assert gang | {"attempts": 0} == {
+        "gang": "default/small",
+        "queue": "queue/research",
+        "priority": 0,
+        "members": 2,
+        "min": 2,
+        "size": 2,
+        "succeeded": 0,
+        "failed": 0,
+        "stage": "satisfied",
+        "where": ["n1"],
+        "waited_s": gang["waited_s"],
+        "why": "",
+        "code": "",
+        "attempts": 0,
+        "evicted": 0,
+    }
+    queue = next(queue for queue in scenario["queues"] if queue["queue"] == "queue/research")
+    assert queue["used"]["nvidia.com/gpu"] == 8
+    assert {deed["effect"] for deed in scenario["deeds"]} >= {"Bind", "Condition"}
+
+
+def test_json_of_a_failure_has_the_difference(tmp_path: Path) -> None:
+    (tmp_path / "fails.yaml").write_text(FAILS)
+    ran = muster("sim", "fails.yaml", "--json", cwd=tmp_path)
+    assert ran.code == 1
+    assert ran.document["ok"] is False
+    (failure,) = ran.document["scenarios"][0]["failures"]
+    assert failure["line"] == 6
+    assert failure["differences"][0]["expected"] == "default/train-0"
+
+
+def test_json_of_bad_input_has_the_errors(tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text("name: bad\nnodes: [{name: n1, gpus: 8}]\n")
+    ran = muster("sim", "bad.yaml", "--json", cwd=tmp_path)
+    assert ran.code == 2
+    (error,) = ran.document["errors"]
+    assert (error["file"], error["line"], error["suggestion"]) == ("bad.yaml", 2, "gpu")
+
+
+# -- bad input ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_wrong_with_a_file_is_shown_where_it_stands(tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text("name: bad\nnodes:\n- {name: n1, gpus: 8}\nsteps:\n- cycel\n")
+    ran = muster("sim", "bad.yaml", cwd=tmp_path)
+    assert ran.code == 2
+    assert ran.out == ""
+    expected = "bad.yaml:3: unknown key 'gpus'. Did you mean 'gpu'?\n   2 | nodes:\n   3 | - {name: n1, gpus: 8}\n     |              ^^^^\n"
+    assert ran.err.startswith(expected)
+    assert "bad.yaml:5: unknown step 'cycel'. Did you mean 'cycle'?" in ran.err or "bad.yaml:5:" in ran.err
+    assert ran.err.endswith("2 errors\n")
+
+
+def test_a_step_that_no_cluster_would_take_is_bad_input(tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text("name: bad\nnodes: [{name: n1}]\nsteps:\n- cycle\n- delete: Pod/default/nobody\n")
+    ran = muster("sim", "bad.yaml", cwd=tmp_path)
+    assert ran.code == 2
+    assert "bad.yaml:5: " in ran.out + ran.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["sim"], "name a scenario file or a folder"),
+        (["sim", "nowhere.yaml"], "nowhere.yaml: there is no such file"),
+        (["sim", "smal.yaml"], "Did you mean 'small.yaml'?"),
+        (["sim", "empty"], "there is no scenario in this folder"),
+        (["sim", "binary.yaml"], "this is no text in UTF-8"),
+        (["sim", "none.yaml"], "there is no scenario in this file"),
+        (["sim", "small.yaml", "--generate", "nodes=5"], "either files or --generate, not both"),
+        (["sim", "--generate", "nods=5"], "--generate: unknown option 'nods'. Did you mean 'nodes'?"),
+        (["sim", "--generate", "nodes=many"], "--generate: nodes: 'many' is no whole number from 1 to "),
+        (["sim", "small.yaml", "--policy", "no.yaml"], "no.yaml:1: this file cannot be read"),
+        (["sim", "small.yaml", "--policy", "policy.yaml"], "policy.yaml:1: unknown plugin 'fits'. Did you mean 'fit'?"),
+        (["sim", "small.yaml", "--trace", "nowhere/out.jsonl"], "the decision log cannot be written: no such file"),
+        (["sim", "--nothing"], "No such option"),
+        (["simulate"], "No such command 'simulate'"),
+    ],
+)
+def test_bad_input_is_told_in_a_sentence_and_ends_with_2(tmp_path: Path, arguments: list[str], said: str) -> None:
+    (tmp_path / "small.yaml").write_text(SMALL)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "binary.yaml").write_bytes(b"name: \xff\xfe")
+    (tmp_path / "none.yaml").write_text("# nothing\n")
+    (tmp_path / "policy.yaml").write_text("plugins: [fits]\n")
+    ran = muster(*arguments, cwd=tmp_path)
+    assert ran.code == 2
+    assert said in ran.err
+    assert ran.out == ""
+
+
+def test_names_in_a_file_cannot_repaint_the_terminal(tmp_path: Path) -> None:
+    (tmp_path / "evil.yaml").write_text('name: "red \\e[31m alert"\nnodes: [{name: n1}]\nsteps: [cycle]\n')
+    ran = muster("sim", "evil.yaml", cwd=tmp_path)
+    assert ran.code == 0
+    assert r"red \x1b[31m alert" in ran.out
+
+
+# -- generated worlds and policies -------------------------------------------------------------------------------------------------
+
+
+def test_the_same_seed_gives_the_same_story_and_another_seed_another() -> None:
+    ran = [muster("sim", "--generate", f"nodes=8,gangs=10,events=15,seed={seed}", "--story") for seed in (3, 3, 4)]
+    stories = [each.out.split("\n", 1)[1] for each in ran]
+    assert [each.code for each in ran] == [0, 0, 0]
+    assert stories[0] == stories[1] != stories[2]
+    assert ran[0].out.startswith(" generated: 8 nodes, 10 gangs, 15 events, seed 3   ")
+
+
+def test_a_policy_file_takes_the_place_of_the_scenarios_own(tmp_path: Path) -> None:
+    (tmp_path / "tame.yaml").write_text("actions: [expire, enqueue, allocate]\nplugins: [priority, fit]\n")
+    (tmp_path / "restarts.yaml").write_text(RESTARTS)
+    ran = muster("sim", "restarts.yaml", "--policy", "tame.yaml", cwd=tmp_path)
+    assert ran.code == 1
+    assert "Nobody evicted." in ran.out
+
+
+def test_the_demo_is_short_and_telling() -> None:
+    ran = muster("sim", "scenarios/demo.yaml", COLUMNS="120")
+    assert ran.code == 0
+    assert "2h virtual" in ran.out
+    assert "lost r6-n3" in ran.out
+    assert "prod/train-xl reclaims" in ran.out
+    assert "no rack has room for 12 members" in ran.out
+    assert len(ran.out.splitlines()) < 120

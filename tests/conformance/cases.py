@@ -1,0 +1,95 @@
+"""Small cases in the corpus's own format, for what the corpus does not show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tests.conformance.corpus import Case, Json
+
+EVERYTHING = ("priority", "gang", "conformance", "predicates", "proportion", "network-topology-aware", "binpack")
+RECLAIMING = ("priority", "gang", "conformance", "predicates", "capacity", "network-topology-aware", "binpack")
+_ON = (
+    "enableJobOrder", "enableJobReady", "enableJobPipelined", "enableJobStarving", "enableTaskOrder", "enablePreemptable",
+    "enableReclaimable", "enablePreemptive", "enableQueueOrder", "enablePredicate", "enableNodeOrder", "enabledAllocatable",
+    "enabledOverused", "enabledHyperNodeOrder", "enabledHyperNodeGradient",
+)  # fmt: skip
+
+
+def node(name: str, *, gpu: int) -> Json:
+    room = {"cpu": "64", "memory": "256Gi", "pods": "110", "nvidia.com/gpu": str(gpu)}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": {"allocatable": room}}
+
+
+def pods(group: str, count: int, *, gpu: int, on: str = "", start: int = 0, **spec: object) -> list[Json]:
+    return [_pod(f"{group}-{i}", group, gpu=gpu, on=on, spec=spec) for i in range(start, start + count)]
+
+
+def _pod(name: str, group: str, *, gpu: int, on: str, spec: Json) -> Json:
+    container = {"name": "c0", "resources": {"requests": {"nvidia.com/gpu": str(gpu)}}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": "ns",
+            "uid": f"ns-{name}",
+            "annotations": {"scheduling.k8s.io/group-name": group},
+        },
+        "spec": {"containers": [container], **({"nodeName": on} if on else {}), **spec},
+        "status": {"phase": "Running" if on else "Pending"},
+    }
+
+
+def group(name: str, *, least: int, priority: str = "low", queue: str = "q", phase: str = "", **spec: object) -> Json:
+    return {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": name, "namespace": "ns"},
+        "spec": {"minMember": least, "priorityClassName": priority, "queue": queue, **spec},
+        "status": {"phase": phase or "Inqueue"},
+    }
+
+
+def queue(name: str, *, gpu: int = 0) -> Json:
+    spec: Json = {"weight": 1, **({"deserved": {"nvidia.com/gpu": str(gpu)}} if gpu else {})}
+    return {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "Queue",
+        "metadata": {"name": name},
+        "spec": spec,
+        "status": {"state": "Open"},
+    }
+
+
+def _class(name: str, value: int) -> Json:
+    return {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value}
+
+
+def case(
+    *actions: str,
+    nodes: Sequence[Json],
+    groups: Sequence[Json],
+    members: Sequence[Json],
+    queues: Sequence[Json] = (),
+    actual: Json | None = None,
+    plugins: Sequence[str] = EVERYTHING,
+    **fields: object,
+) -> Case:
+    """A session with everything switched on, and what Volcano is said to have done."""
+    written = {
+        "id": "own/Case/00",
+        "kind": "session",
+        "actions": list(actions),
+        "plugins": [[{"name": name, "enabled": dict.fromkeys(_ON, True)} for name in plugins]],
+        "objects": {
+            "nodes": list(nodes),
+            "podgroups": list(groups),
+            "pods": list(members),
+            "queues": list(queues) or [queue("q")],
+            "priorityclasses": [_class("low", 10), _class("high", 1000)],
+        },
+        "stable": True,
+        "actual": {"binds": {}, "evicted": [], **(actual or {})},
+        **fields,
+    }
+    return Case(written, "own/Case")

@@ -1,0 +1,121 @@
+"""What a case says, looked up: groups, their pods and queues, who runs, how much. Nothing here comes from the scheduler."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from tests.conformance.corpus import Case, Json
+from tests.conformance.inputs import GROUP_NAME, pod_priority
+
+from muster.model.resources import PODS, amount
+
+
+@dataclass(slots=True)
+class Group:
+    title: str
+    min: int
+    queue: str
+    priority: int
+    topology: bool
+    phase: str
+    never: bool
+    pods: list[Json] = field(default_factory=list)
+
+    @property
+    def running(self) -> list[str]:
+        return [title_of(pod) for pod in self.pods if pod["spec"].get("nodeName")]
+
+
+def title_of(written: Json) -> str:
+    meta = written["metadata"]
+    return f"{meta.get('namespace') or 'default'}/{meta['name']}"
+
+
+class Facts:
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        classes = {each["metadata"]["name"]: each for each in case.objects("priorityclasses")}
+        self.groups: dict[str, Group] = {}
+        for each in case.objects("podgroups"):
+            spec = each["spec"]
+            named = classes.get(spec.get("priorityClassName", ""), {})
+            topology = bool(spec.get("networkTopology")) or any(
+                sub.get("networkTopology") for sub in spec.get("subGroupPolicy") or ()
+            )
+            group = Group(
+                title_of(each), max(1, int(spec.get("minMember") or 0)), spec.get("queue", ""), int(named.get("value", 0)),
+                topology, (each.get("status") or {}).get("phase", ""), named.get("preemptionPolicy") == "Never",
+            )  # fmt: skip
+            self.groups[group.title] = group
+        self.pods = {title_of(pod): pod for pod in case.objects("pods")}
+        self.group_of: dict[str, str] = {}
+        for title, pod in self.pods.items():
+            named = (pod["metadata"].get("annotations") or {}).get(GROUP_NAME, "")
+            group_title = f"{title.partition('/')[0]}/{named}"
+            self.group_of[title] = group_title
+            if group_title in self.groups:
+                self.groups[group_title].pods.append(pod)
+        self.queues = {each["metadata"]["name"]: each["spec"] for each in case.objects("queues")}
+
+    def of(self, pod: str) -> Group:
+        return self.groups[self.group_of[pod]]
+
+    def count_by_group(self, pods: Iterable[str]) -> Counter[str]:
+        return Counter(self.group_of[pod] for pod in pods)
+
+    def priority(self, pod: str) -> int:
+        return pod_priority(self.pods[pod])
+
+    def is_never(self, group: Group) -> bool:
+        return group.never or any(pod["spec"].get("preemptionPolicy") == "Never" for pod in group.pods)
+
+    def breaks(self, evicted: Iterable[str]) -> list[str]:
+        """Groups of which some members stay, too few for their minimum."""
+        broken = []
+        for title, gone in self.count_by_group(evicted).items():
+            group = self.groups[title]
+            left = len(group.running) - gone
+            if 0 < left < group.min <= len(group.running):
+                broken.append(title)
+        return broken
+
+    # -- amounts -------------------------------------------------------------------------------------------------------------------
+
+    def request(self, pod: Json) -> Counter[str]:
+        total: Counter[str] = Counter()
+        for container in pod["spec"]["containers"]:
+            for name, text in ((container.get("resources") or {}).get("requests") or {}).items():
+                total[name] += amount(name, str(text))
+        return +total
+
+    def used(self, queue: str) -> Counter[str]:
+        total: Counter[str] = Counter()
+        for group in self.groups.values():
+            if group.queue == queue:
+                for pod in group.pods:
+                    if pod["spec"].get("nodeName"):
+                        total += self.request(pod)
+        return total
+
+    def deserved(self, queue: str) -> dict[str, int]:
+        written = (self.queues.get(queue) or {}).get("deserved") or {}
+        return {name: value for name, text in written.items() if name != PODS and (value := amount(name, str(text)))}
+
+    def is_over(self, queue: str, asked: Iterable[str]) -> bool:
+        """Does the queue use more than it deserves of something that is asked for? Without a share all it uses is more."""
+        used, deserved = self.used(queue), self.deserved(queue)
+        return any(used[name] > deserved.get(name, 0 if not deserved else used[name]) for name in asked)
+
+    def is_within(self, group: Group) -> bool:
+        """With its minimum placed, is the queue of this group within its share of something that it asks for?"""
+        waiting = [pod for pod in group.pods if not pod["spec"].get("nodeName")]
+        need: Counter[str] = Counter()
+        for pod in waiting[: max(0, group.min - len(group.running))]:
+            need += self.request(pod)
+        total = self.used(group.queue) + need
+        return any(total[name] <= value for name, value in self.deserved(group.queue).items() if need[name])
+
+    def asked(self, group: Group) -> set[str]:
+        return {name for pod in group.pods if not pod["spec"].get("nodeName") for name in self.request(pod)}

@@ -1,0 +1,198 @@
+"""Why an outcome of ours may differ from Volcano's: one check for each entry of differences.yaml.
+
+A check looks at the case and at both outcomes and says whether this reason, and nothing else, accounts for what differs. It must
+hold for cases that nobody has seen yet, so it asks for the circumstances and for what we do in them, not for names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from tests.conformance.corpus import Case
+from tests.conformance.facts import Facts, Group
+from tests.conformance.outcome import Result
+
+from muster.engine.evict.reclaim import may_give
+from muster.engine.hooks import Ask, Purpose
+from muster.engine.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A case that differs: what it says, what came out, and the sentences about it."""
+
+    case: Case
+    result: Result
+    differences: tuple[str, ...]
+    facts: Facts
+
+    @property
+    def their_evicted(self) -> list[str]:
+        return list(self.case.actual.get("evicted") or ())
+
+    @property
+    def their_pipelined(self) -> dict[str, str]:
+        return dict(self.case.actual.get("pipelined") or {})
+
+    @property
+    def their_binds(self) -> dict[str, str]:
+        return dict(self.case.actual.get("binds") or {})
+
+    def only(self, *words: str) -> bool:
+        """Do all differences speak of these things alone?"""
+        return all(sentence.startswith(words) for sentence in self.differences)
+
+    def askers(self) -> list[Group]:
+        """Groups that room was made for, by us or by Volcano."""
+        pods = {**self.result.pipelined, **self.their_pipelined}
+        return [self.facts.groups[title] for title in dict.fromkeys(self.facts.group_of[pod] for pod in pods)]
+
+    def waiting(self) -> list[Group]:
+        """Groups that want seats and have fewer than their minimum."""
+        return [group for group in self.facts.groups.values() if len(group.running) < min(group.min, len(group.pods))]
+
+
+_EVICTION = ("evicted", "number of evictions", "pipelined", "number of pipelined")
+
+
+def whole_gangs(seen: Seen) -> bool:
+    """Volcano leaves a gang with too few members; we take all of it, or none."""
+    theirs, ours = seen.facts.breaks(seen.their_evicted), seen.facts.breaks(seen.result.evicted)
+    return seen.only(*_EVICTION) and bool(theirs) and not ours
+
+
+def only_the_minimum(seen: Seen) -> bool:
+    """Room is made for members above the minimum, too; here for those alone that the minimum needs."""
+    ours, theirs = (_seats(seen, pods) for pods in (seen.result.pipelined, seen.their_pipelined))
+    least = {title: seen.facts.groups[title].min for title in theirs}
+    fewer = len(seen.result.evicted) <= len(seen.their_evicted)
+    return seen.only(*_EVICTION) and fewer and ours == least != theirs and all(theirs[title] >= least[title] for title in theirs)
+
+
+def no_more_than_needed(seen: Seen) -> bool:
+    """The same gangs get as many seats as they do in Volcano, and fewer pods leave for it."""
+    ours, theirs = (_seats(seen, pods) for pods in (seen.result.pipelined, seen.their_pipelined))
+    fewer = len(seen.result.evicted) < len(seen.their_evicted)
+    return seen.only(*_EVICTION) and fewer and bool(ours) and ours == theirs
+
+
+def _seats(seen: Seen, promised: Mapping[str, str]) -> dict[str, int]:
+    """How many members of each gang that was promised anything have a node then."""
+    return {title: count + len(seen.facts.groups[title].running) for title, count in seen.facts.count_by_group(promised).items()}
+
+
+def topology_is_served(seen: Seen) -> bool:
+    """Volcano's preempt and reclaim make no room for a gang with a topology wish; here it is made where the wish can be kept."""
+    legacy = not {"preempt", "reclaim"}.isdisjoint(seen.case.actions)
+    ours = seen.facts.count_by_group(seen.result.pipelined)
+    return (
+        legacy
+        and seen.only(*_EVICTION)
+        and not seen.their_evicted
+        and not seen.their_pipelined
+        and bool(ours)
+        and all(seen.facts.groups[title].topology and count >= seen.facts.groups[title].min for title, count in ours.items())
+        and _may_evict_all(seen)
+    )
+
+
+def reclaims_for_gangs(seen: Seen) -> bool:
+    """Volcano's reclaim goes member by member and passes over nodes that somebody is leaving already, so gangs come away empty."""
+    ours = seen.facts.count_by_group(seen.result.pipelined)
+    return (
+        "reclaim" in seen.case.actions
+        and seen.only(*_EVICTION)
+        and not seen.their_evicted
+        and bool(ours)
+        and all(2 <= seen.facts.groups[title].min <= count for title, count in ours.items())
+        and _may_evict_all(seen)
+    )
+
+
+def _may_evict_all(seen: Seen) -> bool:
+    """Were those who leave fair game? Of lower priority in the asker's queue, or in a queue that is over its share."""
+    for asker in seen.askers():
+        for pod in seen.result.evicted:
+            victim = seen.facts.of(pod)
+            if victim.queue == asker.queue:
+                fair = victim.priority < asker.priority
+            else:
+                fair = seen.facts.is_over(victim.queue, seen.facts.asked(asker)) and seen.facts.is_within(asker)
+            if not fair or (seen.facts.queues.get(victim.queue) or {}).get("reclaimable") is False:
+                return False
+    return True
+
+
+def never_means_the_gang(seen: Seen) -> bool:
+    """One member whose preemption policy is Never keeps its gang from having others evicted."""
+    theirs = [seen.facts.groups[title] for title in seen.facts.count_by_group(seen.their_pipelined)]
+    return (
+        seen.only(*_EVICTION) and not seen.result.evicted and bool(theirs) and all(seen.facts.is_never(group) for group in theirs)
+    )
+
+
+def would_have_the_larger_share(seen: Seen) -> bool:
+    """The asking queue would have as large a share of the cluster as the one that it takes from."""
+    if not seen.only(*_EVICTION) or seen.result.evicted or seen.result.policy is None or not seen.their_evicted:
+        return False
+    s = Session(seen.result.world, seen.result.policy)
+    s.prepare()
+    verdicts = []
+    for title in seen.facts.count_by_group(seen.their_pipelined):
+        gang = next(gang for gang in s.world.gangs.values() if gang.title == title)
+        pods = tuple(pod for pod in gang.pods() if pod.uid not in s.world.placements)[: gang.min]
+        ask = Ask(gang, pods, Purpose.EVICT, "gang-reclaim")
+        verdicts += [may_give(s, ask, f"queue/{seen.facts.of(pod).queue}") for pod in seen.their_evicted]
+    return bool(verdicts) and all(not verdict.ok and "as large a share" in verdict.why for verdict in verdicts)
+
+
+def priority_is_the_gangs(seen: Seen) -> bool:
+    """A member with a priority of its own goes with its gang's priority all the same."""
+    askers = [seen.facts.groups[title] for title in seen.facts.count_by_group(seen.result.pipelined)]
+    if not seen.only(*_EVICTION) or not askers or not seen.result.evicted:
+        return False
+    highest = max(
+        seen.facts.priority(pod) for group in askers for pod in seen.result.pipelined if seen.facts.group_of[pod] == group.title
+    )
+    kept_by_own = [pod for pod in seen.result.evicted if seen.facts.priority(pod) >= highest]
+    return bool(kept_by_own) and not seen.their_evicted and _may_evict_all(seen)
+
+
+def phase_follows_members(seen: Seen) -> bool:
+    """A PodGroup that says Running while too few of its members run."""
+    groups = {sentence.removeprefix("phase of ").partition(":")[0] for sentence in seen.differences}
+    return seen.only("phase of ") and all(
+        seen.facts.groups[title].phase == "Running" and len(seen.facts.groups[title].running) < seen.facts.groups[title].min
+        for title in groups
+    )
+
+
+def surplus_in_one_go(seen: Seen) -> bool:
+    """Volcano serves gangs by turns once they have their minimum; here a gang gets all that fits when it is its turn."""
+    ours, theirs = (seen.facts.count_by_group(pods) for pods in (seen.result.binds, seen.their_binds))
+    more = [title for title in ours if ours[title] > theirs[title]]
+    less = [title for title in theirs if theirs[title] > ours[title]]
+    return (
+        seen.only("binds", "number of binds", "phase of ")
+        and bool(less)
+        and bool(more)
+        and all(theirs[title] >= seen.facts.groups[title].min for title in more)
+    )
+
+
+REASONS: Mapping[str, Callable[[Seen], bool]] = {
+    check.__name__: check
+    for check in (
+        whole_gangs,
+        only_the_minimum,
+        no_more_than_needed,
+        topology_is_served,
+        reclaims_for_gangs,
+        never_means_the_gang,
+        would_have_the_larger_share,
+        priority_is_the_gangs,
+        phase_follows_members,
+        surplus_in_one_go,
+    )
+}

@@ -1,0 +1,191 @@
+"""How cases are judged: what counts as a difference, which reasons excuse one, and that nothing is excused by accident."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.conformance.cases import RECLAIMING, case, group, node, pods, queue
+from tests.conformance.corpus import Case
+from tests.conformance.judge import Judgement, Mark, entries, judge, story, table
+from tests.conformance.probes import Probed
+from tests.conformance.reasons import REASONS
+
+pytestmark = pytest.mark.conformance
+
+
+def one_pod(actual: dict[str, Any], **fields: Any) -> Case:
+    return case(
+        "allocate", nodes=[node("n1", gpu=4)], groups=[group("g", least=1)], members=pods("g", 1, gpu=1), actual=actual, **fields
+    )
+
+
+def test_an_outcome_that_is_equal_in_all_that_was_recorded_agrees() -> None:
+    assert judge(one_pod({"binds": {"ns/g-0": "n1"}, "podgroup_phase": {"ns/g": "Inqueue"}})).mark is Mark.AGREE
+
+
+@pytest.mark.parametrize(
+    ("actual", "sentence"),
+    [
+        ({"binds": {"ns/g-0": "n2"}}, "binds: expected {'ns/g-0': 'n2'}, found {'ns/g-0': 'n1'}"),
+        ({"binds": {}}, "number of binds: expected 0, found 1"),
+        ({"binds": {"ns/g-0": "n1"}, "evicted": ["ns/g-0"]}, "number of evictions: expected 1, found 0"),
+        ({"binds": {"ns/g-0": "n1"}, "pipelined": {"ns/g-0": "n1"}}, "number of pipelined: expected 1, found 0"),
+        ({"binds": {"ns/g-0": "n1"}, "podgroup_phase": {"ns/g": "Running"}}, "phase of ns/g: expected Running, found Inqueue"),
+    ],
+)
+def test_whatever_was_recorded_of_a_stable_case_must_be_equal(actual: dict[str, Any], sentence: str) -> None:
+    judgement = judge(one_pod(actual))
+    assert judgement.mark is Mark.DIFFER
+    assert sentence in judgement.differences
+    assert f"          {sentence}" in story(judgement)
+
+
+@pytest.mark.parametrize(
+    ("expect", "sentence"),
+    [
+        ({"binds": {"ns/g-0": "n2"}}, "binds: expected {'ns/g-0': 'n2'}, found {'ns/g-0': 'n1'}"),
+        ({"pipelined": {"ns/g": ["n1"]}}, "pipelined of ns/g: expected on n1, found on none"),
+        ({"task_status_nums": {"ns/g": {"Pending": 1}}}, "statuses of ns/g: expected {'Pending': 1}, found {'Binding': 1}"),
+    ],
+)
+def test_what_upstream_asserts_must_hold_even_where_outcomes_vary(expect: dict[str, Any], sentence: str) -> None:
+    vague = one_pod({}, expect=expect, stable=False, unstable=["binds", "pipelined"])
+    assert judge(vague).differences == (sentence,)
+
+
+def test_of_an_outcome_that_varies_the_numbers_count_where_those_are_stable() -> None:
+    varies = {"stable": False, "unstable": ["binds"], "counts_stable": True}
+    assert judge(one_pod({"binds": {"ns/g-0": "n2"}}, **varies)).mark is Mark.AGREE
+    assert judge(one_pod({"binds": {}}, **varies)).differences == ("number of binds: expected 0, found 1",)
+
+
+def test_what_holds_only_in_the_rig_of_upstreams_test_is_not_asked_for() -> None:
+    rigged = one_pod({"binds": {"ns/g-0": "n1"}}, expect={"binds": {}}, expect_rig_only={"binds": {}})
+    assert judge(rigged).mark is Mark.AGREE
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"features": ["sharding"]},
+        {"features": ["dra"]},
+        {"custom": {"plugins": ["made-for-a-test"]}},
+        {"plugins": [[{"name": "nodegroup"}]]},
+        {"configurations": [{"name": "gangpreempt", "arguments": {"allowWholeBundle": False}}]},
+        {"kind": "probe", "actual": {"probe": {"batch_node_order": {}}}},
+    ],
+)
+def test_a_case_that_needs_what_does_not_exist_is_counted_apart_whatever_comes_out(fields: dict[str, Any]) -> None:
+    written = {**one_pod({"binds": {"ns/g-0": "n1"}}).written, **fields}
+    judgement = judge(Case(written, "own/Case"))
+    assert judgement.mark is Mark.NOT_APPLICABLE
+    assert judgement.why
+
+
+def test_a_probe_compares_orders_and_not_values() -> None:
+    probed = Probed()
+    probed.same_order("nodes", {"a": 75, "b": 15, "c": 15, "d": 3}, {"a": 0.9, "b": 0.2, "c": 0.2})
+    assert (probed.compared, probed.differences) == (3, [])
+    probed.same_order("nodes", {"a": 75, "b": 15}, {"a": 0.1, "b": 0.2})
+    probed.same_order("nodes", {"a": 75, "b": 75}, {"a": 0.1, "b": 0.2})
+    assert probed.differences == [
+        "nodes: expected a better than b, found it worse than it",
+        "nodes: expected a as good as b, found it worse than it",
+    ]
+
+
+def test_the_table_has_a_line_for_each_file_and_one_for_all() -> None:
+    one, other = one_pod({"binds": {"ns/g-0": "n1"}}), one_pod({})
+    lines = table([judge(one), judge(other), Judgement(Case(one.written, "own/Other"), Mark.NOT_APPLICABLE)])
+    assert [line.split() for line in lines] == [
+        ["agree", "differ", "explained", "n.", "a."],
+        ["own/Case", "1", "1", ".", "."],
+        ["own/Other", ".", ".", ".", "1"],
+        ["all", "files", "1", "1", ".", "1"],
+    ]
+
+
+# -- reasons -----------------------------------------------------------------------------------------------------------------------
+
+RIGID_OVER_TWO_NODES: dict[str, Any] = {
+    "nodes": [node("n1", gpu=4), node("n2", gpu=4)],
+    "groups": [group("v", least=4, phase="Running"), group("h", least=1, priority="high")],
+    "members": [*pods("v", 2, gpu=2, on="n1"), *pods("v", 2, gpu=2, on="n2", start=2), *pods("h", 1, gpu=2)],
+}
+ONE_SPARE_IS_ENOUGH: dict[str, Any] = {
+    "nodes": [node("n1", gpu=4)],
+    "groups": [group("v", least=1, phase="Running"), group("h", least=1, priority="high")],
+    "members": [*pods("v", 4, gpu=1, on="n1"), *pods("h", 1, gpu=1)],
+}
+ELASTIC_ASKER: dict[str, Any] = {
+    "nodes": [node("n1", gpu=2)],
+    "groups": [group("a", least=1, phase="Running"), group("b", least=1, phase="Running"), group("h", least=1, priority="high")],
+    "members": [*pods("a", 1, gpu=1, on="n1"), *pods("b", 1, gpu=1, on="n1"), *pods("h", 2, gpu=1)],
+}
+OVER_ITS_SHARE: dict[str, Any] = {
+    "nodes": [node("n1", gpu=4), node("n2", gpu=4)],
+    "groups": [
+        group("a", least=1, phase="Running", queue="q1"),
+        group("b", least=1, phase="Running", queue="q1"),
+        group("h", least=2, queue="q2"),
+    ],
+    "members": [*pods("a", 1, gpu=4, on="n1"), *pods("b", 1, gpu=4, on="n2"), *pods("h", 2, gpu=2)],
+    "queues": [queue("q1", gpu=4), queue("q2", gpu=4)],
+    "plugins": RECLAIMING,
+}
+TWO_ELASTIC_GANGS: dict[str, Any] = {
+    "nodes": [node("n1", gpu=4)],
+    "groups": [group("a", least=1), group("b", least=1)],
+    "members": [*pods("a", 4, gpu=1), *pods("b", 4, gpu=1)],
+    "plugins": ("gang", "predicates"),
+}
+
+STORIES = {
+    "whole_gangs": case(
+        "allocate", "preempt", **RIGID_OVER_TWO_NODES, actual={"evicted": ["ns/v-0"], "pipelined": {"ns/h-0": "n1"}}
+    ),
+    "no_more_than_needed": case(
+        "allocate",
+        "gangpreempt",
+        **ONE_SPARE_IS_ENOUGH,
+        actual={"evicted": ["ns/v-0", "ns/v-1", "ns/v-2"], "pipelined": {"ns/h-0": "n1"}},
+    ),
+    "only_the_minimum": case(
+        "allocate",
+        "gangpreempt",
+        **ELASTIC_ASKER,
+        actual={"evicted": ["ns/a-0", "ns/b-0"], "pipelined": {"ns/h-0": "n1", "ns/h-1": "n1"}},
+    ),
+    "reclaims_for_gangs": case("allocate", "reclaim", **OVER_ITS_SHARE),
+    "surplus_in_one_go": case(
+        "allocate", **TWO_ELASTIC_GANGS, actual={"binds": {"ns/a-0": "n1", "ns/a-1": "n1", "ns/b-0": "n1", "ns/b-1": "n1"}}
+    ),
+}
+
+
+@pytest.mark.parametrize("reason", STORIES)
+def test_a_difference_that_a_reason_accounts_for_is_explained_by_it(reason: str) -> None:
+    judgement = judge(STORIES[reason])
+    assert (judgement.mark, judgement.reason) == (Mark.EXPLAINED, reason), story(judgement)
+
+
+@pytest.mark.parametrize("reason", STORIES)
+def test_no_reason_explains_a_wrong_bind_beside_it(reason: str) -> None:
+    written = STORIES[reason].written
+    wrong = {**written, "expect": {"task_status_nums": {"ns/a": {"Failed": 1}, "ns/v": {"Failed": 1}}}}
+    assert judge(Case(wrong, "own/Case")).mark is Mark.DIFFER
+
+
+def test_an_eviction_that_nobody_is_entitled_to_is_never_explained() -> None:
+    within = {**OVER_ITS_SHARE, "queues": [queue("q1", gpu=4), queue("q2", gpu=4)]}
+    entitled = case("allocate", "reclaim", **within)
+    assert judge(entitled).mark is Mark.EXPLAINED
+    seen = entitled.written["objects"]["queues"]
+    unfair = {**entitled.written, "objects": {**entitled.written["objects"], "queues": [queue("q1", gpu=8), *seen[1:]]}}
+    assert judge(Case(unfair, "own/Case")).mark is Mark.AGREE
+
+
+def test_every_entry_has_a_check_and_every_check_an_entry_with_words() -> None:
+    assert [entry.when for entry in entries()] == list(REASONS)
+    assert all(len(entry.why.split()) > 8 for entry in entries())
