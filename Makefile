@@ -58,7 +58,7 @@ soak: setup  ## Run the seeded simulations over many seeds (SEEDS=1000).
 	MUSTER_SEEDS=$(SEEDS) $(BIN)/pytest -n $(WORKERS) -m soak --timeout 0
 
 conformance: setup  ## Compare with Volcano case by case (DIR=folder of cases).
-	MUSTER_CONFORMANCE='$(DIR)' $(BIN)/pytest -n 0 -m conformance
+	MUSTER_CONFORMANCE='$(DIR)' $(BIN)/pytest -n 0 -m conformance tests/conformance
 
 lock: $(UV)  ## Resolve the dependencies anew into requirements.lock.
 	$(UV) pip compile pyproject.toml --group dev --universal --python-version 3.11 --upgrade --generate-hashes \

@@ -29,6 +29,7 @@ def world(seed: int) -> Report:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("first", range(0, SEEDS, AT_ONCE))
 def test_no_law_is_broken_in_a_generated_world(first: int) -> None:
     for seed in range(first, min(first + AT_ONCE, SEEDS)):

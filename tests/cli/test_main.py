@@ -3,9 +3,10 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
-from tests.cli.commands import muster
+from tests.cli.commands import SMALL, muster
 
 from muster import __version__
 from muster.cli import BUG, run, sim
@@ -55,16 +56,27 @@ def test_completion_is_offered() -> None:
 
 
 def test_a_bug_is_one_line_and_how_to_report_it(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def broken(_: object) -> int:
-        raise RuntimeError("the sky fell\non our heads")
-
-    monkeypatch.setattr(sim, "simulate", broken)
+    monkeypatch.setattr(sim, "_scenarios", None)
     assert run(["sim", "x.yaml"]) == BUG
     first, second = capsys.readouterr().err.splitlines()
-    assert first.startswith("muster: this is a bug in Muster: RuntimeError: the sky fell (test_main.py:")
+    assert first.startswith("muster: this is a bug in Muster: TypeError: 'NoneType' object is not callable (sim.py:")
     assert second == "Please report it with the input and the output of: muster --debug sim x.yaml"
-    with pytest.raises(RuntimeError):
+    with pytest.raises(TypeError):
         run(["sim", "x.yaml", "--debug"])
+
+
+def test_a_plugin_that_fails_is_its_authors(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "class Mine:\n    name = 'mine'\n    def gang_key(self, s, gang):\n        return gang.nothing\n"
+    )
+    (tmp_path / "policy.yaml").write_text("plugins: [fit, './mine.py:Mine']\n")
+    (tmp_path / "small.yaml").write_text(SMALL)
+    ran = muster("sim", "small.yaml", "--policy", "policy.yaml", cwd=tmp_path)
+    assert ran.code == 2
+    assert ran.err.startswith(
+        "muster: a plugin failed in gang_key: AttributeError: 'Gang' object has no attribute 'nothing' (mine.py:4)"
+    )
+    assert "--debug sim small.yaml" in ran.err
 
 
 def test_ctrl_c_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +87,7 @@ def test_ctrl_c_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run(["sim", "x.yaml"]) == 130
 
 
-def test_a_reader_that_goes_away_is_no_error(tmp_path: object) -> None:
+def test_a_reader_that_goes_away_is_no_error() -> None:
     script = f"{sys.executable} -m muster sim --generate nodes=5,gangs=5,events=5 --json | head -n 1"
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=100)
     assert done.stdout == "{\n"

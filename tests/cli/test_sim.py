@@ -197,9 +197,13 @@ def test_what_is_wrong_with_a_file_is_shown_where_it_stands(tmp_path: Path) -> N
     ran = muster("sim", "bad.yaml", cwd=tmp_path)
     assert ran.code == 2
     assert ran.out == ""
-    expected = "bad.yaml:3: unknown key 'gpus'. Did you mean 'gpu'?\n   2 | nodes:\n   3 | - {name: n1, gpus: 8}\n     |              ^^^^\n"
-    assert ran.err.startswith(expected)
-    assert "bad.yaml:5: unknown step 'cycel'. Did you mean 'cycle'?" in ran.err or "bad.yaml:5:" in ran.err
+    assert ran.err.startswith(
+        "bad.yaml:3: unknown key 'gpus'. Did you mean 'gpu'?\n"
+        "   2 | nodes:\n"
+        "   3 | - {name: n1, gpus: 8}\n"
+        "     |              ^^^^\n"
+    )
+    assert "bad.yaml:5: " in ran.err
     assert ran.err.endswith("2 errors\n")
 
 

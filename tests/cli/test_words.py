@@ -52,7 +52,7 @@ def test_notes_below_a_chart_do_not_run_into_each_other() -> None:
 
 def test_a_table_wraps_its_last_column_under_itself_or_below_the_row() -> None:
     columns = [Column("name"), Column("n", right=True), Column("empty"), Column("why")]
-    rows = [("a", "1", "", "short"), (Cell("bb"), "22", "", " ".join(["word"] * 20))]
+    rows: list[tuple[Cell | str, ...]] = [("a", "1", "", "short"), (Cell("bb"), "22", "", " ".join(["word"] * 20))]
     wide = [line.plain for line in lay_out(columns, rows, width=70)]
     assert wide[0] == " name   n  why"
     assert wide[1] == " a      1  short"

@@ -12,6 +12,10 @@ _FEATURES = {
 }
 # Where these take part the outcome hangs on them; a plugin that only orders or delays may be left out.
 _DECIDING = frozenset(MISSING) - {"sla"}
+_SCORES = tuple(
+    f"{name}.weight"
+    for name in ("leastrequested", "mostrequested", "nodeaffinity", "podaffinity", "tainttoleration", "podtopologyspread")
+)
 _HIERARCHY = "volcano.sh/hierarchy"
 _PROBED = ("node_order", "hypernode_order", "job_enqueueable")
 
@@ -36,6 +40,9 @@ def _switches(case: Case) -> str:
     for each in case.written.get("configurations") or ():
         if (each.get("arguments") or {}).get("allowWholeBundle") is False:
             return "allowWholeBundle: there is no switch against taking whole gangs"
+    nodeorder = case.plugin("nodeorder")
+    if nodeorder is not None and not any(float((nodeorder.get("arguments") or {}).get(key, 1)) for key in _SCORES):
+        return "nodeorder: only scores without a counterpart count"
     sra = ((case.plugin("resource-strategy-fit") or {}).get("arguments") or {}).get("sra") or {}
     if sra.get("enable") and sra.get("weight"):
         return "resource-strategy-fit: scarce resources are not avoided"

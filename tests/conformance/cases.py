@@ -50,8 +50,18 @@ def group(name: str, *, least: int, priority: str = "low", queue: str = "q", pha
     }
 
 
-def queue(name: str, *, gpu: int = 0) -> Json:
-    spec: Json = {"weight": 1, **({"deserved": {"nvidia.com/gpu": str(gpu)}} if gpu else {})}
+def hypernode(name: str, *nodes: str) -> Json:
+    members = [{"type": "Node", "selector": {"exactMatch": {"name": each}}} for each in nodes]
+    spec = {"tier": 1, "members": members}
+    return {"apiVersion": "topology.volcano.sh/v1alpha1", "kind": "HyperNode", "metadata": {"name": name}, "spec": spec}
+
+
+def queue(name: str, *, gpu: int = 0, parent: str = "") -> Json:
+    spec: Json = {
+        "weight": 1,
+        **({"deserved": {"nvidia.com/gpu": str(gpu)}} if gpu else {}),
+        **({"parent": parent} if parent else {}),
+    }
     return {
         "apiVersion": "scheduling.volcano.sh/v1beta1",
         "kind": "Queue",
@@ -71,6 +81,7 @@ def case(
     groups: Sequence[Json],
     members: Sequence[Json],
     queues: Sequence[Json] = (),
+    hypernodes: Sequence[Json] = (),
     actual: Json | None = None,
     plugins: Sequence[str] = EVERYTHING,
     **fields: object,
@@ -86,6 +97,7 @@ def case(
             "podgroups": list(groups),
             "pods": list(members),
             "queues": list(queues) or [queue("q")],
+            "hypernodes": list(hypernodes),
             "priorityclasses": [_class("low", 10), _class("high", 1000)],
         },
         "stable": True,

@@ -11,6 +11,8 @@ from tests.conformance.inputs import GROUP_NAME, pod_priority
 
 from muster.model.resources import PODS, amount
 
+ROOT = "root"
+
 
 @dataclass(slots=True)
 class Group:
@@ -20,7 +22,6 @@ class Group:
     priority: int
     topology: bool
     phase: str
-    never: bool
     pods: list[Json] = field(default_factory=list)
 
     @property
@@ -46,7 +47,7 @@ class Facts:
             )
             group = Group(
                 title_of(each), max(1, int(spec.get("minMember") or 0)), spec.get("queue", ""), int(named.get("value", 0)),
-                topology, (each.get("status") or {}).get("phase", ""), named.get("preemptionPolicy") == "Never",
+                topology, (each.get("status") or {}).get("phase", ""),
             )  # fmt: skip
             self.groups[group.title] = group
         self.pods = {title_of(pod): pod for pod in case.objects("pods")}
@@ -69,7 +70,9 @@ class Facts:
         return pod_priority(self.pods[pod])
 
     def is_never(self, group: Group) -> bool:
-        return group.never or any(pod["spec"].get("preemptionPolicy") == "Never" for pod in group.pods)
+        """Does the oldest member say Never? Hardly any has a time of creation, so names decide."""
+        oldest = min(group.pods, key=lambda pod: (pod["metadata"].get("creationTimestamp") or "", pod["metadata"]["name"]))
+        return bool(oldest["spec"].get("preemptionPolicy") == "Never")
 
     def breaks(self, evicted: Iterable[str]) -> list[str]:
         """Groups of which some members stay, too few for their minimum."""
@@ -90,10 +93,37 @@ class Facts:
                 total[name] += amount(name, str(text))
         return +total
 
+    def path(self, queue: str) -> list[str]:
+        """The queue, its parent, and so on below the root; short where the parents lead in a ring."""
+        path: list[str] = []
+        while queue and queue != ROOT and queue not in path:
+            path.append(queue)
+            queue = (self.queues.get(queue) or {}).get("parent", "")
+        return path
+
+    def fork(self, one: str, other: str) -> tuple[str, str]:
+        """The ancestors of two queues just below the one that they have in common."""
+        for a, b in zip(self.path(one)[::-1], self.path(other)[::-1], strict=False):
+            if a != b:
+                return a, b
+        return one, other
+
+    def bad_queues(self) -> set[str]:
+        """Queues whose parents do not exist or lead in a ring, and those with children that gangs wait in all the same."""
+        parents = {name: spec.get("parent", "") for name, spec in self.queues.items()}
+        orphans = {name for name, parent in parents.items() if parent not in ("", ROOT, *self.queues)}
+        rings = {name for name in parents if self._is_in_ring(name)}
+        return orphans | rings | ({group.queue for group in self.groups.values()} & set(parents.values()))
+
+    def _is_in_ring(self, queue: str) -> bool:
+        top = self.path(queue)[-1] if self.path(queue) else ""
+        return (self.queues.get(top) or {}).get("parent", "") not in ("", ROOT) and top in self.queues
+
     def used(self, queue: str) -> Counter[str]:
+        """What all members in this branch of the tree use."""
         total: Counter[str] = Counter()
         for group in self.groups.values():
-            if group.queue == queue:
+            if queue in self.path(group.queue):
                 for pod in group.pods:
                     if pod["spec"].get("nodeName"):
                         total += self.request(pod)
@@ -108,14 +138,14 @@ class Facts:
         used, deserved = self.used(queue), self.deserved(queue)
         return any(used[name] > deserved.get(name, 0 if not deserved else used[name]) for name in asked)
 
-    def is_within(self, group: Group) -> bool:
-        """With its minimum placed, is the queue of this group within its share of something that it asks for?"""
+    def is_within(self, group: Group, queue: str) -> bool:
+        """With its minimum placed, is this queue of the group's within its share of something that it asks for?"""
         waiting = [pod for pod in group.pods if not pod["spec"].get("nodeName")]
         need: Counter[str] = Counter()
         for pod in waiting[: max(0, group.min - len(group.running))]:
             need += self.request(pod)
-        total = self.used(group.queue) + need
-        return any(total[name] <= value for name, value in self.deserved(group.queue).items() if need[name])
+        total = self.used(queue) + need
+        return any(total[name] <= value for name, value in self.deserved(queue).items() if need[name])
 
     def asked(self, group: Group) -> set[str]:
         return {name for pod in group.pods if not pod["spec"].get("nodeName") for name in self.request(pod)}

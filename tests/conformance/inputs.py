@@ -28,6 +28,8 @@ _POD_PRIORITY = 1
 _JOB_PRIORITY = 0
 _PLENTY_OF_PODS = 1_000_000
 
+_EVICTING = frozenset({"preempt", "reclaim", "gangpreempt", "gangreclaim"})
+
 # Objects that others refer to come first, so that one round of events is enough.
 _KINDS = (
     "priorityclasses",
@@ -83,7 +85,8 @@ def _adapted(case: Case, thing: Thing, written: Json, classes: dict[str, int]) -
         case Pod():
             return replace(thing, priority=pod_priority(written))
         case Group():
-            return replace(thing, priority=classes.get(thing.priority_class, _JOB_PRIORITY))
+            group = replace(thing, priority=classes.get(thing.priority_class, _JOB_PRIORITY))
+            return replace(group, min_member=1, role_mins=()) if _starts_one_by_one(case, group) else group
         case Node() if thing.allocatable.get(PODS) is None:
             # Volcano reads this as a node without a bound on pods, unless its predicates look at it.
             return replace(thing, allocatable=Resources.of({**dict(thing.allocatable.items), PODS: _PLENTY_OF_PODS}))
@@ -91,6 +94,14 @@ def _adapted(case: Case, thing: Thing, written: Json, classes: dict[str, int]) -
             names = cast(Iterable[str], case.written["hypernode_nodes"][thing.name])
             return replace(thing, members=tuple(DomainMember(is_node=True, exact=name) for name in names))
     return thing
+
+
+def _starts_one_by_one(case: Case, group: Group) -> bool:
+    """Without that part of its gang plugin Volcano binds members as it finds room, once there are as many as the PodGroup wants."""
+    if case.has("gang", "enableJobReady") or not _EVICTING.isdisjoint(case.actions) or case.is_probe:
+        return False
+    pods = sum(_key_of_group(pod) == group.title for pod in case.objects("pods"))
+    return case.plugin("gang") is None or pods >= group.min_member
 
 
 def pod_priority(written: Json) -> int:

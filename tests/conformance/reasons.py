@@ -6,7 +6,7 @@ hold for cases that nobody has seen yet, so it asks for the circumstances and fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tests.conformance.corpus import Case
@@ -16,6 +16,7 @@ from tests.conformance.outcome import Result
 from muster.engine.evict.reclaim import may_give
 from muster.engine.hooks import Ask, Purpose
 from muster.engine.session import Session
+from muster.model.effects import Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +72,42 @@ def only_the_minimum(seen: Seen) -> bool:
 
 
 def no_more_than_needed(seen: Seen) -> bool:
-    """The same gangs get as many seats as they do in Volcano, and fewer pods leave for it."""
+    """The same gangs get as many seats as they do in Volcano, and some of those who leave there stay."""
     ours, theirs = (_seats(seen, pods) for pods in (seen.result.pipelined, seen.their_pipelined))
-    fewer = len(seen.result.evicted) < len(seen.their_evicted)
-    return seen.only(*_EVICTION) and fewer and bool(ours) and ours == theirs
+    fewer = set(seen.result.evicted) < set(seen.their_evicted)
+    return seen.only(*_EVICTION) and fewer and bool(ours) and ours == theirs and _may_evict_all(seen)
 
 
 def _seats(seen: Seen, promised: Mapping[str, str]) -> dict[str, int]:
     """How many members of each gang that was promised anything have a node then."""
     return {title: count + len(seen.facts.groups[title].running) for title, count in seen.facts.count_by_group(promised).items()}
+
+
+def cheaper_victims(seen: Seen) -> bool:
+    """The same gangs get as many seats for other victims, who cost no more by any measure."""
+    ours, theirs = (_seats(seen, pods) for pods in (seen.result.pipelined, seen.their_pipelined))
+    cost, their_cost = (_cost(seen, pods) for pods in (seen.result.evicted, seen.their_evicted))
+    no_more = all(mine <= other for mine, other in zip(cost, their_cost, strict=True))
+    return seen.only(*_EVICTION) and bool(ours) and ours == theirs and no_more and _may_evict_all(seen)
+
+
+def _cost(seen: Seen, evicted: Sequence[str]) -> tuple[int, int, int]:
+    """Gangs that end, the highest priority among those who go, and how many go."""
+    gone = seen.facts.count_by_group(evicted)
+    groups = [seen.facts.groups[title] for title in gone]
+    ended = sum(len(group.running) - gone[group.title] < group.min <= len(group.running) for group in groups)
+    return ended, max((group.priority for group in groups), default=0), len(evicted)
+
+
+def never_its_own(seen: Seen) -> bool:
+    """Volcano lets an important member push out a lesser one of the same gang."""
+    theirs = seen.facts.count_by_group(seen.their_pipelined)
+    return (
+        seen.only(*_EVICTION)
+        and not seen.result.evicted
+        and bool(seen.their_evicted)
+        and all(seen.facts.group_of[pod] in theirs for pod in seen.their_evicted)
+    )
 
 
 def topology_is_served(seen: Seen) -> bool:
@@ -118,14 +146,15 @@ def _may_evict_all(seen: Seen) -> bool:
             if victim.queue == asker.queue:
                 fair = victim.priority < asker.priority
             else:
-                fair = seen.facts.is_over(victim.queue, seen.facts.asked(asker)) and seen.facts.is_within(asker)
+                above, theirs = seen.facts.fork(asker.queue, victim.queue)
+                fair = seen.facts.is_over(theirs, seen.facts.asked(asker)) and seen.facts.is_within(asker, above)
             if not fair or (seen.facts.queues.get(victim.queue) or {}).get("reclaimable") is False:
                 return False
     return True
 
 
 def never_means_the_gang(seen: Seen) -> bool:
-    """One member whose preemption policy is Never keeps its gang from having others evicted."""
+    """A gang whose oldest member says Never has nobody evicted, not even for the others."""
     theirs = [seen.facts.groups[title] for title in seen.facts.count_by_group(seen.their_pipelined)]
     return (
         seen.only(*_EVICTION) and not seen.result.evicted and bool(theirs) and all(seen.facts.is_never(group) for group in theirs)
@@ -134,17 +163,42 @@ def never_means_the_gang(seen: Seen) -> bool:
 
 def would_have_the_larger_share(seen: Seen) -> bool:
     """The asking queue would have as large a share of the cluster as the one that it takes from."""
-    if not seen.only(*_EVICTION) or seen.result.evicted or seen.result.policy is None or not seen.their_evicted:
+    if not seen.only(*_EVICTION) or seen.result.evicted:
         return False
+    verdicts = [verdict for _, _, verdict in _reclaims(seen)]
+    return bool(verdicts) and all(not verdict.ok and "as large a share" in verdict.why for verdict in verdicts)
+
+
+def judged_where_the_tree_forks(seen: Seen) -> bool:
+    """Two queues of a tree are compared just below their common ancestor; Volcano compares leaves, and as many levels as it is
+    told to."""
+    if not seen.only(*_EVICTION, "binds", "number of binds"):
+        return False
+    if seen.result.evicted:
+        pairs = [(asker.queue, seen.facts.of(pod).queue) for asker in seen.askers() for pod in seen.result.evicted]
+        return not seen.their_evicted and _is_above_leaves(seen, pairs) and _may_evict_all(seen)
+    refused = [(asker, giver) for asker, giver, verdict in _reclaims(seen) if not verdict.ok]
+    return len(refused) == len(list(_reclaims(seen))) and _is_above_leaves(seen, refused)
+
+
+def _is_above_leaves(seen: Seen, pairs: Sequence[tuple[str, str]]) -> bool:
+    """Is every one of these pairs compared at a fork that is not the two queues themselves?"""
+    return bool(pairs) and all(seen.facts.fork(one, other) != (one, other) for one, other in pairs)
+
+
+def _reclaims(seen: Seen) -> Iterator[tuple[str, str, Verdict]]:
+    """What Volcano took for whom across queues: the asking queue, the giving one, and what we say to it."""
+    if seen.result.policy is None or "gang-reclaim" not in seen.result.policy.actions:
+        return
     s = Session(seen.result.world, seen.result.policy)
     s.prepare()
-    verdicts = []
     for title in seen.facts.count_by_group(seen.their_pipelined):
         gang = next(gang for gang in s.world.gangs.values() if gang.title == title)
         pods = tuple(pod for pod in gang.pods() if pod.uid not in s.world.placements)[: gang.min]
         ask = Ask(gang, pods, Purpose.EVICT, "gang-reclaim")
-        verdicts += [may_give(s, ask, f"queue/{seen.facts.of(pod).queue}") for pod in seen.their_evicted]
-    return bool(verdicts) and all(not verdict.ok and "as large a share" in verdict.why for verdict in verdicts)
+        for pod in seen.their_evicted:
+            queue = seen.facts.of(pod).queue
+            yield seen.facts.groups[title].queue, queue, may_give(s, ask, f"queue/{queue}")
 
 
 def priority_is_the_gangs(seen: Seen) -> bool:
@@ -155,8 +209,19 @@ def priority_is_the_gangs(seen: Seen) -> bool:
     highest = max(
         seen.facts.priority(pod) for group in askers for pod in seen.result.pipelined if seen.facts.group_of[pod] == group.title
     )
-    kept_by_own = [pod for pod in seen.result.evicted if seen.facts.priority(pod) >= highest]
-    return bool(kept_by_own) and not seen.their_evicted and _may_evict_all(seen)
+    spared = [pod for pod in seen.result.evicted if seen.facts.priority(pod) >= highest]
+    return bool(spared) and not set(spared) & set(seen.their_evicted) and _may_evict_all(seen)
+
+
+def others_are_not_stopped(seen: Seen) -> bool:
+    """A queue with a wrong place in the tree keeps its own gangs waiting; Volcano's capacity plugin then serves nobody at all."""
+    bad = seen.facts.bad_queues()
+    return (
+        seen.only("binds", "number of binds")
+        and bool(bad)
+        and not seen.their_binds
+        and not any(bad & set(seen.facts.path(seen.facts.of(pod).queue)) for pod in seen.result.binds)
+    )
 
 
 def phase_follows_members(seen: Seen) -> bool:
@@ -187,11 +252,15 @@ REASONS: Mapping[str, Callable[[Seen], bool]] = {
         whole_gangs,
         only_the_minimum,
         no_more_than_needed,
+        cheaper_victims,
+        never_its_own,
         topology_is_served,
         reclaims_for_gangs,
         never_means_the_gang,
         would_have_the_larger_share,
+        judged_where_the_tree_forks,
         priority_is_the_gangs,
+        others_are_not_stopped,
         phase_follows_members,
         surplus_in_one_go,
     )

@@ -118,9 +118,18 @@ def _running(chance: random.Random, name: str, gpus: int, seats: list[str]) -> l
     for index, node in enumerate(seats):
         membership = Membership(Dialect.VOLCANO, name, role=roles[index % len(roles)])
         pod = Pod(
-            f"{name}-{index}", "d", f"{name}-{index}", kind, version=1, priority=1, created=started, membership=membership, node=node,
-            running=Running.RUNNING, started=started,
-        )  # fmt: skip
+            uid=f"{name}-{index}",
+            namespace="d",
+            name=f"{name}-{index}",
+            kind=kind,
+            version=1,
+            priority=1,
+            created=started,
+            membership=membership,
+            node=node,
+            running=Running.RUNNING,
+            started=started,
+        )
         events.append(Seen(pod))
     return events
 

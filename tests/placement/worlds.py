@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import TypeVar
 
 from hypothesis import strategies as st
 
@@ -42,6 +44,8 @@ from muster.plugins.volumes import Volumes
 from muster.state.store import Store
 from muster.state.table import rows_of
 from muster.state.world import World
+
+T = TypeVar("T")
 
 HOST, ZONE = "kubernetes.io/hostname", "zone"
 NOW = 100.0
@@ -85,6 +89,9 @@ def all_plugins() -> list[Plugin]:
     ]
 
 
+ALL = Policy(all_plugins(), ["allocate"])
+
+
 def made(case: Case, plugins: Sequence[Plugin] | None = None) -> Made:
     """The case as a world in the middle of a cycle."""
     store = Store()
@@ -96,7 +103,7 @@ def made(case: Case, plugins: Sequence[Plugin] | None = None) -> Made:
     for pod in (*(pod for pod, _, _ in case.standing), *case.wanting):
         store.fold(Seen(pod))
     world = store.world(NOW)
-    s = Session(world, Policy(all_plugins() if plugins is None else plugins, ["allocate"]))
+    s = Session(world, ALL if plugins is None else Policy(plugins, ["allocate"]))
     with s.trial("given", cause="Given") as trial:
         for pod, node, phase in case.standing:
             trial.restore(pod, Placement(phase, node, NOW - 50.0))
@@ -124,150 +131,144 @@ def selecting(**labels: str) -> LabelSelector:
 
 
 # -- drawn ---------------------------------------------------------------------------------------------------------------------
+#
+# Terms, kinds and nodes are drawn from pools that are made once: a draw is cheap then, and shrinks to the plain ones at the front.
 
 _NAMESPACES = ("blue", "red")
-_LABEL_VALUES = {"app": ("x", "y"), "rev": ("1", "2")}
+_LOOKS = [{"app": "x"}, {"app": "x", "rev": "1"}, {"app": "x", "rev": "2"}, {"app": "y"}, {"app": "y", "rev": "1"}, {}]
+_POOL = 400
 
 
-def labels_() -> st.SearchStrategy[dict[str, str]]:
-    return st.fixed_dictionaries({}, optional={key: st.sampled_from(values) for key, values in _LABEL_VALUES.items()})
+def _selector(chance: Random) -> LabelSelector | None:
+    choice = chance.random()
+    if choice < 0.05:
+        return None
+    return LabelSelector(tuple(_requirement(chance) for _ in range(0 if choice < 0.15 else 1 if choice < 0.9 else 2)))
 
 
-@st.composite
-def requirements(draw: st.DrawFn) -> Requirement:
-    key = draw(st.sampled_from(sorted(_LABEL_VALUES)))
-    operator = draw(st.sampled_from([Operator.IN, Operator.IN, Operator.NOT_IN, Operator.EXISTS, Operator.DOES_NOT_EXIST]))
+def _requirement(chance: Random) -> Requirement:
+    key = chance.choice(["app", "app", "rev"])
+    values = ["x", "y"] if key == "app" else ["1", "2"]
+    operator = chance.choice([Operator.IN, Operator.IN, Operator.IN, Operator.NOT_IN, Operator.EXISTS, Operator.DOES_NOT_EXIST])
     if operator in (Operator.EXISTS, Operator.DOES_NOT_EXIST):
         return Requirement(key, operator)
-    values = draw(st.lists(st.sampled_from(_LABEL_VALUES[key]), min_size=1, max_size=2, unique=True))
-    return Requirement(key, operator, tuple(values))
+    return Requirement(key, operator, tuple(chance.sample(values, chance.choice([1, 1, 2]))))
 
 
-def selectors() -> st.SearchStrategy[LabelSelector | None]:
-    some = st.lists(requirements(), max_size=2).map(lambda found: LabelSelector(tuple(found)))
-    return st.one_of(some, some, some, st.none())
-
-
-@st.composite
-def pod_terms(draw: st.DrawFn) -> PodTerm:
-    team = st.sampled_from([LabelSelector(), selecting(team="a"), selecting(**{"kubernetes.io/metadata.name": "red"})])
-    keys = st.lists(st.sampled_from(["app", "rev", "none"]), max_size=1, unique=True)
+def _term(chance: Random) -> PodTerm:
+    spaces = [LabelSelector(), selecting(team="a"), selecting(**{"kubernetes.io/metadata.name": "red"})]
+    where = chance.random()
     return PodTerm(
-        topology_key=draw(st.sampled_from([HOST, ZONE, ZONE, "rack"])),
-        selector=draw(selectors()),
-        namespaces=tuple(draw(st.lists(st.sampled_from(_NAMESPACES), max_size=2, unique=True))),
-        namespace_selector=draw(st.one_of(st.none(), st.none(), team)),
-        match_label_keys=tuple(draw(keys)),
-        mismatch_label_keys=tuple(draw(keys)),
+        topology_key=chance.choice([HOST, HOST, ZONE, ZONE, "rack"]),
+        selector=_selector(chance),
+        namespaces=tuple(chance.sample(_NAMESPACES, chance.choice([1, 2]))) if where > 0.8 else (),
+        namespace_selector=chance.choice(spaces) if 0.7 < where < 0.9 else None,
+        match_label_keys=("rev",) if chance.random() < 0.15 else (),
+        mismatch_label_keys=("app",) if chance.random() < 0.1 else (),
     )
 
 
-@st.composite
-def affinities(draw: st.DrawFn, *, preferred: bool) -> PodAffinity:
-    required = draw(st.lists(pod_terms(), max_size=2))
-    weighted = st.builds(WeightedPodTerm, st.sampled_from([1, 5, 100]), pod_terms())
-    return PodAffinity(tuple(required), tuple(draw(st.lists(weighted, max_size=1))) if preferred else ())
+def _affinity(chance: Random, *, required: float, preferred: float) -> PodAffinity:
+    hard = tuple(_term(chance) for _ in range(chance.choice([1, 1, 2]) if chance.random() < required else 0))
+    soft = tuple(WeightedPodTerm(chance.choice([1, 5, 100]), _term(chance)) for _ in range(chance.random() < preferred))
+    return PodAffinity(hard, soft)
 
 
-@st.composite
-def spreads(draw: st.DrawFn) -> SpreadConstraint:
+def _spread(chance: Random) -> SpreadConstraint:
     return SpreadConstraint(
-        max_skew=draw(st.sampled_from([1, 1, 2])),
-        topology_key=draw(st.sampled_from([HOST, ZONE, ZONE, "rack"])),
-        hard=draw(st.booleans()),
-        selector=draw(selectors()),
-        min_domains=draw(st.sampled_from([None, None, 1, 3])),
-        honor_affinity=draw(st.booleans()),
-        honor_taints=draw(st.booleans()),
-        match_label_keys=tuple(draw(st.lists(st.sampled_from(["app", "rev"]), max_size=1))),
+        max_skew=chance.choice([1, 1, 2]),
+        topology_key=chance.choice([HOST, ZONE, ZONE, "rack"]),
+        hard=chance.random() < 0.6,
+        selector=_selector(chance),
+        min_domains=chance.choice([None, None, None, 1, 3]),
+        honor_affinity=chance.random() < 0.6,
+        honor_taints=chance.random() < 0.4,
+        match_label_keys=("rev",) if chance.random() < 0.2 else (),
     )
 
 
-def host_ports() -> st.SearchStrategy[HostPort]:
-    return st.builds(
-        HostPort,
-        st.sampled_from([80, 443]),
-        st.sampled_from(["TCP", "UDP"]),
-        st.sampled_from(["0.0.0.0", "::", "10.0.0.1", "10.0.0.2"]),
-    )
+def _port(chance: Random) -> HostPort:
+    address = chance.choice(["0.0.0.0", "0.0.0.0", "::", "10.0.0.1", "10.0.0.2"])
+    return HostPort(chance.choice([80, 443]), chance.choice(["TCP", "TCP", "UDP"]), address)
 
 
-@st.composite
-def kinds(draw: st.DrawFn, namespace: str, *, what: str) -> Kind:
-    """Pods of all sorts; `what` is the check that most of them are to be about."""
+def _kind(chance: Random, namespace: str, what: str) -> Kind:
     zones = NodeAffinity(required=(NodeTerm((Requirement(ZONE, Operator.IN, ("a", "b")),)),))
-    tolerations = (Toleration("dedicated", "Exists"),)
-    about = what if draw(st.integers(0, 3)) else "none"
+    about = what if chance.random() < 0.8 else "none"
+    wishes = 0.7 if about == "preference" else 0.0
+    hard = {"affinity": 0.6, "preference": 0.25}.get(about, 0.0)
     return Kind(
-        request=Resources.of({"cpu": draw(st.sampled_from([500, 1000]))}),
-        node_selector=draw(st.sampled_from([(), (), ((ZONE, "a"),)])) if what == "spread" else (),
-        node_affinity=draw(st.sampled_from([NodeAffinity(), NodeAffinity(), zones])),
-        tolerations=draw(st.sampled_from([(), tolerations])),
-        ports=tuple(draw(st.lists(host_ports(), min_size=1, max_size=2, unique=True))) if about == "ports" else (),
-        affinity=draw(affinities(preferred=what == "preference")) if about in ("affinity", "preference") else PodAffinity(),
-        anti_affinity=draw(affinities(preferred=what == "preference")) if about in ("affinity", "preference") else PodAffinity(),
-        spread=tuple(draw(st.lists(spreads(), min_size=1, max_size=3))) if about == "spread" else (),
+        request=Resources.of({"cpu": chance.choice([500, 1000])}),
+        node_selector=((ZONE, "a"),) if what == "spread" and chance.random() < 0.15 else (),
+        node_affinity=zones if what == "spread" and chance.random() < 0.25 else NodeAffinity(),
+        tolerations=(Toleration("dedicated", "Exists"),) if chance.random() < 0.5 else (),
+        ports=tuple({_port(chance): None for _ in range(2)}) if about == "ports" else (),
+        affinity=_affinity(chance, required=hard, preferred=wishes),
+        anti_affinity=_affinity(chance, required=hard, preferred=wishes),
+        spread=tuple(_spread(chance) for _ in range(chance.choice([1, 1, 2, 3]))) if about == "spread" else (),
         namespace=namespace,
     )
 
 
-@st.composite
-def nodes_(draw: st.DrawFn, number: int) -> Node:
-    labels = draw(
-        st.fixed_dictionaries(
-            {},
-            optional={
-                ZONE: st.sampled_from(["a", "b", "c"]),
-                "rack": st.sampled_from(["r1", "r2"]),
-                HOST: st.just(f"n{number}"),
-            },
-        )
-    )
+def _node(chance: Random) -> Node:
+    labels = {}
+    if chance.random() < 0.9:
+        labels[ZONE] = chance.choice(["a", "b", "c"])
+    if chance.random() < 0.7:
+        labels["rack"] = chance.choice(["r1", "r2"])
     taint = Taint("dedicated", TaintEffect.NO_SCHEDULE, "x")
     return Node(
-        f"n{number}",
-        allocatable=Resources.of({"cpu": draw(st.sampled_from([1000, 3000, 8000])), "pods": 110}),
+        "",
+        allocatable=Resources.of({"cpu": chance.choice([2000, 8000, 8000]), "pods": 110}),
         labels=labels,
-        taints=(taint,) if draw(st.integers(0, 4)) == 0 else (),
-        unschedulable=draw(st.integers(0, 6)) == 0,
+        taints=(taint,) if chance.random() < 0.15 else (),
+        unschedulable=chance.random() < 0.08,
     )
+
+
+def _pool(make: Callable[[Random], T]) -> st.SearchStrategy[T]:
+    chance = Random(7)
+    return st.sampled_from([make(chance) for _ in range(_POOL)])
+
+
+_KINDS = {
+    (what, namespace): _pool(lambda chance, what=what, namespace=namespace: _kind(chance, namespace, what))  # type: ignore[misc]
+    for what in ("affinity", "preference", "spread", "ports")
+    for namespace in _NAMESPACES
+}
+_NODES = _pool(_node)
+_LABELS = st.sampled_from(_LOOKS)
+_SPACES = st.sampled_from([(), (("blue", {"team": "a"}),), (("blue", {"team": "a"}), ("red", {})), (("red", {"team": "a"}),)])
+_PHASES = st.sampled_from([Phase.BINDING, Phase.BINDING, Phase.HELD, Phase.NOMINATED])
+_STANDING = st.sampled_from(STANDING)
+_TEMPLATE = st.integers(0, 2)
+_TWIST = st.integers(0, 7)
 
 
 @st.composite
 def cases(draw: st.DrawFn, *, what: str) -> Case:
-    nodes = tuple(draw(nodes_(number)) for number in range(draw(st.integers(1, 6))))
-    spaces = draw(st.lists(st.sampled_from([("blue", {"team": "a"}), ("red", {})]), unique_by=lambda found: found[0]))
-    templates = [
-        (draw(kinds(namespace, what=what)), namespace, draw(labels_()))
-        for namespace in draw(st.lists(st.sampled_from(_NAMESPACES), min_size=1, max_size=3))
-    ]
-    names = [each.name for each in nodes] + ["nowhere"]
-    standing: list[tuple[Pod, str, Phase]] = []
-    for number in range(draw(st.integers(0, 6))):
-        kind, namespace, labels = draw(st.sampled_from(templates))
-        there = Pod(f"old{number}", namespace, f"old-{number}", kind, labels=_sometimes(draw, labels))
-        standing.append((there, draw(st.sampled_from(names)), draw(st.sampled_from(STANDING))))
-    wanting: list[Pod] = []
-    for number in range(draw(st.integers(1, 7))):
-        kind, namespace, labels = draw(st.sampled_from(templates))
-        gang = Membership(Dialect.VOLCANO, f"gang-{namespace}")
-        wanting.append(
-            Pod(f"new{number}", namespace, f"new-{number}", kind, labels=_sometimes(draw, labels), membership=gang)
-        )
-    wanting.sort(key=lambda each: each.namespace)
+    number = draw(st.integers(1, 6))
+    plain = [draw(_NODES) for _ in range(number)]
+    nodes = tuple(replace(each, name=f"n{i}", labels={**each.labels, HOST: f"n{i}"}) for i, each in enumerate(plain))
+    names = [each.name for each in nodes]
+    templates = [(draw(_KINDS[what, namespace]), namespace, draw(_LABELS)) for namespace in ("blue", "blue", "red")]
+    anywhere = st.sampled_from([*names, *names, "nowhere"])
+
+    def pod(name: str, gang: bool) -> Pod:
+        kind, namespace, labels = templates[draw(_TEMPLATE)]
+        # Mostly the template's labels, now and then with one that no term asks about, or others altogether.
+        twist = draw(_TWIST)
+        worn = draw(_LABELS) if twist == 7 else {**labels, "index": str(twist)} if twist > 4 else labels
+        membership = Membership(Dialect.VOLCANO, f"gang-{namespace}") if gang else None
+        return Pod(name, namespace, name, kind, labels=worn, membership=membership)
+
+    standing = tuple((pod(f"old-{i}", False), draw(anywhere), draw(_STANDING)) for i in range(draw(st.integers(0, 7))))
+    wanting = [pod(f"new-{i}", True) for i in range(draw(st.integers(1, 7)))]
     return Case(
         nodes=nodes,
-        namespaces=tuple(Namespace(name, labels=labels) for name, labels in spaces),
-        standing=tuple(standing),
-        wanting=tuple(wanting),
-        phase=draw(st.sampled_from([Phase.BINDING, Phase.BINDING, Phase.HELD, Phase.NOMINATED])),
-        only=draw(st.one_of(st.none(), st.none(), st.lists(st.sampled_from(names[:-1]), unique=True).map(tuple))),
+        namespaces=tuple(Namespace(name, labels=labels) for name, labels in draw(_SPACES)),
+        standing=standing,
+        wanting=tuple(sorted(wanting, key=lambda each: each.namespace)),
+        phase=draw(_PHASES),
+        only=tuple(names[::2]) if draw(_TWIST) == 7 else None,
     )
-
-
-def _sometimes(draw: st.DrawFn, labels: dict[str, str]) -> dict[str, str]:
-    """Mostly the template's labels, now and then with one that no term asks about, or others altogether."""
-    choice = draw(st.integers(0, 5))
-    if choice == 0:
-        return draw(labels_())
-    return {**labels, "index": str(choice)} if choice < 3 else labels

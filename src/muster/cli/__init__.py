@@ -35,11 +35,10 @@ def run(arguments: list[str]) -> int:
         # Whoever read our output has seen enough.
         sys.stderr.close()
         return OK
-    except Exception as error:  # The last line of defence: anything that comes here is a bug of ours.
+    except Exception as error:  # The last line of defence: what comes here is a bug, ours or that of somebody's plugin.
         if DEBUG in arguments:
             raise
-        show_bug(error, arguments)
-        return BUG
+        return BUG if show_bug(error, arguments) else BAD_INPUT
 
 
 def _dispatch(arguments: list[str]) -> int:

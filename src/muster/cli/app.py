@@ -123,6 +123,18 @@ def bench(
     _end("bench", json=json, work=lambda: run_bench(groups or (), json=json, check=check_bars, only_list=only_list))
 
 
+@app.command(epilog=_EPILOG_CODES)
+def convert(
+    file: Annotated[
+        Path, typer.Argument(help="Volcano's volcano-scheduler.conf, or the ConfigMap that holds it.", show_default=False)
+    ],
+) -> None:
+    """Print a policy that does what Volcano's configuration says; what it cannot do is told on the error stream."""
+    from muster.cli.convert import convert_file
+
+    raise typer.Exit(convert_file(file))
+
+
 def _end(command: str, *, json: bool, work: Callable[[], int]) -> NoReturn:
     """Do it and leave with its exit code. A machine that asked for JSON gets it also where the input is wrong."""
     try:

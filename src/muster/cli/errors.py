@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import traceback
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
 
     from muster.cli.screen import Line
     from muster.yaml_marks import Fault
+
+
+_OURS = ("muster", "__main__", "msgspec", "numpy", "rich", "typer", "yaml", "_yaml")
 
 
 class UserError(Exception):
@@ -67,11 +71,24 @@ def _source(file: str) -> str:
         return ""
 
 
-def show_bug(error: BaseException, arguments: list[str]) -> None:
-    """One line on what happened and where, one on what to do."""
-    frames = traceback.extract_tb(error.__traceback__)
-    where = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
-    said = str(error).splitlines()[0] if str(error) else ""
-    print(f"muster: this is a bug in Muster: {type(error).__name__}: {said[:200]}{where}", file=sys.stderr)
+def show_bug(error: BaseException, arguments: list[str]) -> bool:
+    """One line on what happened and where, one on what to do. Is it ours? What a plugin does is its author's."""
+    frames = list(traceback.walk_tb(error.__traceback__))
+    plugin = next((at for at in reversed(frames) if _is_foreign(at[0])), None)
+    frame, line = plugin or frames[-1]
+    where = f"({Path(frame.f_code.co_filename).name}:{line})"
+    said = f"{type(error).__name__}: {str(error).splitlines()[0][:200] if str(error) else ''} {where}"
     again = " ".join(["muster", "--debug", *arguments])
-    print(f"Please report it with the input and the output of: {again}", file=sys.stderr)
+    if plugin is not None:
+        print(f"muster: a plugin failed in {frame.f_code.co_name}: {said}", file=sys.stderr)
+        print(f"For the traceback: {again}", file=sys.stderr)
+    else:
+        print(f"muster: this is a bug in Muster: {said}", file=sys.stderr)
+        print(f"Please report it with the input and the output of: {again}", file=sys.stderr)
+    return plugin is None
+
+
+def _is_foreign(frame: FrameType) -> bool:
+    """Code that a policy file brought in: neither ours, nor Python's, nor of a library that we use."""
+    top = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+    return top not in (*_OURS, *sys.stdlib_module_names)

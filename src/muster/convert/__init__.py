@@ -35,7 +35,7 @@ def convert(text: str, *, file: str = "volcano-scheduler.conf") -> Converted:
     inner = _in_config_map(root)
     if inner is not None:
         file, root = f"{file} (data.{inner[0]})", read(inner[1], file=inner[0])
-    heading = f"Made from {file}. What could not be taken over was told when it was made."
+    heading = f"Made from {file.rsplit('/', 1)[-1]}. What could not be taken over was told when it was made."
     return _convert(root, Faults(file), flags_default=True, heading=heading)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from muster.convert.conf import Arguments, TheirConf
 from muster.convert.draft import Draft
 from muster.engine.cycle import ACTIONS
+from muster.engine.quota import EVICTING
 from muster.yaml_marks import nearest, shown
 
 OURS: Mapping[str, tuple[str, ...]] = {
@@ -62,6 +63,15 @@ def convert_actions(conf: TheirConf, draft: Draft) -> None:
     if [name for name in wanted if name in draft.actions] != draft.actions[1:]:
         draft.tell(f"the order of the actions is now {', '.join(draft.actions)}: room is made only for those who find none")
     _configure(conf, draft)
+    _advise(draft)
+
+
+def _advise(draft: Draft) -> None:
+    """What Volcano does not have, and whoever is evicted would be glad of."""
+    absent = [name for name in ("pdb", "min_runtime", "lost_work") if not draft.uses(name)]
+    if absent and not EVICTING.isdisjoint(draft.actions):
+        why = "disruption budgets, pods that have just started and work that would be lost"
+        draft.tell(f"consider adding {', '.join(absent)}: without them evictions do not look at {why}")
 
 
 def _is_idle(conf: TheirConf, action: str) -> str:

@@ -93,14 +93,16 @@ class Draft:
 
 
 def _by_section(used: Mapping[str, object]) -> list[tuple[str, str]]:
-    """Plugins as the catalogue groups them, and within a group in the order in which they were named."""
-    home: dict[str, tuple[int, str]] = {}
-    at, section = 0, ""
-    for name in PLUGINS:
+    """Plugins as the catalogue groups and orders them; those that say who goes first as they were named, for that order counts."""
+    named = list(used)
+    home: dict[str, tuple[int, int]] = {}
+    sections: list[str] = []
+    for at, name in enumerate(PLUGINS):
         if name in _SECTIONS:
-            at, section = at + 1, _SECTIONS[name]
-        home[name] = (at, section)
-    return [(name, home[name][1]) for name in sorted(used, key=lambda name: home[name][0])]
+            sections.append(_SECTIONS[name])
+        if name in used:
+            home[name] = (len(sections) - 1, named.index(name) if len(sections) == 1 else at)
+    return [(name, sections[home[name][0]]) for name in sorted(used, key=lambda name: home[name])]
 
 
 def _mixed(parts: list[tuple[float, Mapping[str, float]]]) -> dict[str, float | int]:

@@ -44,5 +44,6 @@ def run_session(s: Session) -> Outcome:
     end_broken_plans(s)
     effects = deeds(s)
     world.journal.clear()
+    world.decided_at = world.now
     verdicts = tuple((world.gangs[key].title, verdict) for key, verdict in s.verdicts.items())
     return Outcome(world.cycle, world.now, effects, verdicts, tuple(sorted(s.stats.items())))

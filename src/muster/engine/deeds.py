@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from muster.engine.complaints import complaints
 from muster.engine.queue_status import queue_news
-from muster.engine.recover import RECOVERED
 from muster.engine.session import Session
 from muster.engine.status import statuses
 from muster.model.devices import grants
@@ -24,17 +23,24 @@ def deeds(s: Session) -> tuple[Effect, ...]:
     for step in s.world.journal:
         first.setdefault(step.pod.uid, step)
         last[step.pod.uid] = step
-    effects: list[Effect] = []
+    effects: list[Effect] = [effect for effect in s.extra if not _is_overtaken(s, effect)]
     for uid, step in first.items():
         now = s.world.placements.get(uid, UNPLACED)
         if now != step.before:
             effects.extend(_deed(s, step.before, now, last[uid]))
-    effects.extend(s.extra)
     effects.extend(queue_news(s))
     effects.extend(complaints(s))
     effects.extend(statuses(s))
     effects.extend(_conditions(s))
     return tuple(effects)
+
+
+def _is_overtaken(s: Session, effect: Effect) -> bool:
+    """A claim that is cleared needs no clearing where the pod got another node in the same cycle."""
+    if not isinstance(effect, Release) or effect.timed_out:
+        return False
+    placement = s.world.placements.get(effect.uid)
+    return placement is not None and placement.phase in (*CLAIMS, Phase.BINDING)
 
 
 def _deed(s: Session, before: Placement, now: Placement, step: Step) -> Iterator[Effect]:
@@ -49,8 +55,6 @@ def _deed(s: Session, before: Placement, now: Placement, step: Step) -> Iterator
         volumes = choices(s.world, pod) if pod.kind.claims else ()
         given = grants(pod.kind.devices, now.devices, s.world.nodes[node].devices) if now.devices else ()
         yield Bind(pod.uid, pod.title, node, gang, why, cause, now.devices, volumes, given)
-    elif cause == RECOVERED and now.phase in CLAIMS:
-        return
     elif now.phase is Phase.HELD:
         s.world.wake(HOLDS, COMPANY)
         yield Hold(pod.uid, pod.title, node, gang, why, cause, now.since, now.devices)
@@ -65,8 +69,9 @@ def _deed(s: Session, before: Placement, now: Placement, step: Step) -> Iterator
         yield Spare(pod.uid, pod.title, node, gang, why, cause)
     elif now.phase is Phase.PENDING and before.phase in CLAIMS:
         s.world.wake(ROOM)
-        timed_out = pod.uid in s.world.marked
-        yield Release(pod.uid, pod.title, before.node or "", gang, why, cause, timed_out=timed_out)
+        # Whoever timed out was told so already.
+        if pod.uid not in s.world.marked:
+            yield Release(pod.uid, pod.title, before.node or "", gang, why, cause)
 
 
 def _conditions(s: Session) -> Iterator[Condition]:

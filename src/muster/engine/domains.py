@@ -16,7 +16,7 @@ from muster.engine import explain
 from muster.engine.hooks import Ask, Purpose
 from muster.engine.place import Placed, place
 from muster.engine.session import Session
-from muster.engine.slots import ROOM_FOR, Bounds, RoomFigures, bounds
+from muster.engine.slots import ROOM_FOR, Bounds, RoomFigures, bounds, lacking
 from muster.model.effects import Verdict
 from muster.model.gang import Cell, Gang, Mode
 from muster.model.pod import PROMISED, SEATED, Phase, Pod
@@ -47,7 +47,7 @@ def settle(s: Session, trial: Trial, ask: Ask, domains: Sequence[Domain], *, pha
 def _settle_in(s: Session, trial: Trial, ask: Ask, domain: Domain, *, phase: Phase) -> Settled:
     if ask.cell is not None:
         placed = _place_close(s, trial, ask, domain, phase)
-        return Settled(domain, placed, seats_in(s.world, ask.cell) + _still_to_come(s, ask, phase) >= ask.cell.min)
+        return Settled(domain, placed, lacking(s.world, ask).total <= 0)
     placed = place_gang(s, trial, ask.pods, domain=domain, phase=phase, needed=ask.needed, admitted=ask.admitted)
     return Settled(domain, placed, reaches_min(s.world, ask.gang, PROMISED if phase is Phase.NOMINATED else SEATED))
 
@@ -198,14 +198,6 @@ def _place_cell(s: Session, trial: Trial, ask: Ask, phase: Phase) -> Placed:
     verdict = settled.placed.verdict or _too_small(s, ask.cell, settled)
     trial.undo_to(mark)
     return Placed(0, ask.pods[0], verdict)
-
-
-def _still_to_come(s: Session, ask: Ask, phase: Phase) -> int:
-    """Members of the cell that a plan places after these: it asks for one kind after the other, and counts only if all are placed."""
-    if phase is not Phase.NOMINATED or ask.cell is None:
-        return 0
-    asked = {pod.uid for pod in ask.pods}
-    return sum(uid not in asked and uid not in s.world.placements for uid in ask.cell.members)
 
 
 def _too_small(s: Session, cell: Cell, settled: Settled) -> Verdict:

@@ -28,6 +28,7 @@ def expire(s: Session) -> None:
     _end_late_plans(s)
     release_hopeless(s)
     _end_waits(s)
+    _finish_marking(s)
 
 
 def _forget_refusals(s: Session) -> None:
@@ -130,20 +131,34 @@ def _end_waits(s: Session) -> None:
         since = min(p.since for p in phases if p.phase is Phase.HELD)
         # While somebody leaves for it the gang is not to blame for waiting: the plan's own bound counts then.
         if s.now - since >= gang.wait_s and not any(p.phase is Phase.NOMINATED for p in phases):
-            _time_out(s, gang, s.now - since)
+            _time_out(s, gang, f"waited {s.now - since:.0f} s of at most {gang.wait_s:.0f} s for its other members")
+            s.count("gangs timed out")
 
 
-def _time_out(s: Session, gang: Gang, waited_s: float) -> None:
-    """Only the unbound are released and marked; the bound run on."""
-    why = f"waited {waited_s:.0f} s of at most {gang.wait_s:.0f} s for its other members"
-    for pod in gang.pods():
+def _time_out(s: Session, gang: Gang, why: str) -> None:
+    """Only the unbound are released and marked; the bound run on. The youngest are marked first: if that is torn, whoever is not
+    marked yet is older than somebody who is."""
+    for pod in sorted(gang.pods(), key=lambda pod: (-pod.created, pod.title)):
         placement = s.world.placement(pod)
+        if placement.phase not in (Phase.HELD, Phase.PENDING) or _is_marked(s, pod):
+            continue
+        s.world.marked[pod.uid] = None
+        s.extra.append(Release(pod.uid, pod.title, placement.node or "", gang.title, why, TIMED_OUT, timed_out=True))
         if placement.phase is Phase.HELD:
             with s.trial(why, cause=TIMED_OUT) as trial:
                 trial.release(pod)
                 trial.commit()
-        elif placement.phase is Phase.PENDING:
-            s.extra.append(Release(pod.uid, pod.title, "", gang.title, why, TIMED_OUT, timed_out=True))
-        if placement.phase in (Phase.HELD, Phase.PENDING):
-            s.world.marked[pod.uid] = None
-    s.count("gangs timed out")
+
+
+def _is_marked(s: Session, pod: Pod) -> bool:
+    return pod.timed_out or pod.uid in s.world.marked
+
+
+def _finish_marking(s: Session) -> None:
+    """A scheduler that died while it marked a gang left some members unmarked: older ones than the youngest that is marked. Younger
+    ones were made later, by somebody who starts the gang anew."""
+    for key in list(s.world.unseated):
+        gang = s.world.gangs[key]
+        marked = [pod.created for pod in gang.pods() if _is_marked(s, pod)]
+        if marked and any(not _is_marked(s, pod) and pod.created <= max(marked) for pod in gang.pods()):
+            _time_out(s, gang, "its other members timed out")

@@ -63,7 +63,6 @@ class Line:
             waiting.sort(key=lambda entry: entry[0], reverse=True)
         self._heaps: dict[str, list[_Entry]] = {}
         self._entries: dict[str, _Entry] = {}
-        self._keys = [plugin.queue_key for plugin in s.policy.orders_queues]
         self._position = s.world.ledger.position
         self._changed: dict[str, None] = dict.fromkeys(self._waiting)
 
@@ -104,8 +103,7 @@ class Line:
         if head is None:
             self._entries.pop(queue, None)
             return
-        s = self._s
-        entry = (tuple([key(s, queue) for key in self._keys]), head, queue)
+        entry = (self._s.queue_key(queue), head, queue)
         if entry != self._entries.get(queue):
             self._entries[queue] = entry
             heapq.heappush(self._heaps.setdefault(parent, []), entry)

@@ -26,7 +26,7 @@ from muster.state.ledger import Rows
 from muster.state.queues import QUEUE_CLOSED, QueueTree
 from muster.state.store import QUEUES
 from muster.state.table import BoolColumn
-from muster.state.world import World
+from muster.state.world import Member, World
 
 if TYPE_CHECKING:
     from muster.engine.session import Session
@@ -130,18 +130,19 @@ def needs(s: Session, ask: Ask) -> dict[str, Amounts]:
 
 
 def total_by_queue(world: World, pods: Iterable[Pod]) -> dict[str, Amounts]:
-    counts: dict[tuple[str, int], int] = {}
-    kinds: dict[int, Kind] = {}
-    members = world.members
-    for pod in pods:
-        kind = pod.kind
-        key = (members[pod.uid].queue, id(kind))
-        counts[key] = counts.get(key, 0) + 1
-        kinds[key[1]] = kind
     total: dict[str, Amounts] = {}
-    for (queue, number), count in counts.items():
-        amounts = count * world.columns.vector(kinds[number].request)
-        total[queue] = total[queue] + amounts if queue in total else amounts
+    kind: Kind | None = None
+    member: Member | None = None
+    count = 0
+    for pod in (*pods, None):
+        if pod is not None and pod.kind is kind and world.members[pod.uid] is member:
+            count += 1
+            continue
+        if kind is not None and member is not None:
+            amounts = count * world.columns.vector(kind.request)
+            total[member.queue] = total[member.queue] + amounts if member.queue in total else amounts
+        if pod is not None:
+            kind, member, count = pod.kind, world.members[pod.uid], 1
     return total
 
 

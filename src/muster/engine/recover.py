@@ -6,6 +6,7 @@ that was torn before it was carried out is dropped whole.
 
 from __future__ import annotations
 
+from muster.engine.evict.actions import action_for
 from muster.engine.place import fits_on
 from muster.engine.session import Session
 from muster.model.devices import Slot, are_asked_for
@@ -28,8 +29,11 @@ def recover(s: Session) -> None:
     for pod in found:
         if pod.node is None and notes[pod.uid].plan not in torn:
             _send_away(s, pod, notes[pod.uid])
+    evictions = len(world.journal)
     for pod in found:
         _take_over(s, pod, notes[pod.uid], torn)
+    # These claims stood before the cycle began: what becomes of them in it is a change from there.
+    del world.journal[evictions:]
 
 
 def _send_away(s: Session, pod: Pod, note: ClaimNote) -> None:
@@ -41,9 +45,8 @@ def _send_away(s: Session, pod: Pod, note: ClaimNote) -> None:
         victim = s.world.pods.get(uid)
         if victim is None or s.world.phase(victim) is not Phase.BOUND or not _may_go(s, gang, victim):
             continue
-        with s.trial(
-            f"evicted for {gang.title}, as was decided before the scheduler started", cause=RECOVERED, for_gang=gang.title
-        ) as trial:
+        why = f"evicted for {gang.title}, as was decided before the scheduler started"
+        with s.trial(why, cause=action_for(s, gang), for_gang=gang.title) as trial:
             trial.evict(victim)
             trial.commit()
 
@@ -108,6 +111,11 @@ def _devices(s: Session, pod: Pod, note: ClaimNote) -> tuple[Slot, ...]:
     return slots[0] if slots is not None else ()
 
 
+def _was_spared_since(s: Session, uid: str, since: float) -> bool:
+    pod = s.world.pods.get(uid)
+    return pod is not None and pod.spared_at is not None and pod.spared_at >= since
+
+
 def _is_soft(s: Session, note: ClaimNote) -> bool:
     return any(uid in s.world.pods and s.world.pods[uid].told_at is not None for uid in note.victims)
 
@@ -119,6 +127,8 @@ def _why_stale(s: Session, pod: Pod, note: ClaimNote, *, room: bool = True) -> s
         return "the pod is placed otherwise"
     if note.phase is Phase.NOMINATED and pod.nominated_node != note.node:
         return f"the pod's status names {pod.nominated_node or 'no node'} instead"
+    if any(_was_spared_since(s, uid, note.since) for uid in note.victims):
+        return "its plan was given up: those who should have left for it may stay"
     if note.node not in s.world.table.row:
         return "there is no such node"
     soon = note.phase is Phase.NOMINATED

@@ -48,6 +48,8 @@ class Session:
         self.world = world
         self.policy = policy
         self.now = world.now
+        self.same_moment = world.decided_at == world.now
+        """True when no time has passed since the cycle before: what it decided is as young as what this one does."""
         self.verdicts: dict[str, Verdict] = {}
         self.stats: dict[str, int] = {}
         self.refused: dict[str, Verdict] = {}

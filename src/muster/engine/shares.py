@@ -7,7 +7,6 @@ from collections.abc import Iterable
 import numpy as np
 
 from muster.engine.session import Session
-from muster.model.queue import ROOT_QUEUE
 from muster.model.resources import PODS, Resources
 from muster.state.columns import Amounts
 
@@ -37,8 +36,8 @@ def dimensions(s: Session) -> list[tuple[int, int]]:
 
 def dominant_share(s: Session, queue: str, *, plus: Amounts | None = None) -> float:
     """The largest part of any resource of the cluster that the queue has, or would have with `plus` added."""
-    amounts = s.world.ledger.taken(queue)
-    taken = (amounts if plus is None else amounts + plus).tolist()
+    ledger = s.world.ledger
+    taken: list[int] = ledger.taken_list(queue) if plus is None else (ledger.taken(queue) + plus).tolist()
     share = 0.0
     for column, total in dimensions(s):
         part = taken[column] / total
@@ -48,15 +47,9 @@ def dominant_share(s: Session, queue: str, *, plus: Amounts | None = None) -> fl
 
 def beyond(s: Session, queue: str, deserved: Resources) -> Resources:
     """What the queue uses beyond what it deserves, where it deserves anything; all of it where it deserves nothing."""
-    names, taken = s.world.columns.names, s.world.ledger.taken(queue).tolist()
+    names, taken = s.world.columns.names, s.world.ledger.taken_list(queue)
     if not deserved:
         return Resources.of({names[column]: taken[column] for column, _ in dimensions(s) if taken[column] > 0})
     position = s.world.columns.position
     over = {name: taken[position[name]] - value for name, value in deserved.items if value}
     return Resources.of({name: value for name, value in over.items() if value > 0})
-
-
-def siblings(s: Session, queue: str) -> tuple[str, ...]:
-    """The queues that share with this one what their parent has, itself among them."""
-    above = s.world.ledger.path(queue)[1]
-    return s.world.tree.children.get("" if above == ROOT_QUEUE else above, ())

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from muster.engine.columns import REFUSED
 from muster.engine.hooks import Ask, Purpose
 from muster.engine.session import Session
-from muster.model.gang import MatchPolicy
+from muster.model.gang import Cell, MatchPolicy
 from muster.model.pod import PROMISED, SEATED, Kind, Phase, Pod
 from muster.state.cells import seats_in
 from muster.state.columns import Amounts
@@ -221,7 +221,7 @@ class Lacking:
 def lacking(world: World, ask: Ask) -> Lacking:
     """What the ask must bring so that the gang has its minimum. An ask that does not say needs all of its pods."""
     if ask.cell is not None:
-        return Lacking({}, ask.cell.min - seats_in(world, ask.cell))
+        return Lacking({}, ask.cell.min - seats_in(world, ask.cell) - _still_to_come(world, ask, ask.cell))
     if ask.needed is None:
         counted: dict[str, int] = {}
         for pod in ask.pods:
@@ -237,3 +237,11 @@ def lacking(world: World, ask: Ask) -> Lacking:
     have = {role.name: count(world, role, phases) + role.succeeded for role in gang.roles}
     roles = {role.name: role.min - have[role.name] for role in gang.roles if role.min > have[role.name]}
     return Lacking(roles, gang.min - sum(have.values()))
+
+
+def _still_to_come(world: World, ask: Ask, cell: Cell) -> int:
+    """Members of the cell that a plan places after these: one kind after the other, and it counts only if all find room."""
+    if ask.purpose is Purpose.ALLOCATE:
+        return 0
+    asked = {pod.uid for pod in ask.pods}
+    return sum(uid not in asked and uid not in world.placements for uid in cell.members)

@@ -17,7 +17,7 @@ from muster.model.pod import PROMISED, Pod
 from muster.model.resources import PODS, Resources, show
 from muster.plugins._wishes import Wish
 from muster.state.columns import Amounts
-from muster.state.store import HOLDS, ROOM
+from muster.state.store import HOLDS, ROOM, SOON
 from muster.state.table import BoolColumn, RowIndex
 
 NO_ROOM = "NoRoomInDomain"
@@ -99,7 +99,7 @@ class DomainSearch:
             common = tree.lowest_common(self.seated)
             where = common.name if common.rows is None else f"{common.title} of tier {common.tier}"
             why = f"its {_members(len(self.seated))} that have a node share no domain below {where} ({wish.limit})"
-            return Verdict(ok=False, why=f"{why}{self._cure()}", code=APART, wakes=(ROOM, HOLDS))
+            return Verdict(ok=False, why=f"{why}{self._cure()}", code=APART, wakes=(ROOM, SOON, HOLDS))
         there = "there are no HyperNodes, and the policy names no tiers"
         there = there if tree.lowest is None else f"the lowest is {tree.show_tier(tree.lowest)}"
         inside = "" if self.ask.within is None else f" in {self.ask.within.title}"
@@ -125,7 +125,7 @@ class DomainSearch:
             why=f"{why} ({self.wish.limit}){self._cure()}",
             code=NO_DOMAIN if never else NO_ROOM,
             curable=not never and not evicting,
-            wakes=(ROOM, HOLDS),
+            wakes=(ROOM, SOON, HOLDS),
         )
 
     def _noun(self) -> str:

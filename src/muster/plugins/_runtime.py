@@ -72,7 +72,7 @@ def _share_one(
 ) -> None:
     """One resource, down the whole tree of quotas."""
     row, column = s.world.ledger.row, s.world.columns.position[name]
-    asked = found.request[:, column].tolist()
+    asked: list[int] = found.request[:, column].tolist()
 
     def own(key: str) -> int:
         return asked[row[key]] - sum(asked[row[child]] for child in children.get(key, ()))

@@ -41,7 +41,7 @@ class Capacity:
         deserved = _in_use(s).get(queue)
         if not deserved:
             return (-priority, 1.0, 1)
-        taken = s.world.ledger.taken(queue).tolist()
+        taken = s.world.ledger.taken_list(queue)
         share = 0.0
         for column, value in deserved:
             part = taken[column] / value

@@ -63,7 +63,7 @@ class ElasticQuota:
         deserved = s.once("quota shares", lambda: kept(s.world, "quota shares", lambda: _shares(s))).get(queue)
         if not deserved:
             return (1.0, 1)
-        taken, share = s.world.ledger.taken(queue).tolist(), 0.0
+        taken, share = s.world.ledger.taken_list(queue), 0.0
         for column, value in deserved:
             part = taken[column] / value
             share = part if part > share else share
@@ -81,25 +81,25 @@ class ElasticQuota:
     # -- admission -------------------------------------------------------------------------------------------------------------
 
     def admit(self, s: Session, ask: Ask) -> Verdict:
-        if ask.purpose is Purpose.ENQUEUE or not any(role.queue.startswith("quota/") for role in ask.gang.roles):
+        if ask.purpose is Purpose.ENQUEUE:
             return YES
-        verdict = _agree(s, ask.gang)
-        for queue, need in s.needs(ask).items() if verdict.ok else ():
+        for queue, need in s.needs(ask).items():
             if queue.startswith("quota/"):
                 verdict = self._admit_to(s, queue, need, ask)
                 if not verdict.ok:
-                    break
-        return verdict
+                    return verdict
+        return YES
 
     def _admit_to(self, s: Session, queue: str, need: Amounts, ask: Ask) -> Verdict:
         """One quota, the whole job. A job that may yet evict need not fit beside the preemptible ones of its own quota."""
-        preemptible = s.world.members[ask.pods[0].uid].preemptible
         now = ask.purpose is Purpose.ALLOCATE
-        if now and not s.world.ledger.has_fixed(queue):
-            if fits_easily(s, self._most(s), queue, need, own=not self.enable_check_parent_quota):
+        if not s.world.ledger.has_fixed(queue):
+            if now and fits_easily(s, self._most(s), queue, need, own=not self.enable_check_parent_quota):
                 return YES
+        elif not (verdict := _agree(s, ask.gang)).ok:
+            return verdict
         row, up = self._rows(s, queue)
-        if preemptible:
+        if s.world.members[ask.pods[0].uid].preemptible:
             return fits(s, self._most(s), up, _with_kept(s, queue, up, now=now), need[None, :])
         verdict = fits(s, _least(s), row, _non_preemptible(s, queue, now=now), need[None, :])
         if not verdict.ok or ask.purpose is Purpose.EVICT:

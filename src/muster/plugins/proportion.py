@@ -45,7 +45,7 @@ class Proportion:
     def _share(self, s: Session, queue: str) -> float:
         """The largest part of what it deserves of any resource that the queue uses."""
         deserved = _deserved(s)[s.world.ledger.row[queue]].tolist()
-        taken = s.world.ledger.taken(queue).tolist()
+        taken = s.world.ledger.taken_list(queue)
         share = 0.0
         for column, _ in dimensions(s):
             if taken[column] > 0:

@@ -235,6 +235,17 @@ def _where(check: Check, look: _Look) -> Iterator[Difference]:
             yield Difference(f"where of {wanted.who.text}", _few(list(wanted.nodes or ())), _few(found) or "nowhere", wanted.line)
 
 
+def _devices(check: Check, look: _Look) -> Iterator[Difference]:
+    uids = {seat.title: uid for uid, seat in look.seats.items()}
+    for wanted in check.wanted:
+        assert isinstance(wanted.who, Who)
+        placed = [look.world.placements.get(uids.get(title, "")) for title in look.members(wanted.who)]
+        found = tuple(str(slot.index) for placement in placed if placement is not None for slot in placement.devices)
+        if found != wanted.texts:
+            expected = ", ".join(wanted.texts) or "none"
+            yield Difference(f"devices of {wanted.who.text}", expected, ", ".join(found) or "none", wanted.line)
+
+
 # -- verdicts ----------------------------------------------------------------------------------------------------------------------
 
 
@@ -340,6 +351,7 @@ _CHECKS: dict[str, Callable[[Check, _Look], Iterator[Difference]]] = {
     **dict.fromkeys(("why", "code", "stage", "attempts"), _verdicts),
     "order": _order,
     "where": _where,
+    "devices": _devices,
     "condition": _conditions,
     "queue": _queues,
     "cycles": _cycles,

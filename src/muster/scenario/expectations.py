@@ -66,6 +66,14 @@ def _nodes(value: Marked, path: str, reading: Reading) -> tuple[str, ...]:
     return tuple(word for word, mark in words if reading.cast.node(word, mark, field=path, faults=reading.faults))
 
 
+def _devices(key: str, at: Marked, path: str, reading: Reading) -> Check:
+    def read(value: Marked, place: str) -> Wanted:
+        items = value.items if value.is_list else (value,)
+        return _made(texts=tuple(str(count_of(item, field=place, faults=reading.faults)) for item in items))
+
+    return _by_subject(key, at, path, reading, read)
+
+
 def _texts(key: str, at: Marked, path: str, reading: Reading) -> Check:
     return _by_subject(key, at, path, reading, lambda value, place: _made(texts=_listed(value, place, reading)))
 
@@ -161,6 +169,7 @@ _READERS: dict[str, Callable[[str, Marked, str, Reading], Check]] = {
     **dict.fromkeys(("bound", "held", "nominated", "pending", "finished", "evicted", "released", "order"), _who),
     **dict.fromkeys(("why", "code", "condition"), _texts),
     "where": _where,
+    "devices": _devices,
     "stage": _stage,
     "queue": _queue,
     "attempts": _attempts,

@@ -12,6 +12,7 @@ from muster.model.queue import QueueState
 from muster.model.selectors import TaintEffect
 from muster.scenario import manifests
 from muster.scenario.cast import DEFAULT_NAMESPACE, Cast
+from muster.scenario.devices import read_devices, with_devices
 from muster.scenario.fields import Fields, amounts_of, known_word
 from muster.scenario.story import GangSpec, Manifest, RoleSpec, Template
 from muster.scenario.words import is_range, is_resource
@@ -42,9 +43,9 @@ def read_node(at: Marked, *, path: str, reading: Reading) -> Iterator[Manifest]:
     amounts = Marked({key: value for key, value in at.mapping.items() if is_resource(key)}, at.line, at.column)
     room = amounts_of(amounts, field=path, faults=reading.faults)
     labels, taints = fields.texts("labels"), read_taints(fields, "taints")
-    cordoned = fields.switch("cordoned", default=False)
+    cordoned, devices = fields.switch("cordoned", default=False), read_devices(fields)
     for name in names_of(fields):
-        yield manifests.node(name, room=room, labels=labels, taints=taints, cordoned=cordoned)
+        yield from with_devices(manifests.node(name, room=room, labels=labels, taints=taints, cordoned=cordoned), devices)
 
 
 def read_queue(at: Marked, *, path: str, reading: Reading) -> Iterator[Manifest]:

@@ -34,9 +34,20 @@ NODE = (
     Key("memory", "quantity", "256Gi"),
     Key("gpu", "quantity", "nvidia.com/gpu; none. Any other resource is written by its full name"),
     Key("pods", "count", "how many pods it takes; 110"),
+    Key("devices", "list of devices", "devices with indices that pods share, numbered from 0 in this order"),
     Key("labels", "mapping", "its labels; `kubernetes.io/hostname` is added"),
     Key("taints", "taints", "`key=value:Effect`, or a list of them"),
     Key("cordoned", "true or false", "true: unschedulable"),
+)
+
+DEVICE = (
+    Key("kind", "gpu", "what it is; gpu"),
+    Key("count", "count", "how many of them; 1"),
+    Key("memory", "quantity", "the memory of each; 16Gi"),
+    Key("shares", "count", "how many pods may share each (vgpu); 10"),
+    Key("island", "name", "which are close to each other (NVLink, PCIe)"),
+    Key("healthy", "true or false", "false: nobody new is put onto it"),
+    Key("dialect", "dialect", "who registers them: vgpu (unless said), gpushare or koordinator"),
 )
 
 QUEUE = (
@@ -162,6 +173,7 @@ EXPECT = (
     Key("released", "who", "whose claims ended, from the beginning until now"),
     Key("order", "list of gangs", "in this order they first got a node"),
     Key("where", "gang: nodes", "exactly these nodes carry its members"),
+    Key("devices", "gang: indices", "the devices that its members have or were promised, members in order"),
     Key("why", "gang: text", "the sentence on the waiting gang has this in it, or all of a list"),
     Key("code", "gang: text", "the verdict's code; `Fits` for a gang with a node for every member"),
     Key("stage", "gang: stage", "gathering, waiting, holding, clearing, satisfied, timed out, finished, or gone"),
@@ -192,6 +204,7 @@ TOPOLOGY = (
 TABLES: dict[str, tuple[Key, ...]] = {
     "scenario": SCENARIO,
     "node": NODE,
+    "device": DEVICE,
     "queue": QUEUE,
     "class": CLASS,
     "gang": GANG,

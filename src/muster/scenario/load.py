@@ -122,7 +122,8 @@ def policy_of(scenario: Scenario) -> Policy:
 
 def _check_names(scenario: Scenario, at: Marked, faults: Faults) -> None:
     for key, made in (("nodes", scenario.nodes), ("queues", scenario.queues), ("classes", scenario.classes)):
-        _check_twice(((manifest["metadata"]["name"], at.mapping[key]) for manifest in made), key, faults)
+        named = [manifest["metadata"]["name"] for manifest in made if manifest["kind"] != "Device"]
+        _check_twice(((name, at.mapping[key]) for name in named), key, faults)
     _check_gangs(scenario, faults)
 
 

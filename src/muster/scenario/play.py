@@ -340,8 +340,8 @@ class Play:
                 self._judge.failed(event.uid)
         found = self._judge.look(self.world, outcome)
         now = outcome.now
-        # A world that is wrong already cannot show what a rehearsal does to it.
-        if not found:
+        # A world that is wrong already cannot show what a rehearsal does to it, and one in which nothing happened was rehearsed.
+        if not found and (self._ears.heard or outcome.effects):
             seed = f"{self.scenario.seed} {self.cycles}"
             found.extend(Breach(NO_TRACE, outcome.cycle, now, text) for text in rehearse(self.world, self.policy, seed=seed))
         if self._twin is not None:

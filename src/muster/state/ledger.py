@@ -103,6 +103,11 @@ class Ledger:
         """used - leaving + promised: what everything but a bind looks at."""
         return self._of(queue, _TAKEN)
 
+    def taken_list(self, queue: str) -> list[int]:
+        """The same as plain numbers, for those who look at one after the other."""
+        amounts: list[int] = self._figures[_TAKEN, self.row[queue]].tolist()
+        return amounts
+
     def leaving(self, queue: str) -> Amounts:
         return self._of(queue, _LEAVING)
 

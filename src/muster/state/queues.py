@@ -25,11 +25,14 @@ from muster.model.queue import (
 UNKNOWN_QUEUE = "UnknownQueue"
 UNKNOWN_PARENT = "UnknownParent"
 CYCLIC_PARENTS = "CyclicParents"
+TOO_DEEP = "TooDeep"
 QUEUE_CLOSED = "QueueClosed"
 
 _RESERVED = (DEFAULT_QUOTA, SYSTEM_QUOTA)
 # A ring of queues is written out up to this length.
 _LONGEST_WAY = 8
+# So many queues may lie one above the other.
+_DEEPEST = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,7 @@ class QueueTree:
         self.parents = {key: self._parent(queue) for key, queue in self.nodes.items()}
         """The parent of each queue; the empty text for the root's children."""
         self._cut_cycles()
+        self._cut_deep()
         self.children = _children(self.parents)
         self._paths: dict[str, tuple[str, ...]] = {}
         self._closed_to: dict[str, Fault | None] = {}
@@ -126,6 +130,18 @@ class QueueTree:
             way = " -> ".join([*names, *([] if shown == len(ring) else ["..."]), names[0]])
             self.faults[key] = Fault(CYCLIC_PARENTS, f"{show_queue(key)}: its parents lead back to itself ({way})")
             self.parents[key] = ""
+
+    def _cut_deep(self) -> None:
+        """No branch is longer than anybody could mean: every queue carries its whole way up with it."""
+        children = _children(self.parents)
+        level, depth = list(children.get("", ())), 1
+        while level:
+            below = [child for key in level for child in children.get(key, ())]
+            if depth == _DEEPEST:
+                for key in below:
+                    self.faults[key] = Fault(TOO_DEEP, f"{show_queue(key)}: it lies more than {_DEEPEST} levels deep")
+                    self.parents[key] = ""
+            level, depth = below, depth % _DEEPEST + 1
 
     def _nearest(self, key: str, *, besides: str = "") -> str:
         """Words that name the queue of the same kind whose name is most like this one."""

@@ -98,6 +98,8 @@ class World:
     def __init__(self) -> None:
         self.now = 0.0
         self.cycle = 0
+        self.decided_at = -1.0
+        """The time of the last cycle."""
         self.columns = Columns()
         self.table = NodeTable(self.columns)
         self.ledger = Ledger(self.columns)

@@ -126,12 +126,21 @@ def _local(seats: SeatTable, seat: RowIndex, inside: BoolColumn) -> BoolColumn:
 def _barred(s: Session, ask: Ask, seats: SeatTable, seat: RowIndex) -> BoolColumn:
     """All candidates are shown to the policies once: whom one of them bars may not be taken. Binds that were sent are nobody's
     to take back."""
-    barred: BoolColumn = seats.bars[seat] | ((seats.phase[seat] == Phase.BINDING) & (seats.since[seat] < s.now))
+    barred: BoolColumn = seats.bars[seat] | _was_sent(s, seats, seat)
     if s.policy.manner(ask.action) == "soft":
         barred |= np.array([_was_spared(s, seats.pods[at]) for at in seat.tolist()], dtype=np.bool_)
     for plugin in s.policy.vetoes:
         barred |= ~plugin.evictable(s, ask, seats, seat)
     return barred
+
+
+def _was_sent(s: Session, seats: SeatTable, seat: RowIndex) -> BoolColumn:
+    """Binds that an earlier cycle decided on."""
+    binding: BoolColumn = seats.phase[seat] == Phase.BINDING
+    if not s.same_moment:
+        return binding & (seats.since[seat] < s.now)
+    ours = {step.pod.uid for step in s.world.journal}
+    return binding & np.array([seats.pods[at].uid not in ours for at in seat.tolist()], dtype=np.bool_)
 
 
 def _was_spared(s: Session, pod: Pod) -> bool:

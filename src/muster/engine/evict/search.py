@@ -60,12 +60,7 @@ def plan_in(s: Session, ask: Ask, policy: EvictionPolicy, domain: Domain) -> Pla
     search = Search(s, ask, policy, domain)
     at = search.bundles.free_at if search.bundles.free_at < np.inf else None
     if not search.bundles.any_left:
-        return NoPlan(
-            policy.nobody
-            if at is None
-            else f"whoever it may evict has run for too short a time, until {at - s.now:.0f} s from now",
-            at,
-        )
+        return NoPlan(*barred_until(s, search.bundles, policy))
     if not search.could_ever_fit():
         return NoPlan(f"it would not fit even if all {len(search.bundles)} gangs and seats that may go were gone", at)
     chosen = _chosen_by_plugin(s, ask, search.bundles)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from muster.engine.hooks import Policy
@@ -83,7 +83,10 @@ def total_of(parts: Iterable[Sums]) -> Sums:
     return total
 
 
-def unequal(where: str, said: Mapping[str, int], sums: Mapping[str, int]) -> Iterator[str]:
-    for name, value in said.items():
+def unequal(where: str, names: Sequence[str], said: Sequence[int], sums: Mapping[str, int]) -> Iterator[str]:
+    """Amounts by column that are not what the pods add up to. What no column has a name for is missing."""
+    for name, value in zip(names, said, strict=True):
         if value != sums.get(name, 0):
             yield f"{where} {name} is {value}, and the pods add up to {sums.get(name, 0)}"
+    for name in sums.keys() - set(names) if len(sums) > len(names) else ():
+        yield f"{where} {name} has no column"

@@ -26,10 +26,11 @@ def ledger_is_sum(case: Case) -> Iterator[str]:
             add(sums.setdefault((queue, member.preemptible, case.phase(uid)), {}), pod)
     for queue in world.ledger.names:
         for word, said, parts, phases in _figures(world, queue):
-            expected = total_of(sums.get((queue, part, phase), {}) for part in parts for phase in phases)
-            amounts = dict(zip(world.columns.names, said.tolist(), strict=True))
-            yield from unequal(f"{queue}: {word}", amounts, expected)
-            yield from (f"{queue}: {word} {name} is negative: {value}" for name, value in amounts.items() if value < 0)
+            expected = total_of(found for part in parts for phase in phases if (found := sums.get((queue, part, phase))))
+            amounts = said.tolist()
+            yield from unequal(f"{queue}: {word}", world.columns.names, amounts, expected)
+            if any(amount < 0 for amount in amounts):
+                yield f"{queue}: {word} is negative: {amounts}"
 
 
 def no_queue_over_limit(case: Case) -> Iterator[str]:

@@ -85,6 +85,6 @@ def columns_are_sums(case: Case) -> Iterator[str]:
         if placement.phase in WILL_FILL_NODE:
             add(taken.setdefault(placement.node, {}), pod)
     names = world.columns.names
-    for row, name in enumerate(world.table.names):
-        for figure, column, sums in (("used", world.table.used, used), ("taken", world.table.taken, taken)):
-            yield from unequal(f"{name}: {figure}", dict(zip(names, column[row].tolist(), strict=True)), sums.get(name, {}))
+    for figure, column, sums in (("used", world.table.used.tolist(), used), ("taken", world.table.taken.tolist(), taken)):
+        for name, amounts in zip(world.table.names, column, strict=True):
+            yield from unequal(f"{name}: {figure}", names, amounts, sums.get(name, {}))

@@ -1,0 +1,371 @@
+"""From Volcano's scheduler configuration to a policy: what is taken over, what is told, and what is no configuration at all."""
+
+from __future__ import annotations
+
+import pytest
+
+from muster.config import load_policy
+from muster.convert import Converted, convert, convert_plain
+from muster.convert.conf import FLAGS
+from muster.convert.plugins import MISSING, RULES
+from muster.engine.hooks import Policy
+from muster.plugins.binpack import Binpack
+from muster.plugins.proportion import Proportion
+from muster.plugins.spread import Spread
+from muster.plugins.topology import Topology
+from muster.yaml_marks import InputError
+
+USUAL = """\
+actions: "enqueue, allocate, backfill"
+tiers:
+- plugins:
+  - name: priority
+  - name: gang
+    enablePreemptable: false
+  - name: conformance
+- plugins:
+  - name: overcommit
+  - name: drf
+    enablePreemptable: false
+  - name: predicates
+  - name: proportion
+  - name: nodeorder
+"""
+
+
+def plugins(*names: str, actions: str = "allocate", more: str = "") -> str:
+    """A configuration of one tier; a name may have arguments below it, indented as they are."""
+    return f'actions: "{actions}"\ntiers:\n- plugins:\n' + "".join(f"  - name: {name}\n" for name in names) + more
+
+
+def policy_of(text: str) -> Policy:
+    return load_policy(convert(text).text)
+
+
+def names_of(text: str) -> list[str]:
+    return [plugin.name for plugin in policy_of(text).plugins]
+
+
+def notes_of(made: Converted) -> str:
+    return "\n".join(str(note) for note in made.notes)
+
+
+def test_the_usual_configuration_becomes_a_policy_that_reads_like_the_default_one() -> None:
+    assert (
+        convert(USUAL).text
+        == """\
+# Made from volcano-scheduler.conf. What could not be taken over was told when it was made.
+schedulerNames: [volcano, muster]
+actions: [expire, enqueue, allocate]
+plugins:
+# Who goes first.
+- priority
+- overcommit: {factor: 1.2}
+- proportion: {strict: true}
+# Where they may go.
+- unschedulable
+- selectors
+- taints
+- volumes
+- ports
+- fit
+- pod_affinity
+- spread_constraints: {weight: 2}
+# Which node is best.
+- spread: {weight: 1, resources: {cpu: 1, memory: 1}}
+- node_affinity_preference: {weight: 2}
+- taint_preference: {weight: 3}
+- pod_affinity_preference: {weight: 2}
+- nominated
+# Who may be evicted.
+- conformance
+"""
+    )
+
+
+def test_everything_that_is_not_as_it_was_is_told_with_its_line() -> None:
+    assert [str(note) for note in convert(USUAL).notes] == [
+        "schedulerNames has volcano in it, which is what your pods say: stop Volcano's scheduler before Muster starts",
+        "line 5: plugin gang is no plugin here: gangs are what is scheduled, always whole",
+        "line 6: gang: enablePreemptable: false has no counterpart: members that a gang can spare are evicted one by one, the "
+        "others only with their whole gang",
+        "line 10: drf without enableHierarchy has no counterpart: gangs of one queue go by priority and creation, whatever share "
+        "each of them has",
+        "line 14: nodeorder: balancedresource.weight and imagelocality.weight have no counterpart",
+        "line 1: action backfill was left out: allocate places pods that ask for nothing together with all others",
+    ]
+
+
+def test_a_config_map_is_read_as_well_as_the_file_in_it() -> None:
+    inner = "".join(f"    {line}\n" for line in USUAL.splitlines())
+    manifest = f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: conf}}\ndata:\n  volcano-scheduler.conf: |\n{inner}"
+    assert convert(manifest).text.splitlines()[1:] == convert(USUAL).text.splitlines()[1:]
+
+
+# -- actions -----------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("allocate", ["expire", "allocate"]),
+        ("enqueue, allocate, preempt, reclaim", ["expire", "enqueue", "allocate", "preempt", "gang-preempt", "gang-reclaim"]),
+        ("enqueue, allocate, gangpreempt, gangreclaim", ["expire", "enqueue", "allocate", "gang-preempt", "gang-reclaim"]),
+        ("enqueue, reclaim, allocate", ["expire", "enqueue", "allocate", "gang-reclaim"]),
+        ("enqueue, shuffle", ["expire", "enqueue", "allocate"]),
+    ],
+)
+def test_actions_become_ours_in_an_order_in_which_they_make_sense(theirs: str, ours: list[str]) -> None:
+    assert list(policy_of(plugins("priority", "gang", "conformance", "proportion", "overcommit", actions=theirs)).actions) == ours
+
+
+def test_a_change_of_order_and_a_missing_action_are_told() -> None:
+    told = notes_of(convert(plugins("gang", "proportion", actions="reclaim, shuffle")))
+    assert "action allocate was added" in told
+    assert "the order of the actions is now expire, allocate, gang-reclaim" in told
+    assert "line 1: action shuffle has no counterpart" in told
+
+
+def test_an_action_that_volcano_refuses_is_told_with_the_nearest_that_it_takes() -> None:
+    told = notes_of(convert(plugins("gang", actions="allocate, gangPreempt")))
+    assert "unknown action 'gangPreempt' was left out, as Volcano itself refuses it; did you mean 'gangpreempt'?" in told
+
+
+@pytest.mark.parametrize(
+    ("action", "flags", "why"),
+    [
+        ("preempt", "enablePreemptable: false", "no plugin with enablePreemptable says who may go, so Volcano evicts nobody"),
+        ("preempt", "enableJobStarving: false", "no plugin with enableJobStarving says who is in need, so Volcano evicts nobody"),
+        ("enqueue", "enableJobOrder: true", "no plugin with enableJobEnqueued says who may come in, so Volcano lets everybody in"),
+    ],
+)
+def test_an_action_that_has_no_effect_in_volcano_has_none_here(action: str, flags: str, why: str) -> None:
+    made = convert(plugins(f"priority\n    {flags}", actions=f"allocate, {action}"))
+    assert load_policy(made.text).actions == ("expire", "allocate")
+    assert f"line 1: action {action} was left out: {why}" in notes_of(made)
+
+
+def test_whoever_evicts_gang_by_gang_clears_one_hypernode_as_volcano_does() -> None:
+    made = convert(plugins("gang", actions="allocate, gangpreempt"))
+    assert load_policy(made.text).settings.whole_gang == "domain"
+    assert "wholeGang: cluster evicts all of it" in notes_of(made)
+    assert load_policy(convert(plugins("gang", actions="allocate, preempt")).text).settings.whole_gang == "cluster"
+
+
+def test_arguments_of_actions_are_taken_over_or_told() -> None:
+    more = """\
+configurations:
+- name: gangpreempt
+  arguments: {maxDomains: 3, allowWholeBundle: false}
+- name: preempt
+  arguments:
+    enableTopologyAwarePreemption: true
+    predicateErrorCacheEnable: true
+    somethingNew: 1
+"""
+    made = convert(plugins("gang", "network-topology-aware", actions="allocate, gangpreempt", more=more))
+    topology = next(plugin for plugin in load_policy(made.text).plugins if isinstance(plugin, Topology))
+    assert topology.evict_domains == 3
+    told = notes_of(made)
+    assert "line 8: gangpreempt: allowWholeBundle: false has no counterpart" in told
+    assert "line 11: preempt: enableTopologyAwarePreemption was left out: every eviction is simulated with all checks" in told
+    assert "line 12: preempt: predicateErrorCacheEnable was left out: it is about speed, not about decisions" in told
+    assert "line 13: preempt: somethingNew has no counterpart" in told
+
+
+def test_whoever_evicts_without_a_look_at_budgets_is_told_what_there_is() -> None:
+    advice = "consider adding pdb, min_runtime, lost_work"
+    assert advice in notes_of(convert(plugins("gang", actions="allocate, preempt")))
+    assert "consider adding min_runtime, lost_work" in notes_of(convert(plugins("gang", "pdb", actions="allocate, preempt")))
+    assert advice not in notes_of(convert(plugins("gang")))
+
+
+# -- plugins -----------------------------------------------------------------------------------------------------------------------
+
+
+def test_an_unknown_plugin_is_told_with_the_nearest_that_is_known() -> None:
+    assert "line 4: unknown plugin 'tasktopology' was left out; did you mean 'task-topology'?" in notes_of(
+        convert(plugins("tasktopology"))
+    )
+    assert "line 4: unknown plugin 'weather' was left out" in notes_of(convert(plugins("weather")))
+
+
+@pytest.mark.parametrize("name", MISSING)
+def test_a_plugin_without_a_counterpart_is_told_with_what_that_means(name: str) -> None:
+    made = convert(plugins(name))
+    assert f"line 4: plugin {name} has no counterpart: {MISSING[name]}" in notes_of(made)
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_plugin_of_which_everything_is_switched_off_is_told_and_changes_nothing_that_can_break(name: str) -> None:
+    off = "".join(f"\n    {flag}: false" for flag in FLAGS)
+    made = convert(plugins(f"{name}{off}", actions="enqueue, allocate, preempt, reclaim"))
+    assert load_policy(made.text).actions == ("expire", "allocate")
+    assert len(made.notes) > 1
+
+
+def test_a_part_that_is_switched_off_is_left_out_and_a_flag_without_meaning_is_told() -> None:
+    assert "priority" not in names_of(plugins("priority\n    enableJobOrder: false"))
+    assert "taints" not in names_of(plugins("predicates\n    enablePredicate: false"))
+    told = notes_of(convert(plugins("conformance\n    enabledVictim: false")))
+    assert "line 5: conformance: enabledVictim: false has no counterpart and was left out" in told
+
+
+def test_without_the_gang_plugin_it_is_told_that_gangs_start_whole_all_the_same() -> None:
+    assert "plugin gang is not there" in notes_of(convert(plugins("priority")))
+
+
+def test_filters_that_are_switched_off_are_left_out() -> None:
+    text = plugins('predicates\n    arguments: {predicate.NodePortsEnable: "false", predicate.PodAffinityEnable: false}')
+    found = names_of(text)
+    assert {"ports", "pod_affinity"}.isdisjoint(found)
+    assert {"selectors", "taints", "volumes", "spread_constraints", "unschedulable"} <= set(found)
+
+
+def test_an_unknown_argument_is_told_with_the_nearest() -> None:
+    told = notes_of(convert(plugins("nodeorder\n    arguments: {leastRequested.wieght: 2}")))
+    assert "nodeorder: unknown argument 'leastRequested.wieght' was left out; did you mean 'leastrequested.weight'?" in told
+    told = notes_of(convert(plugins("predicates\n    arguments: {predicate.NodePortEnable: true}")))
+    assert "did you mean 'predicate.NodePortsEnable'?" in told
+
+
+def test_weights_of_scores_are_taken_over_and_zero_leaves_a_score_out() -> None:
+    arguments = "{nodeaffinity.weight: 7, tainttoleration.weight: 0, podtopologyspread.weight: 5, leastrequested.weight: 0}"
+    text = convert(plugins("predicates", f"nodeorder\n    arguments: {arguments}")).text
+    assert "- node_affinity_preference: {weight: 7}" in text
+    assert "- spread_constraints: {weight: 5}" in text
+    assert "taint_preference" not in text
+    assert "- spread:" not in text
+
+
+def test_the_same_score_from_two_plugins_is_one_with_both_their_weights() -> None:
+    text = plugins(
+        "nodeorder\n    arguments: {mostrequested.weight: 2, leastrequested.weight: 0}",
+        "binpack\n    arguments: {binpack.weight: 6, binpack.cpu: 0, binpack.memory: 1}",
+    )
+    pack = next(plugin for plugin in policy_of(text).plugins if isinstance(plugin, Binpack))
+    assert (pack.weight, pack.resources) == (8.0, {"cpu": 1.0, "memory": 7.0})
+
+
+def test_binpack_with_weights_for_devices_is_taken_over() -> None:
+    arguments = """
+    arguments:
+      binpack.weight: 10
+      binpack.cpu: 5
+      binpack.resources: nvidia.com/gpu, example.com/foo
+      binpack.resources.nvidia.com/gpu: "2\""""
+    pack = next(plugin for plugin in policy_of(plugins(f"binpack{arguments}")).plugins if isinstance(plugin, Binpack))
+    assert pack.weight == 10.0
+    assert pack.resources == {"cpu": 5.0, "memory": 1.0, "nvidia.com/gpu": 2.0, "example.com/foo": 1.0}
+
+
+def test_scores_that_cancel_each_other_out_leave_binpack() -> None:
+    made = convert(plugins("nodeorder", "binpack"))
+    assert "cancel each other out" in notes_of(made)
+    found = [plugin for plugin in load_policy(made.text).plugins if isinstance(plugin, Binpack | Spread)]
+    assert [plugin.name for plugin in found] == ["binpack"]
+
+
+def test_a_strategy_by_resource_becomes_one_score_that_fills_up_and_one_that_spreads() -> None:
+    arguments = """
+    arguments:
+      resourceStrategyFitWeight: 10
+      resources:
+        nvidia.com/gpu: {type: MostAllocated, weight: 2}
+        cpu: {type: LeastAllocated, weight: 3}
+        "example.com/*": {type: MostAllocated, weight: 1}
+      sra: {enable: true, weight: 5}"""
+    made = convert(plugins(f"resource-strategy-fit{arguments}"))
+    assert "- binpack: {weight: 4, resources: {nvidia.com/gpu: 2}}" in made.text
+    assert "- spread: {weight: 6, resources: {cpu: 3}}" in made.text
+    assert "resource-strategy-fit: sra has no counterpart" in notes_of(made)
+    assert "resource-strategy-fit: example.com/* has no counterpart: name each resource" in notes_of(made)
+
+
+def test_topology_takes_its_weights_and_its_bound_on_domains() -> None:
+    arguments = "{weight: 3, hypernode.binpack.cpu: 4, hypernode.gradient.evict.max-hypernodes: 2}"
+    text = plugins(f"network-topology-aware\n    arguments: {arguments}")
+    topology = next(plugin for plugin in policy_of(text).plugins if isinstance(plugin, Topology))
+    assert (topology.weight, topology.evict_domains, topology.resources["cpu"]) == (3.0, 2, 4.0)
+
+
+def test_shares_are_kept_strictly_only_where_volcano_keeps_them_so() -> None:
+    def strict(flags: str) -> bool:
+        found = policy_of(plugins(f"proportion{flags}")).plugins
+        return next(plugin for plugin in found if isinstance(plugin, Proportion)).strict
+
+    assert strict("")
+    assert not strict("\n    enabledAllocatable: false\n    enabledOverused: false")
+
+
+def test_of_two_plugins_that_share_out_the_cluster_one_stays() -> None:
+    made = convert(plugins("proportion\n    enableReclaimable: false", "capacity"))
+    assert "capacity" in made.text
+    assert "proportion" not in made.text
+    assert "this policy keeps capacity, of which more is switched on" in notes_of(made)
+
+
+def test_hierarchical_drf_becomes_drf_over_the_tree_of_queues() -> None:
+    assert "drf" in names_of(plugins("drf\n    enableHierarchy: true"))
+    assert "drf" not in names_of(plugins("drf"))
+
+
+def test_an_overcommit_factor_below_one_is_what_volcano_takes_instead() -> None:
+    made = convert(plugins('overcommit\n    arguments: {overcommit-factor: "0.5"}', actions="enqueue, allocate"))
+    assert "- overcommit: {factor: 1.2}" in made.text
+    assert "a factor of 0.5 is below 1" in notes_of(made)
+
+
+def test_metrics_are_told_to_be_of_no_use() -> None:
+    assert "metrics was left out" in notes_of(convert(plugins("gang", more="metrics: {type: prometheus}\n")))
+
+
+def test_a_flag_that_is_not_there_is_off_where_the_caller_says_so() -> None:
+    conf = {"actions": "enqueue, allocate", "tiers": [{"plugins": [{"name": "predicates"}, {"name": "overcommit"}]}]}
+    assert "taints" in convert_plain(conf, flags_default=True).text
+    assert "taints" not in convert_plain(conf, flags_default=False).text
+    assert "enqueue" not in convert_plain(conf, flags_default=False).text
+
+
+# -- what is no configuration ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        ("", 1, "a scheduler configuration must be a mapping with the keys actions, tiers, configurations, metrics, not nothing"),
+        ("- a\n", 1, "a scheduler configuration must be a mapping"),
+        ("tiers: []\n", 1, 'actions is missing: write for example actions: "enqueue, allocate, backfill"'),
+        ("actions: [allocate]\n", 1, "actions is a list, and must be names with commas between them"),
+        ("actions: allocate\ntier: []\n", 2, "unknown key 'tier'. Did you mean 'tiers'?"),
+        ("actions: allocate\ntiers: 3\n", 2, "tiers must be a list, not the number 3"),
+        ("actions: allocate\ntiers:\n- name: gang\n", 3, "a tier must be a mapping with the key plugins and a list below it"),
+        ("actions: allocate\ntiers:\n- plugins:\n  - gang\n", 4, "a plugin must be a mapping with a name"),
+        (plugins("gang\n    enableJobOder: true"), 5, "Did you mean 'enableJobOrder'?"),
+        (plugins("gang\n    enableJobOrder: perhaps"), 5, "enableJobOrder must be true or false, not the text 'perhaps'"),
+        (plugins("binpack\n    arguments: 3"), 5, "arguments must be a mapping, not the number 3"),
+        (plugins("binpack\n    arguments: {binpack.weight: much}"), 5, "binpack.weight must be a number, not the text 'much'"),
+        (plugins("binpack\n    arguments: {binpack.resources: [a]}"), 5, "binpack.resources must be names with commas"),
+        (
+            plugins("predicates\n    arguments: {predicate.NodePortsEnable: 7}"),
+            5,
+            "predicate.NodePortsEnable must be true or false",
+        ),
+        (plugins("gang", more="configurations: 1\n"), 5, "configurations must be a list, not the number 1"),
+        (plugins("gang", more="configurations: [{}]\n"), 5, "a configuration must be a mapping with the name of an action"),
+        ('actions: "allocate\n', 1, "this is no YAML"),
+        ("actions: allocate\nactions: enqueue\n", 2, "key 'actions' stands twice, first on line 1"),
+    ],
+)
+def test_what_is_no_configuration_is_an_error_with_its_line(text: str, line: int, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        convert(text, file="volcano-scheduler.conf")
+    assert caught.value.line == line
+    assert message in str(caught.value)
+    assert str(caught.value).startswith(f"volcano-scheduler.conf:{line}: ")
+
+
+def test_all_that_is_wrong_is_told_at_once() -> None:
+    with pytest.raises(InputError) as caught:
+        convert("actions: 3\ntiers: 4\nother: 5\n")
+    assert [fault.line for fault in caught.value.faults] == [1, 2, 3]

@@ -1,0 +1,32 @@
+"""Which queue gives first when another takes back its share."""
+
+from __future__ import annotations
+
+import pytest
+from tests.queues.town import Town, queue, res
+
+from muster.model.effects import Evict
+from muster.plugins.capacity import Capacity
+from muster.plugins.proportion import Proportion
+
+ACTIONS = ("expire", "allocate", "gang-reclaim")
+
+
+def gave(t: Town) -> list[str]:
+    return [effect.pod for effect in t.cycle().effects(Evict) if isinstance(effect, Evict)]
+
+
+@pytest.mark.parametrize("important", ["a", "b"])
+def test_of_queues_that_are_equally_over_their_shares_the_less_important_gives_first(important: str) -> None:
+    t = Town([Proportion()], actions=ACTIONS).nodes(1, gpu=8)
+    for name in "abc":
+        t.see(queue(name, priority=5 if name == important else 1))
+    t.gang("x", 4, queue="a", least=1, at="n1").gang("y", 4, queue="b", least=1, at="n1").gang("z", 1, res(gpu=2), queue="c")
+    assert [pod.rsplit("-", 1)[0] for pod in gave(t)][:1] == ["default/y" if important == "a" else "default/x"]
+
+
+def test_a_less_important_queue_within_its_share_gives_nothing() -> None:
+    t = Town([Capacity()], actions=ACTIONS).nodes(1, gpu=8)
+    t.see(queue("a", deserved=res(gpu=4)), queue("b", deserved=res(gpu=2), priority=5), queue("c", deserved=res(gpu=2)))
+    t.gang("x", 4, queue="a", least=1, at="n1").gang("y", 4, queue="b", least=1, at="n1").gang("z", 1, queue="c")
+    assert [pod.rsplit("-", 1)[0] for pod in gave(t)] == ["default/y"]
