@@ -12,7 +12,9 @@ import sys
 from functools import partial
 
 import pytest
+import yaml
 
+from muster.config import DEFAULT_POLICY
 from muster.scenario import Report, generate, generate_from, run
 from muster.scenario.generate import document
 from muster.scenario.load import from_plain
@@ -23,9 +25,15 @@ AT_ONCE = 5
 EVENTS = 300
 
 
+SHARES = ("capacity", "proportion", "drf")
+OTHERS = [plugin for plugin in yaml.safe_load(DEFAULT_POLICY)["plugins"] if plugin not in SHARES]
+POLICIES = (None, *({"plugins": [share, *OTHERS]} for share in SHARES))
+
+
 def world(seed: int) -> Report:
-    """A small cluster, so that everything is scarce."""
-    return run(generate(nodes=8 + seed % 23, gangs=60, seed=seed, events=EVENTS), twin=seed % 4 == 0)
+    """A small cluster, so that everything is scarce; the default policy, and others."""
+    policy = POLICIES[seed // 4 % len(POLICIES)]
+    return run(generate(nodes=8 + seed % 23, gangs=60, seed=seed, events=EVENTS, policy=policy), twin=seed % 4 == 0)
 
 
 @pytest.mark.soak

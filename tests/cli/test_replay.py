@@ -107,7 +107,7 @@ def test_a_log_that_is_not_there_is_told_so(tmp_path: Path) -> None:
 
 def test_a_plugin_from_a_file_is_found_again_by_naming_its_policy(tmp_path: Path) -> None:
     (tmp_path / "policies").mkdir()
-    plugin = "class Last:\n    name = 'last'\n    weight = 5.0\n    def score(self, s, pod, rows):\n        return rows.taken[:, 0] * 0.0 + 1.0\n"
+    plugin = "class Last:\n    name = 'last'\n    def gang_key(self, s, gang):\n        return -gang.created\n"
     (tmp_path / "policies" / "last.py").write_text(plugin)
     policy = tmp_path / "policies" / "policy.yaml"
     policy.write_text("plugins: [priority, fit, './last.py:Last']\n")

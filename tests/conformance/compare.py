@@ -10,13 +10,14 @@ from collections import Counter
 from collections.abc import Iterator
 
 from tests.conformance.corpus import Case
+from tests.conformance.facts import Facts, title_of
 from tests.conformance.outcome import Result
 
 KEYS = ("binds", "evicted", "pipelined", "podgroup_phase")
 
 
 def differences(case: Case, result: Result) -> list[str]:
-    return list(dict.fromkeys((*_asserted(case, result), *_recorded(case, result))))
+    return list(dict.fromkeys((*_asserted(case, result), *_recorded(case, result), *_torn(case, result))))
 
 
 def _asserted(case: Case, result: Result) -> Iterator[str]:
@@ -61,9 +62,20 @@ def _recorded(case: Case, result: Result) -> Iterator[str]:
         yield from _unequal("number of pipelined", len(pipelined), len(result.pipelined))
 
 
+def _torn(case: Case, result: Result) -> Iterator[str]:
+    """Gangs of which some members were bound and too few have a node."""
+    if not case.has("gang", "enableJobReady"):
+        return
+    facts = Facts(case)
+    for title, bound in facts.count_by_group(result.binds).items():
+        group = facts.groups[title]
+        if bound + len(group.running) < group.min:
+            yield f"{title} is torn: {bound} bound, {len(group.running)} there before, {group.min} needed"
+
+
 def _has_minimum(case: Case, title: str) -> bool:
     """Volcano says Completed of a PodGroup without a minimum as soon as nobody runs; the API never lets one in."""
-    written = next((g for g in case.objects("podgroups") if f"{g['metadata']['namespace']}/{g['metadata']['name']}" == title), None)
+    written = next((group for group in case.objects("podgroups") if title_of(group) == title), None)
     return written is not None and bool(written["spec"].get("minMember"))
 
 
@@ -71,7 +83,7 @@ def _by_hypernode(case: Case, result: Result) -> list[int]:
     """Numbers of bound pods in each HyperNode of the lowest tier, those without any left out."""
     lowest = min((each["spec"]["tier"] for each in case.objects("hypernodes")), default=0)
     home = {
-        member["selector"]["exactMatch"]["name"]: each["metadata"]["name"]
+        (member["selector"].get("exactMatch") or {}).get("name", ""): each["metadata"]["name"]
         for each in case.objects("hypernodes")
         if each["spec"]["tier"] == lowest
         for member in each["spec"]["members"]

@@ -16,7 +16,11 @@ ABSENT = pytest.mark.skip(reason=f"there is no corpus in {folder()}; it is no pa
 
 @pytest.mark.parametrize("case", CASES or [pytest.param(None, marks=ABSENT)], ids=lambda case: case.id if case else "none")
 def test_a_case_ends_as_in_volcano_or_for_a_reason_as_it_does(case: Case, judged: list[Judgement]) -> None:
-    judgement = judge(case)
+    try:
+        judgement = judge(case)
+    except Exception as error:
+        judged.append(Judgement(case, Mark.DIFFER, differences=(f"ends in {error!r}",)))
+        raise
     judged.append(judgement)
     if judgement.mark is Mark.NOT_APPLICABLE:
         pytest.skip(judgement.why)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from muster.config import load_policy
 from muster.convert import Converted, convert, convert_plain
+from muster.convert.actions import LEFT_OUT, OURS
 from muster.convert.conf import FLAGS
 from muster.convert.plugins import MISSING, RULES
 from muster.engine.hooks import Policy
@@ -289,6 +295,15 @@ def test_topology_takes_its_weights_and_its_bound_on_domains() -> None:
     assert (topology.weight, topology.evict_domains, topology.resources["cpu"]) == (3.0, 2, 4.0)
 
 
+def test_devices_are_shared_where_volcano_shares_them() -> None:
+    given = "{deviceshare.VGPUEnable: true, deviceshare.SchedulePolicy: spread, deviceshare.ScheduleWeight: 10}"
+    text = f"deviceshare\n    arguments: {given}"
+    made = convert(plugins(text))
+    assert "- devices: {strategy: spread}" in made.text
+    assert "deviceshare: deviceshare.ScheduleWeight has no counterpart" in notes_of(made)
+    assert "devices" not in names_of(plugins("deviceshare"))
+
+
 def test_shares_are_kept_strictly_only_where_volcano_keeps_them_so() -> None:
     def strict(flags: str) -> bool:
         found = policy_of(plugins(f"proportion{flags}")).plugins
@@ -369,3 +384,62 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
     with pytest.raises(InputError) as caught:
         convert("actions: 3\ntiers: 4\nother: 5\n")
     assert [fault.line for fault in caught.value.faults] == [1, 2, 3]
+
+
+# -- anything ----------------------------------------------------------------------------------------------------------------------
+
+SCALARS = st.one_of(st.booleans(), st.integers(-3, 20), st.floats(-2, 20), st.sampled_from(["1", "x", "nvidia.com/gpu, gpu", ""]))
+KEYS = [
+    "binpack.weight", "binpack.cpu", "binpack.resources", "binpack.resources.nvidia.com/gpu", "leastrequested.weight",
+    "mostrequested.weight", "nodeaffinity.weight", "podtopologyspread.weight", "weight", "hypernode.binpack.memory", "other",
+    "hypernode.gradient.evict.max-hypernodes", "overcommit-factor", "resourceStrategyFitWeight", "predicate.CacheEnable",
+    "predicate.PodAffinityEnable", "deviceshare.VGPUEnable", "deviceshare.SchedulePolicy", "ancestorReclaimLevel",
+]  # fmt: skip
+THEIRS = st.fixed_dictionaries(
+    {"name": st.sampled_from([*RULES, *MISSING, "weather"])},
+    optional={"arguments": st.dictionaries(st.sampled_from(KEYS), SCALARS, max_size=4)}
+    | {flag: st.booleans() for flag in FLAGS[:20]},
+)
+CONFS = st.fixed_dictionaries(
+    {
+        "actions": st.lists(st.sampled_from([*OURS, *LEFT_OUT, "gangPreempt"]), min_size=1, max_size=4).map(", ".join),
+        "tiers": st.lists(st.fixed_dictionaries({"plugins": st.lists(THEIRS, max_size=5)}), max_size=3),
+    },
+    optional={
+        "configurations": st.lists(
+            st.fixed_dictionaries(
+                {"name": st.sampled_from([*OURS, "x"])},
+                optional={"arguments": st.dictionaries(st.sampled_from(["maxDomains", "allowWholeBundle", "y"]), SCALARS)},
+            ),
+            max_size=2,
+        )
+    },
+)
+
+
+@given(CONFS)
+def test_whatever_is_written_becomes_a_policy_or_an_error_with_its_line(conf: dict[str, object]) -> None:
+    text = yaml.safe_dump(conf)
+    made, line = attempt(text)
+    assert line <= len(text.splitlines())
+    if made is not None:
+        assert convert(text) == made
+        assert load_policy(made.text).actions
+        assert all(note.text and note.line <= len(text.splitlines()) for note in made.notes)
+
+
+def attempt(text: str) -> tuple[Converted | None, int]:
+    """The policy, or the line of the first error."""
+    try:
+        return convert(text), 0
+    except InputError as error:
+        return None, error.line
+
+
+# -- the manual --------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_manual_names_every_action_and_every_plugin_of_volcanos() -> None:
+    manual = (Path(__file__).parents[2] / "docs" / "from-volcano.md").read_text(encoding="utf-8")
+    for name in (*OURS, *LEFT_OUT, *RULES, *MISSING):
+        assert f"`{name}`" in manual, name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -30,7 +31,7 @@ def picture(world: World) -> tuple[object, ...]:
 
 @settings(max_examples=100, deadline=None)
 @given(cases(), st.randoms(use_true_random=False))
-def test_after_any_rolled_back_simulation_every_slot_is_as_before(case: Case, chance: st.DataObject) -> None:
+def test_after_any_rolled_back_simulation_every_slot_is_as_before(case: Case, chance: Random) -> None:
     here = given_world(case)
     before = picture(here.world)
     with here.s.trial("simulated", cause="Simulated") as trial:
@@ -41,13 +42,13 @@ def test_after_any_rolled_back_simulation_every_slot_is_as_before(case: Case, ch
     assert picture(here.world) == before
 
 
-def act(here: Given, trial: Trial, chance: st.DataObject) -> None:
-    pod = chance.choice([*here.stands, *here.wanted])  # type: ignore[attr-defined]
+def act(here: Given, trial: Trial, chance: Random) -> None:
+    pod = chance.choice([*here.stands, *here.wanted])
     now = here.world.placement(pod)
     if now.node is None:
-        place(here.s, trial, [pod], domain=WHOLE_CLUSTER, phase=chance.choice([Phase.NOMINATED, Phase.HELD]))  # type: ignore[attr-defined]
+        place(here.s, trial, [pod], domain=WHOLE_CLUSTER, phase=chance.choice([Phase.NOMINATED, Phase.HELD]))
         return
-    match chance.randrange(4):  # type: ignore[attr-defined]
+    match chance.randrange(4):
         case 0:
             trial.evict(pod)
         case 1:
@@ -64,7 +65,7 @@ def act(here: Given, trial: Trial, chance: st.DataObject) -> None:
             assert here.world.placement(pod) == now
 
 
-# -- two GPUs of 8 GiB; A and B have 4 GiB each, C needs 8 --------------------------------------------------------------------------
+# -- two GPUs of 8 GiB; A and B have 4 GiB each, C needs 8 -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

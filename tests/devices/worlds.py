@@ -38,8 +38,8 @@ devices = st.builds(
 shelves = st.lists(devices, max_size=5).map(lambda some: tuple(replace(one, index=i, uuid=f"u{i}") for i, one in enumerate(some)))
 amounts = st.sampled_from([GIB, 2 * GIB, 3 * GIB + MIB, 4 * GIB, 8 * GIB])
 asks = st.one_of(
-    st.builds(DeviceAsk, st.just(DeviceDialect.VGPU), count=st.integers(1, 3), memory=amounts, cores=st.sampled_from([0, 0, 30, 50, 100])),
-    st.builds(DeviceAsk, st.just(DeviceDialect.VGPU), count=st.integers(1, 3), ratio=st.sampled_from([25, 33, 50, 100])),
+    st.builds(DeviceAsk, st.just(DeviceDialect.VGPU), memory=amounts, cores=st.sampled_from([0, 0, 30, 50, 100])),
+    st.builds(DeviceAsk, st.just(DeviceDialect.VGPU), ratio=st.sampled_from([25, 33, 50, 100])),
 )
 whole = st.builds(DeviceAsk, st.just(DeviceDialect.WHOLE), count=st.integers(1, 3), ratio=st.just(100), cores=st.just(100))
 
@@ -51,7 +51,8 @@ def pod_asks(draw: st.DrawFn) -> tuple[DeviceAsk, ...]:
     if shape == "whole":
         return (draw(whole),)
     count = {"one": 1, "two": 2, "three": 3, "none": 0}[shape]
-    return tuple(replace(draw(asks), container=number, count=draw(st.integers(1, 2))) for number in range(count))
+    most = 3 if count == 1 else 2
+    return tuple(replace(draw(asks), container=number, count=draw(st.integers(1, most))) for number in range(count))
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,8 @@ def given_world(case: Case, *, score: str = "") -> Given:
         trial.commit()
     world.journal.clear()
     plugins: list[Plugin] = [Priority(), Fit(), Devices(strategy="spread" if case.spread else "binpack")]
-    plugins += {"": [], "binpack": [Binpack()], "spread": [Spread()]}[score]
+    if score:
+        plugins.append(Binpack() if score == "binpack" else Spread())
     return Given(world, Session(world, Policy(plugins, ["allocate"])), wanted, stands)
 
 

@@ -134,6 +134,7 @@ def selecting(**labels: str) -> LabelSelector:
 #
 # Terms, kinds and nodes are drawn from pools that are made once: a draw is cheap then, and shrinks to the plain ones at the front.
 
+_CHECKS = ("affinity", "preference", "spread", "ports")
 _NAMESPACES = ("blue", "red")
 _LOOKS = [{"app": "x"}, {"app": "x", "rev": "1"}, {"app": "x", "rev": "2"}, {"app": "y"}, {"app": "y", "rev": "1"}, {}]
 _POOL = 400
@@ -196,7 +197,7 @@ def _kind(chance: Random, namespace: str, what: str) -> Kind:
     zones = NodeAffinity(required=(NodeTerm((Requirement(ZONE, Operator.IN, ("a", "b")),)),))
     about = what if chance.random() < 0.8 else "none"
     wishes = 0.7 if about == "preference" else 0.0
-    hard = {"affinity": 0.6, "preference": 0.25}.get(about, 0.0)
+    hard = {"affinity": 0.6, "preference": 0.35}.get(about, 0.0)
     return Kind(
         request=Resources.of({"cpu": chance.choice([500, 1000])}),
         node_selector=((ZONE, "a"),) if what == "spread" and chance.random() < 0.15 else (),
@@ -210,7 +211,7 @@ def _kind(chance: Random, namespace: str, what: str) -> Kind:
     )
 
 
-def _node(chance: Random) -> Node:
+def _node(chance: Random, *, closed: float) -> Node:
     labels = {}
     if chance.random() < 0.9:
         labels[ZONE] = chance.choice(["a", "b", "c"])
@@ -221,8 +222,8 @@ def _node(chance: Random) -> Node:
         "",
         allocatable=Resources.of({"cpu": chance.choice([2000, 8000, 8000]), "pods": 110}),
         labels=labels,
-        taints=(taint,) if chance.random() < 0.15 else (),
-        unschedulable=chance.random() < 0.08,
+        taints=(taint,) if chance.random() < closed else (),
+        unschedulable=chance.random() < closed / 2,
     )
 
 
@@ -233,10 +234,10 @@ def _pool(make: Callable[[Random], T]) -> st.SearchStrategy[T]:
 
 _KINDS = {
     (what, namespace): _pool(lambda chance, what=what, namespace=namespace: _kind(chance, namespace, what))  # type: ignore[misc]
-    for what in ("affinity", "preference", "spread", "ports")
+    for what in _CHECKS
     for namespace in _NAMESPACES
 }
-_NODES = _pool(_node)
+_NODES = {what: _pool(lambda chance, what=what: _node(chance, closed=0.4 if what == "spread" else 0.1)) for what in _CHECKS}  # type: ignore[misc]
 _LABELS = st.sampled_from(_LOOKS)
 _SPACES = st.sampled_from([(), (("blue", {"team": "a"}),), (("blue", {"team": "a"}), ("red", {})), (("red", {"team": "a"}),)])
 _PHASES = st.sampled_from([Phase.BINDING, Phase.BINDING, Phase.HELD, Phase.NOMINATED])
@@ -248,7 +249,7 @@ _TWIST = st.integers(0, 7)
 @st.composite
 def cases(draw: st.DrawFn, *, what: str) -> Case:
     number = draw(st.integers(1, 6))
-    plain = [draw(_NODES) for _ in range(number)]
+    plain = [draw(_NODES[what]) for _ in range(number)]
     nodes = tuple(replace(each, name=f"n{i}", labels={**each.labels, HOST: f"n{i}"}) for i, each in enumerate(plain))
     names = [each.name for each in nodes]
     templates = [(draw(_KINDS[what, namespace]), namespace, draw(_LABELS)) for namespace in ("blue", "blue", "red")]

@@ -24,8 +24,10 @@ DEFAULT_POLICY = """\
 schedulerNames: [muster]
 actions: [expire, enqueue, allocate, preempt, gang-preempt, job-preempt, gang-reclaim]
 plugins:
-# Who goes first.
+# Who goes first, and how much a queue may have.
 - priority
+- capacity
+- elastic_quota
 # Where they may go.
 - topology
 - unschedulable

@@ -18,7 +18,7 @@ OURS: Mapping[str, tuple[str, ...]] = {
     "gangpreempt": ("gang-preempt",),
     "gangreclaim": ("gang-reclaim",),
 }
-_DROPPED = {
+LEFT_OUT = {
     "backfill": "action backfill was left out: allocate places pods that ask for nothing together with all others",
     "shuffle": "action shuffle has no counterpart: nobody is evicted but for a gang that waits",
 }
@@ -46,10 +46,10 @@ def convert_actions(conf: TheirConf, draft: Draft) -> None:
     wanted: list[str] = []
     for action in conf.actions:
         name = action.text
-        if name in _DROPPED:
-            draft.tell(_DROPPED[name], action)
+        if name in LEFT_OUT:
+            draft.tell(LEFT_OUT[name], action)
         elif name not in OURS:
-            near = nearest(name, [*OURS, *_DROPPED])
+            near = nearest(name, [*OURS, *LEFT_OUT])
             hint = f"; did you mean {near!r}?" if near else ""
             draft.tell(f"unknown action {shown(name)} was left out, as Volcano itself refuses it{hint}", action)
         elif why := _is_idle(conf, name):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from muster.convert.conf import TheirConf, TheirPlugin
 from muster.convert.draft import Draft
-from muster.model.resources import CPU, MEMORY
+from muster.model.resources import CPU, MEMORY, PODS
 from muster.yaml_marks import Marked, nearest, shown
 
 EVEN: Mapping[str, float] = {CPU: 1.0, MEMORY: 1.0}
@@ -24,10 +24,12 @@ _OTHER_FILTERS = {
     "predicate.NodeVolumeLimitsEnable": "volumes looks at all that a volume needs of its node",
     "predicate.VolumeZoneEnable": "volumes looks at all that a volume needs of its node",
     "predicate.CacheEnable": "what is cached does not change a decision",
-    "predicate.GPUSharingEnable": "shared devices have no counterpart",
+    "predicate.GPUSharingEnable": "name the plugin devices for devices that several pods share",
     "predicate.ProportionalEnable": "keeping room free in proportion has no counterpart",
     "predicate.DynamicResourceAllocationEnable": "ResourceClaims are not read",
 }
+_DEVICES = ("deviceshare.VGPUEnable", "deviceshare.GPUSharingEnable", "deviceshare.GPUNumberEnable")
+_DEVICE_POLICY = "deviceshare.SchedulePolicy"
 # The scores of nodeorder: Volcano's weight for each, and the plugin that does the same; none where there is no such plugin.
 _SCORES = (
     ("nodeaffinity.weight", 2, "node_affinity_preference"),
@@ -37,7 +39,6 @@ _SCORES = (
 _NO_SCORES = (("balancedresource.weight", 1), ("imagelocality.weight", 1))
 
 MISSING: Mapping[str, str] = {
-    "deviceshare": "devices that several pods share are no part of this policy",
     "extender": "an HTTP extender is not asked; write a plugin in Python instead",
     "nodegroup": "queues are not tied to groups of nodes; use node selectors, or taints and tolerations",
     "numaaware": "where on a node a pod's CPUs lie is left to the kubelet",
@@ -172,6 +173,19 @@ def _is_unusual(their: TheirPlugin, key: str) -> bool:
     return their.arguments.is_on(key, default=usually) != usually
 
 
+def _deviceshare(their: TheirPlugin, draft: Draft) -> None:
+    """What of it is switched on counts what is left of each device, whatever the dialect."""
+    given = their.arguments
+    if not their.has("enablePredicate") or not [key for key in _DEVICES if given.is_on(key, default=False)]:
+        draft.tell("deviceshare was left out: nothing of it that there is here is switched on", their.name)
+        return
+    spreads = given.get(_DEVICE_POLICY).text == "spread"
+    draft.use("devices", **({"strategy": "spread"} if spreads else {}))
+    for key in given:
+        if key not in (*_DEVICES, _DEVICE_POLICY):
+            draft.tell(f"deviceshare: {key} has no counterpart", given.at(key))
+
+
 def _network_topology(their: TheirPlugin, draft: Draft) -> None:
     if not their.has_any("enabledHyperNodeGradient", "enabledHyperNodeOrder", "enableNodeOrder"):
         draft.tell("network-topology-aware was left out: all of it is switched off", their.name)
@@ -179,8 +193,8 @@ def _network_topology(their: TheirPlugin, draft: Draft) -> None:
     given = their.arguments
     draft.use("topology")
     weight = given.number("weight", 1)
-    if weight:
-        draft.score("topology", weight, _weights(their, "hypernode.binpack"))
+    if weight > 0:
+        draft.score("topology", weight, _weights(their, "hypernode.binpack", draft))
     else:
         draft.use("topology", weight=0)
     if "hypernode.gradient.evict.max-hypernodes" in given:
@@ -202,7 +216,7 @@ def _nodeorder(their: TheirPlugin, draft: Draft) -> None:
     draft.score("binpack", given.number("mostrequested.weight", 0), EVEN)
     for key, default, plugin in _SCORES:
         draft.score(plugin, given.number(key, default))
-    draft.spread_weight = given.number("podtopologyspread.weight", 2)
+    draft.spread_weight = max(0.0, given.number("podtopologyspread.weight", 2))
     lost = [key for key, default in _NO_SCORES if given.number(key, default)]
     if lost:
         draft.tell(f"nodeorder: {' and '.join(lost)} {'have' if len(lost) > 1 else 'has'} no counterpart", their.name)
@@ -217,16 +231,32 @@ def _binpack(their: TheirPlugin, draft: Draft) -> None:
     if not their.has("enableNodeOrder"):
         draft.tell("binpack was left out: enableNodeOrder is off", their.name)
         return
-    draft.score("binpack", their.arguments.number("binpack.weight", 1), _weights(their, "binpack"))
+    draft.score("binpack", their.arguments.number("binpack.weight", 1), _weights(their, "binpack", draft))
 
 
-def _weights(their: TheirPlugin, prefix: str) -> dict[str, float]:
+def _weights(their: TheirPlugin, prefix: str, draft: Draft) -> dict[str, float]:
     """What each resource counts: CPU and memory, and those that are named beside them."""
     given = their.arguments
-    weights = {CPU: given.number(f"{prefix}.cpu", 1), MEMORY: given.number(f"{prefix}.memory", 1)}
+    weights = {CPU: _at_least_zero(their, f"{prefix}.cpu", draft), MEMORY: _at_least_zero(their, f"{prefix}.memory", draft)}
     for name in given.names(f"{prefix}.resources"):
-        weights[name] = given.number(f"{prefix}.resources.{name}", 1)
+        if _is_resource(name):
+            weights[name] = _at_least_zero(their, f"{prefix}.resources.{name}", draft)
+        else:
+            draft.tell(f"{their.name.text}: {shown(name)} is no resource and was left out", given.at(f"{prefix}.resources"))
     return weights
+
+
+def _at_least_zero(their: TheirPlugin, key: str, draft: Draft) -> float:
+    weight = their.arguments.number(key, 1)
+    if weight >= 0:
+        return weight
+    draft.tell(f"{their.name.text}: {key} is negative; Volcano takes 1 instead, and so does this policy", their.arguments.at(key))
+    return 1.0
+
+
+def _is_resource(name: str) -> bool:
+    """Resources of Kubernetes itself have plain names; all others have a domain before theirs."""
+    return name in (CPU, MEMORY, PODS, "ephemeral-storage") or "/" in name or name.startswith("hugepages-")
 
 
 def _resource_strategy_fit(their: TheirPlugin, draft: Draft) -> None:
@@ -252,10 +282,11 @@ def _strategies(their: TheirPlugin, draft: Draft) -> dict[str, tuple[str, float]
     entries = written.mapping or {name: Marked({"type": Marked("LeastAllocated")}) for name in EVEN}
     for name, each in entries.items():
         kind, weight = each.mapping.get("type", Marked("")), each.mapping.get("weight", Marked(1)).value
-        if "*" in name:
+        if "*" in name or not _is_resource(name):
             draft.tell(f"resource-strategy-fit: {name} has no counterpart: name each resource", written.keys[name])
-        elif not isinstance(weight, int | float):
-            their.arguments.faults.add(each, f"the weight of {name} must be a number", field=f"resources.{name}.weight")
+        elif isinstance(weight, bool) or not isinstance(weight, int | float) or weight < 0:
+            fault = f"the weight of {name} must be a number of at least 0"
+            their.arguments.faults.add(each, fault, field=f"{their.arguments.where}.resources.{name}.weight")
         else:
             found[name] = ("binpack" if kind.value == "MostAllocated" else "spread", float(weight))
     return found
@@ -306,6 +337,7 @@ RULES: Mapping[str, Callable[[TheirPlugin, Draft], None]] = {
     "binpack": _binpack,
     "resource-strategy-fit": _resource_strategy_fit,
     "network-topology-aware": _network_topology,
+    "deviceshare": _deviceshare,
     "pdb": _pdb,
     "cdp": _cdp,
 }

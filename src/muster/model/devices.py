@@ -77,12 +77,12 @@ class DeviceAsk:
 
 @dataclass(frozen=True, slots=True)
 class SlotNote:
-    """A slot as somebody wrote it onto a pod: the device by its UUID or by its index, and how much of it where that was said."""
+    """A slot as somebody wrote it onto a pod: the device by its UUID or by its index, and how much of it, as far as was said."""
 
     index: int = -1
     uuid: str = ""
-    memory: int | None = None
-    cores: int | None = None
+    memory: int = 0
+    cores: int = 0
 
 
 @dataclass(frozen=True, slots=True)

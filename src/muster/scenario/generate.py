@@ -23,6 +23,13 @@ _ZONES = ("a", "b", "c")
 _TAINT = "dedicated=gpu:NoSchedule"
 _PRIORITIES = (0, 0, 0, 1, 5, 9)
 _LARGEST_GANG = 64
+_APART: Document = {
+    "podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "apart"}}}
+        ]
+    }
+}
 
 
 def generate(
@@ -110,7 +117,16 @@ class _Story:
         return made
 
     def queue_forms(self) -> list[Document]:
-        return [{"name": "red"}, {"name": "blue", "weight": 3}, {"name": "navy", "parent": "blue"}]
+        """A tree of three beside the default queue; sometimes with limits, shares and a guarantee."""
+        chance, nodes = self._chance, self._nodes_made
+        red: Document = {"name": "red"}
+        blue: Document = {"name": "blue", "weight": 3}
+        if chance.random() < 0.4:
+            red["limit"] = {"gpu": chance.randint(1, 4 * nodes), "cpu": 8 * nodes}
+        if chance.random() < 0.4:
+            red["deserved"], blue["deserved"] = {"gpu": nodes}, {"gpu": 2 * nodes}
+            blue["guarantee"] = {"gpu": chance.randint(0, nodes)}
+        return [red, blue, {"name": "navy", "parent": "blue"}]
 
     def gang(self) -> Document:
         """One more gang. Sizes are mostly small, needs mostly modest: some must wait, none for ever."""
@@ -141,6 +157,8 @@ class _Story:
             made["selector"] = {"zone": chance.choice(_ZONES)}
         if chance.random() < 0.4:
             made["tolerations"] = ["dedicated"]
+        if chance.random() < 0.1:
+            made |= {"labels": {"app": "apart"}, "affinity": _APART}
         return made
 
     def _manners(self) -> Document:
@@ -164,6 +182,8 @@ class _Story:
     def event(self) -> Document:
         choices: list[tuple[int, Callable[[], Document]]] = [
             (8 if self._gangs_left else 0, lambda: {"submit": self.gang()}),
+            (1 if self._gangs_left > 1 else 0, self._submit_group),
+            (1, self._change_queue),
             (3 if self._live else 0, self._delete),
             (3 if self._live else 0, self._scale),
             (2 if self._live else 0, self._lose_member),
@@ -187,6 +207,22 @@ class _Story:
         if drawn < 0.7:
             return [{"cycle": 1}]
         return [{"run": {"for": f"{self._chance.randrange(5, 60)}s", "every": "20s"}}]
+
+    def _submit_group(self) -> Document:
+        """Two gangs that start together or not at all."""
+        pair = [self.gang(), self.gang()]
+        names = [gang["name"] for gang in pair]
+        for gang in pair:
+            if gang.pop("roles", None) is not None:
+                gang |= self._seats("")
+            gang.pop("scheduler", None)
+            gang |= {"dialect": "koordinator", "group": names, "each": {"cpu": 1}}
+        return {"submit": pair}
+
+    def _change_queue(self) -> Document:
+        limit = {"nvidia.com/gpu": str(self._chance.randint(1, 4 * self._nodes_made))}
+        patch = {"spec": {"capability": self._chance.choice((limit, None))}}
+        return {"edit": {"object": f"Queue/{self._chance.choice(('red', 'blue', 'navy'))}", "patch": patch}}
 
     def _delete(self) -> Document:
         gang = self._live.pop(self._chance.randrange(len(self._live)))

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from muster.model.events import PriorityClass
-from muster.model.gang import Cell, Gang, Group, MatchPolicy, Mode, Role
+from muster.model.gang import Cell, Gang, Group, MatchPolicy, Mode, Role, changed
 from muster.model.pod import NOT_DECLARED, Declared, Dialect, Pod, Problem, Running
 from muster.model.resources import NOTHING
 from muster.model.topology import TopologyAsk
@@ -333,7 +333,9 @@ def _settled_roles(part: _Part, *, in_group: bool) -> tuple[Role, ...]:
         return (replace(whole, name=part.title, min=least, total=max(whole.total, least)),)
     if len(part.roles) == 1:
         only = part.roles[0]
-        return (replace(only, min=least, total=max(only.total, least)),)
+        if only.min == least and only.total >= least:
+            return part.roles
+        return (changed(only, min=least, total=max(only.total, least)),)
     if least < sum(role.min for role in part.roles):
         return tuple(replace(role, min=0) for role in part.roles)
     return part.roles

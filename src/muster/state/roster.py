@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
-from muster.model.gang import Gang, Role
+from muster.model.gang import Gang, Role, changed
 from muster.model.pod import UNSEATED, Phase, Pod
 from muster.model.queue import PREEMPTIBLE_LABEL
 from muster.model.resources import Resources
@@ -25,14 +24,14 @@ class Roster:
     def settled(self, gang: Gang) -> Gang:
         """The gang with each role in the queue that it belongs to, as the tree of queues is now."""
         roles = tuple(self._in_queue(gang, role) for role in gang.roles)
-        return gang if all(a is b for a, b in zip(roles, gang.roles, strict=True)) else replace(gang, roles=roles)
+        return gang if all(a is b for a, b in zip(roles, gang.roles, strict=True)) else changed(gang, roles=roles)
 
     def _in_queue(self, gang: Gang, role: Role) -> Role:
         named = role.named_queue or (self._named_before(gang, role) if not role.group else "")
         queue = self._world.tree.settle(named, namespace=_namespace(gang, role))
         if role.queue == queue and role.named_queue == named:
             return role
-        return replace(role, queue=queue, named_queue=named)
+        return changed(role, queue=queue, named_queue=named)
 
     def _named_before(self, gang: Gang, role: Role) -> str:
         """The queue that its PodGroup named while there was one: a job that is deleted leaves the queue when its pods do."""

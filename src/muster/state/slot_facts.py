@@ -74,12 +74,9 @@ class SlotFacts:
             return ()
         pairs = zip(pod.slots, asks_by_slot(pod.kind.devices), strict=False)
         found = [(_device(note, node.devices), note, ask) for note, ask in pairs]
+        # Anybody can write annotations: which device it is they tell, but never that it is less than was asked for.
         return tuple(
-            Slot(
-                device.index,
-                ask.memory_of(device.memory) if note.memory is None else note.memory,
-                ask.cores if note.cores is None else note.cores,
-            )
+            Slot(device.index, max(ask.memory_of(device.memory), note.memory), max(ask.cores, note.cores))
             for device, note, ask in found
             if device is not None
         )

@@ -21,8 +21,10 @@ from muster.adapters.kube.pods import Pods
 from muster.adapters.kube.problems import Problems, excerpt
 from muster.adapters.kube.queues import read_queue, read_quota
 from muster.adapters.kube.repair import MISFIT, repaired
+from muster.adapters.kube.selectors import label_selector
 from muster.adapters.kube.values import read_version
 from muster.adapters.kube.volumes import read_csi_node, read_storage_class, read_volume, read_volume_claim
+from muster.model.budget import Budget
 from muster.model.events import Namespace, PriorityClass, Thing
 from muster.model.pod import Dialect
 
@@ -92,6 +94,7 @@ def _doors(pods: Pods) -> dict[tuple[str, str], _Door[Any]]:
         (names.CORE_GROUP, "Node"): _Door(wire.Node, read_node),
         (names.CORE_GROUP, "Namespace"): _Door(wire.Namespace, _read_namespace),
         (names.NATIVE_GROUP, "PriorityClass"): _Door(wire.PriorityClass, _read_priority_class),
+        (names.POLICY_GROUP, "PodDisruptionBudget"): _Door(wire.PodDisruptionBudget, _read_budget),
         (names.VOLCANO_GROUP, "Queue"): _Door(wire.Queue, read_queue),
         (names.VOLCANO_TOPOLOGY_GROUP, "HyperNode"): _Door(wire.HyperNode, read_domain),
         (names.CORE_GROUP, "PersistentVolume"): _Door(wire.PersistentVolume, read_volume),
@@ -127,6 +130,20 @@ def _quota_reader(group: str) -> _Read[wire.ElasticQuota]:
 def _read_namespace(written: wire.Namespace, *, problems: Problems) -> Namespace:
     meta = written.metadata
     return Namespace(meta.name, read_version(meta.resource_version), meta.labels, problems.all())
+
+
+def _read_budget(written: wire.PodDisruptionBudget, *, problems: Problems) -> Budget:
+    meta = written.metadata
+    selector = label_selector(written.spec.selector, field="spec.selector", problems=problems)
+    return Budget(
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        version=read_version(meta.resource_version),
+        selector=selector,
+        allowed=written.status.disruptions_allowed,
+        problems=problems.all(),
+    )
 
 
 def _read_priority_class(written: wire.PriorityClass, *, problems: Problems) -> PriorityClass:

@@ -287,14 +287,14 @@ def _read_allocated(text: str) -> Iterator[SlotNote]:
         said = {name: amount(name, str(value)) for name, value in found["resources"].items()}
         yield SlotNote(
             index=int(found["minor"]),
-            memory=said.get(names.KOORDINATOR_GPU_MEMORY),
-            cores=said.get(names.KOORDINATOR_GPU_CORE, 0),
+            memory=said.get(names.KOORDINATOR_GPU_MEMORY, 0),
+            cores=min(said.get(names.KOORDINATOR_GPU_CORE, 0), WHOLE_CORES),
         )
 
 
 def _read_slots(text: str) -> Iterator[SlotNote]:
     for index, memory, cores in msgspec.json.decode(text, type=tuple[tuple[int, int, int], ...]):
-        yield SlotNote(index=index, memory=memory, cores=cores)
+        yield SlotNote(index=index, memory=min(memory, LARGEST_AMOUNT), cores=min(cores, WHOLE_CORES))
 
 
 _READERS = {

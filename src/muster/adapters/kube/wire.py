@@ -233,6 +233,23 @@ class PriorityClass(Wire, frozen=True):
     preemption_policy: str = ""
 
 
+# --- PodDisruptionBudget ----------------------------------------------------------------------------------------------
+
+
+class PodDisruptionBudgetSpec(Wire, frozen=True):
+    selector: LabelSelector | None = None
+
+
+class PodDisruptionBudgetStatus(Wire, frozen=True):
+    disruptions_allowed: Int32 = 0
+
+
+class PodDisruptionBudget(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
+    status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
+
+
 # --- PodGroup, one shape for all four groups --------------------------------------------------------------------------
 
 
@@ -474,6 +491,7 @@ Shape = (
     | Node
     | Namespace
     | PriorityClass
+    | PodDisruptionBudget
     | PodGroup
     | Queue
     | ElasticQuota

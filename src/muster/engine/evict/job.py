@@ -73,7 +73,7 @@ def may_take_unit(s: Session, ask: Ask, pods: Sequence[Pod]) -> Verdict:
     need = demand_total(s, ask)
     for queue in dict.fromkeys(s.world.members[pod.uid].queue for pod in pods):
         if queue not in own and not _is_over_min(s, queue, need):
-            return Verdict(ok=False, why=f"quota {show_queue(queue)} is within its minimum", code=WITHIN_MIN)
+            return Verdict(ok=False, why=f"{show_queue(queue)} is within its minimum", code=WITHIN_MIN)
     return YES
 
 

@@ -89,7 +89,7 @@ def may_give(s: Session, ask: Ask, queue: str) -> Verdict:
     """Is this queue over its share in a dimension that the ask needs, and the asker entitled to it?"""
     node = s.world.tree.nodes.get(queue)
     if node is None or not node.reclaimable:
-        return Verdict(ok=False, why=f"queue {show_queue(queue)} is not reclaimable", code=NOT_ENTITLED)
+        return Verdict(ok=False, why=f"{show_queue(queue)} is not reclaimable", code=NOT_ENTITLED)
     asked: dict[str, Amounts] = {}
     givers: dict[str, str] = {}
     for mine, amounts in demand_by_queue(s, ask).items():
@@ -105,11 +105,11 @@ def may_give(s: Session, ask: Ask, queue: str) -> Verdict:
 def _between(s: Session, asker: str, giver: str, amounts: Amounts) -> Verdict:
     """Two queues with one parent: may the one take so much from the other?"""
     if not _is_entitled(s, asker, amounts):
-        why = f"queue {show_queue(asker)} would not be within its deserved share of what it asks for"
+        why = f"{show_queue(asker)} would not be within its deserved share of what it asks for"
     elif not _gives_in(s, giver, amounts):
-        why = f"queue {show_queue(giver)} is within its deserved share"
+        why = f"{show_queue(giver)} is within its deserved share"
     elif dominant_share(s, asker, plus=amounts - s.world.ledger.taken(asker) + _stands(s, asker)) >= dominant_share(s, giver):
-        why = f"queue {show_queue(asker)} would have as large a share of the cluster as queue {show_queue(giver)} has now"
+        why = f"{show_queue(asker)} would have as large a share of the cluster as {show_queue(giver)} has now"
     else:
         return YES
     return Verdict(ok=False, why=why, code=NOT_ENTITLED)
@@ -156,11 +156,11 @@ def _crosses(s: Session, queue: str, amounts: Amounts) -> str:
     left = s.world.ledger.taken(queue) - amounts
     for name, value in node.guarantee.items:
         if value and amounts[position[name]] and left[position[name]] < value:
-            return f"queue {show_queue(queue)} would fall below its guarantee of {short_name(name)}"
+            return f"{show_queue(queue)} would fall below its guarantee of {short_name(name)}"
     if s.policy.settings.strict_deserved:
         for name, value in deserved_by(s, queue).items:
             if value and amounts[position[name]] and left[position[name]] < value:
-                return f"queue {show_queue(queue)} would fall below its deserved share of {short_name(name)}"
+                return f"{show_queue(queue)} would fall below its deserved share of {short_name(name)}"
     return ""
 
 
