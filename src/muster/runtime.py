@@ -42,7 +42,7 @@ class Scheduler:
 
     def __init__(self, policy: Policy, *, log: Log | None = None) -> None:
         self.policy = policy
-        self._store = Store(preemptible_by_default=policy.preemptible_by_default)
+        self._store = Store(default_wait_s=policy.settings.default_wait_s, preemptible_by_default=policy.preemptible_by_default)
         self._log = log
         self.world: World = self._store.world(0.0)
         if log is not None:

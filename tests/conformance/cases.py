@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tests.conformance.corpus import Case, Json
 
@@ -15,9 +15,9 @@ _ON = (
 )  # fmt: skip
 
 
-def node(name: str, *, gpu: int) -> Json:
+def node(name: str, *, gpu: int, **labels: str) -> Json:
     room = {"cpu": "64", "memory": "256Gi", "pods": "110", "nvidia.com/gpu": str(gpu)}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": {"allocatable": room}}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}, "status": {"allocatable": room}}
 
 
 def pods(group: str, count: int, *, gpu: int, on: str = "", start: int = 0, **spec: object) -> list[Json]:
@@ -84,14 +84,16 @@ def case(
     hypernodes: Sequence[Json] = (),
     actual: Json | None = None,
     plugins: Sequence[str] = EVERYTHING,
+    off: Mapping[str, Sequence[str]] | None = None,
     **fields: object,
 ) -> Case:
-    """A session with everything switched on, and what Volcano is said to have done."""
+    """A session with everything switched on but what is `off`, and what Volcano is said to have done."""
+    flags = {name: {flag: flag not in (off or {}).get(name, ()) for flag in _ON} for name in plugins}
     written = {
         "id": "own/Case/00",
         "kind": "session",
         "actions": list(actions),
-        "plugins": [[{"name": name, "enabled": dict.fromkeys(_ON, True)} for name in plugins]],
+        "plugins": [[{"name": name, "enabled": flags[name]} for name in plugins]],
         "objects": {
             "nodes": list(nodes),
             "podgroups": list(groups),

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tests.conformance.corpus import Case, Json
-from tests.conformance.inputs import GROUP_NAME, pod_priority
+from tests.conformance.inputs import GROUP_NAME
 
 from muster.model.resources import PODS, amount
 
@@ -66,9 +66,6 @@ class Facts:
     def count_by_group(self, pods: Iterable[str]) -> Counter[str]:
         return Counter(self.group_of[pod] for pod in pods)
 
-    def priority(self, pod: str) -> int:
-        return pod_priority(self.pods[pod])
-
     def is_never(self, group: Group) -> bool:
         """Does the oldest member say Never? Hardly any has a time of creation, so names decide."""
         oldest = min(group.pods, key=lambda pod: (pod["metadata"].get("creationTimestamp") or "", pod["metadata"]["name"]))
@@ -92,6 +89,9 @@ class Facts:
             for name, text in ((container.get("resources") or {}).get("requests") or {}).items():
                 total[name] += amount(name, str(text))
         return +total
+
+    def total(self, pods: Iterable[str]) -> Counter[str]:
+        return sum((self.request(self.pods[pod]) for pod in pods), start=Counter())
 
     def path(self, queue: str) -> list[str]:
         """The queue, its parent, and so on below the root; short where the parents lead in a ring."""

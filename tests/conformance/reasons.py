@@ -6,6 +6,7 @@ hold for cases that nobody has seen yet, so it asks for the circumstances and fo
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -84,19 +85,16 @@ def _seats(seen: Seen, promised: Mapping[str, str]) -> dict[str, int]:
 
 
 def cheaper_victims(seen: Seen) -> bool:
-    """The same gangs get as many seats for other victims, who cost no more by any measure."""
+    """The same gangs get as many seats for other victims, of no higher priority, with whom no more is lost."""
     ours, theirs = (_seats(seen, pods) for pods in (seen.result.pipelined, seen.their_pipelined))
-    cost, their_cost = (_cost(seen, pods) for pods in (seen.result.evicted, seen.their_evicted))
-    no_more = all(mine <= other for mine, other in zip(cost, their_cost, strict=True))
+    lost, their_lost = (seen.facts.total(pods) for pods in (seen.result.evicted, seen.their_evicted))
+    highest, their_highest = (_highest(seen, pods) for pods in (seen.result.evicted, seen.their_evicted))
+    no_more = highest <= their_highest and all(lost[name] <= their_lost[name] for name in lost)
     return seen.only(*_EVICTION) and bool(ours) and ours == theirs and no_more and _may_evict_all(seen)
 
 
-def _cost(seen: Seen, evicted: Sequence[str]) -> tuple[int, int, int]:
-    """Gangs that end, the highest priority among those who go, and how many go."""
-    gone = seen.facts.count_by_group(evicted)
-    groups = [seen.facts.groups[title] for title in gone]
-    ended = sum(len(group.running) - gone[group.title] < group.min <= len(group.running) for group in groups)
-    return ended, max((group.priority for group in groups), default=0), len(evicted)
+def _highest(seen: Seen, pods: Sequence[str]) -> int:
+    return max((seen.facts.of(pod).priority for pod in pods), default=0)
 
 
 def never_its_own(seen: Seen) -> bool:
@@ -110,32 +108,58 @@ def never_its_own(seen: Seen) -> bool:
     )
 
 
-def topology_is_served(seen: Seen) -> bool:
-    """Volcano's preempt and reclaim make no room for a gang with a topology wish; here it is made where the wish can be kept."""
-    legacy = not {"preempt", "reclaim"}.isdisjoint(seen.case.actions)
-    ours = seen.facts.count_by_group(seen.result.pipelined)
+def whole_gangs_may_go(seen: Seen) -> bool:
+    """Volcano's gang plugin spares whoever has no more members than it needs; here such a gang goes whole."""
+    guarded = any(
+        action in seen.case.actions and seen.case.has("gang", flag)
+        for action, flag in (("preempt", "enablePreemptable"), ("reclaim", "enableReclaimable"))
+    )
+    gone = seen.facts.count_by_group(seen.result.evicted)
+    groups = [seen.facts.groups[title] for title in gone]
     return (
-        legacy
-        and seen.only(*_EVICTION)
+        seen.only(*_EVICTION)
+        and guarded
+        and not seen.their_evicted
+        and any(len(group.running) <= group.min for group in groups)
+        and not seen.facts.breaks(seen.result.evicted)
+        and _serves_whole(seen)
+        and _may_evict_all(seen)
+    )
+
+
+def topology_is_served(seen: Seen) -> bool:
+    """Volcano's preempt makes no room for a gang with a topology wish; here it is made where the wish can be kept."""
+    askers = [seen.facts.groups[title] for title in seen.facts.count_by_group(seen.result.pipelined)]
+    return (
+        seen.only(*_EVICTION)
+        and "preempt" in seen.case.actions
         and not seen.their_evicted
         and not seen.their_pipelined
-        and bool(ours)
-        and all(seen.facts.groups[title].topology and count >= seen.facts.groups[title].min for title, count in ours.items())
+        and all(group.topology for group in askers)
+        and _serves_whole(seen)
         and _may_evict_all(seen)
     )
 
 
 def reclaims_for_gangs(seen: Seen) -> bool:
-    """Volcano's reclaim goes member by member and passes over nodes that somebody is leaving already, so gangs come away empty."""
-    ours = seen.facts.count_by_group(seen.result.pipelined)
+    """Volcano's reclaim goes member by member and passes over a node where nobody is left to evict, even if one victim left room
+    for several: so gangs come away empty."""
+    left = Counter(seen.facts.pods[pod]["spec"]["nodeName"] for pod in seen.result.evicted)
+    entered = Counter(seen.result.pipelined.values())
     return (
-        "reclaim" in seen.case.actions
-        and seen.only(*_EVICTION)
+        seen.only(*_EVICTION)
+        and "reclaim" in seen.case.actions
         and not seen.their_evicted
-        and bool(ours)
-        and all(2 <= seen.facts.groups[title].min <= count for title, count in ours.items())
+        and any(count > left[node] > 0 for node, count in entered.items())
+        and _serves_whole(seen)
         and _may_evict_all(seen)
     )
+
+
+def _serves_whole(seen: Seen) -> bool:
+    """Does somebody get room here, and everybody who does at least its minimum?"""
+    seats = _seats(seen, seen.result.pipelined)
+    return bool(seats) and all(count >= seen.facts.groups[title].min for title, count in seats.items())
 
 
 def _may_evict_all(seen: Seen) -> bool:
@@ -201,16 +225,22 @@ def _reclaims(seen: Seen) -> Iterator[tuple[str, str, Verdict]]:
             yield seen.facts.groups[title].queue, queue, may_give(s, ask, f"queue/{queue}")
 
 
-def priority_is_the_gangs(seen: Seen) -> bool:
-    """A member with a priority of its own goes with its gang's priority all the same."""
-    askers = [seen.facts.groups[title] for title in seen.facts.count_by_group(seen.result.pipelined)]
-    if not seen.only(*_EVICTION) or not askers or not seen.result.evicted:
-        return False
-    highest = max(
-        seen.facts.priority(pod) for group in askers for pod in seen.result.pipelined if seen.facts.group_of[pod] == group.title
+def checks_see_who_is_gone(seen: Seen) -> bool:
+    """Volcano's simulation shows its predicates who has left only where these are asked about evictions or allocations at all."""
+    simulates = any(
+        (each.get("arguments") or {}).get("enableTopologyAwarePreemption") for each in seen.case.written.get("configurations") or ()
     )
-    spared = [pod for pod in seen.result.evicted if seen.facts.priority(pod) >= highest]
-    return bool(spared) and not set(spared) & set(seen.their_evicted) and _may_evict_all(seen)
+    shown = seen.case.has("predicates", "enablePreemptable") or seen.case.has("predicates", "enabledAllocatable")
+    pods = [pod for group in seen.askers() for pod in group.pods]
+    return (
+        seen.only(*_EVICTION)
+        and simulates
+        and not shown
+        and not seen.their_evicted
+        and bool(seen.result.pipelined)
+        and any(pod["spec"].get("affinity") for pod in pods)
+        and _may_evict_all(seen)
+    )
 
 
 def others_are_not_stopped(seen: Seen) -> bool:
@@ -254,12 +284,13 @@ REASONS: Mapping[str, Callable[[Seen], bool]] = {
         no_more_than_needed,
         cheaper_victims,
         never_its_own,
+        whole_gangs_may_go,
         topology_is_served,
         reclaims_for_gangs,
         never_means_the_gang,
         would_have_the_larger_share,
         judged_where_the_tree_forks,
-        priority_is_the_gangs,
+        checks_see_who_is_gone,
         others_are_not_stopped,
         phase_follows_members,
         surplus_in_one_go,

@@ -135,9 +135,9 @@ OVER_ITS_SHARE: dict[str, Any] = {
     "plugins": RECLAIMING,
 }
 EITHER_NODE: dict[str, Any] = {
-    "nodes": [node("n1", gpu=2), node("n2", gpu=2)],
+    "nodes": [node("n1", gpu=2), node("n2", gpu=4)],
     "groups": [group("a", least=1, phase="Running"), group("b", least=2, phase="Running"), group("h", least=1, priority="high")],
-    "members": [*pods("a", 1, gpu=2, on="n1"), *pods("b", 2, gpu=1, on="n2"), *pods("h", 1, gpu=2)],
+    "members": [*pods("a", 1, gpu=2, on="n1"), *pods("b", 2, gpu=2, on="n2"), *pods("h", 1, gpu=2)],
 }
 LESSER_MEMBER: dict[str, Any] = {
     "nodes": [node("n1", gpu=1)],
@@ -152,6 +152,7 @@ ONE_RACK: dict[str, Any] = {
     ],
     "members": [*pods("v", 1, gpu=2, on="n1"), *pods("h", 1, gpu=2)],
     "hypernodes": [hypernode("r1", "n1")],
+    "off": {"gang": ("enablePreemptable",)},
 }
 ONE_NEVER: dict[str, Any] = {
     "nodes": [node("n1", gpu=2)],
@@ -176,10 +177,13 @@ LENT_WITHIN_A_BRANCH: dict[str, Any] = {
     "queues": [queue("a", gpu=4), queue("a1", gpu=4, parent="a"), queue("b", gpu=8), queue("b1", gpu=4, parent="b")],
     "plugins": RECLAIMING,
 }
-IMPORTANT_MEMBER: dict[str, Any] = {
-    "nodes": [node("n1", gpu=1)],
+APART = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "host", "labelSelector": {}}]}}
+KEEPS_APART: dict[str, Any] = {
+    "nodes": [node("n1", gpu=4, host="n1")],
     "groups": [group("v", least=1, phase="Running"), group("h", least=1, priority="high")],
-    "members": [*pods("v", 1, gpu=1, on="n1", priority=50), *pods("h", 1, gpu=1, priority=50)],
+    "members": [*pods("v", 1, gpu=1, on="n1"), *pods("h", 1, gpu=1, affinity=APART)],
+    "configurations": [{"name": "preempt", "arguments": {"enableTopologyAwarePreemption": True}}],
+    "off": {"predicates": ("enablePreemptable", "enabledAllocatable"), "gang": ("enablePreemptable",)},
 }
 WAITS_IN_A_PARENT: dict[str, Any] = {
     "nodes": [node("n1", gpu=4)],
@@ -192,6 +196,13 @@ SAYS_RUNNING: dict[str, Any] = {
     "nodes": [node("n1", gpu=4)],
     "groups": [group("g", least=1, phase="Running")],
     "members": pods("g", 1, gpu=1),
+}
+ELASTIC_OVER_ITS_SHARE: dict[str, Any] = {
+    "nodes": [node("n1", gpu=4), node("n2", gpu=4)],
+    "groups": [group("v", least=1, phase="Running", queue="q1"), group("h", least=2, queue="q2")],
+    "members": [*pods("v", 1, gpu=4, on="n1"), *pods("v", 1, gpu=4, on="n2", start=1), *pods("h", 2, gpu=2)],
+    "queues": [queue("q1", gpu=4), queue("q2", gpu=4)],
+    "plugins": RECLAIMING,
 }
 TWO_ELASTIC_GANGS: dict[str, Any] = {
     "nodes": [node("n1", gpu=4)],
@@ -220,8 +231,9 @@ STORIES = {
         "allocate", "preempt", **EITHER_NODE, actual={"evicted": ["ns/b-0", "ns/b-1"], "pipelined": {"ns/h-0": "n2"}}
     ),
     "never_its_own": case("allocate", "preempt", **LESSER_MEMBER, actual={"evicted": ["ns/g-0"], "pipelined": {"ns/g-1": "n1"}}),
+    "whole_gangs_may_go": case("allocate", "reclaim", **OVER_ITS_SHARE),
     "topology_is_served": case("allocate", "preempt", **ONE_RACK),
-    "reclaims_for_gangs": case("allocate", "reclaim", **OVER_ITS_SHARE),
+    "reclaims_for_gangs": case("allocate", "reclaim", **ELASTIC_OVER_ITS_SHARE),
     "never_means_the_gang": case("allocate", "preempt", **ONE_NEVER, actual={"evicted": ["ns/v-0"], "pipelined": {"ns/h-1": "n1"}}),
     "would_have_the_larger_share": case(
         "allocate", "reclaim", **UNEQUAL_SHARES, actual={"evicted": ["ns/a-0"], "pipelined": {"ns/h-0": "n1"}}
@@ -229,7 +241,7 @@ STORIES = {
     "judged_where_the_tree_forks": case(
         "allocate", "reclaim", **LENT_WITHIN_A_BRANCH, actual={"evicted": ["ns/v-1"], "pipelined": {"ns/h-0": "n2"}}
     ),
-    "priority_is_the_gangs": case("allocate", "preempt", **IMPORTANT_MEMBER),
+    "checks_see_who_is_gone": case("allocate", "preempt", **KEEPS_APART),
     "others_are_not_stopped": case("allocate", **WAITS_IN_A_PARENT),
     "phase_follows_members": case(
         "allocate", **SAYS_RUNNING, actual={"binds": {"ns/g-0": "n1"}, "podgroup_phase": {"ns/g": "Pending"}}

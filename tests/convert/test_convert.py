@@ -93,8 +93,6 @@ def test_everything_that_is_not_as_it_was_is_told_with_its_line() -> None:
     assert [str(note) for note in convert(USUAL).notes] == [
         "schedulerNames has volcano in it, which is what your pods say: stop Volcano's scheduler before Muster starts",
         "line 5: plugin gang is no plugin here: gangs are what is scheduled, always whole",
-        "line 6: gang: enablePreemptable: false has no counterpart: members that a gang can spare are evicted one by one, the "
-        "others only with their whole gang",
         "line 10: drf without enableHierarchy has no counterpart: gangs of one queue go by priority and creation, whatever share "
         "each of them has",
         "line 14: nodeorder: balancedresource.weight and imagelocality.weight have no counterpart",
@@ -149,6 +147,21 @@ def test_an_action_that_has_no_effect_in_volcano_has_none_here(action: str, flag
     made = convert(plugins(f"priority\n    {flags}", actions=f"allocate, {action}"))
     assert load_policy(made.text).actions == ("expire", "allocate")
     assert f"line 1: action {action} was left out: {why}" in notes_of(made)
+
+
+@pytest.mark.parametrize(
+    ("flag", "words"),
+    [
+        ("", "with enablePreemptable: true Volcano's preempt spares gangs that have no more members than they need; here"),
+        (
+            "\n    enablePreemptable: false",
+            "with enablePreemptable: false Volcano's preempt takes single members of any gang; here",
+        ),
+    ],
+)
+def test_whom_evictions_hit_otherwise_than_before_is_told(flag: str, words: str) -> None:
+    assert words in notes_of(convert(plugins("priority", f"gang{flag}", actions="allocate, preempt")))
+    assert words not in notes_of(convert(plugins("priority", f"gang{flag}")))
 
 
 def test_whoever_evicts_gang_by_gang_clears_one_hypernode_as_volcano_does() -> None:

@@ -16,10 +16,13 @@ from tests.placement.test_volumes import assert_volume_places_agree, assert_volu
 from tests.placement.volume_worlds import volume_cases
 from tests.placement.worlds import Case, cases
 
+from muster.model.pod import Pod
+from muster.model.selectors import PodTerm, TaintEffect
 from muster.model.volumes import StorageClass
 from muster.plugins import pod_affinity, pod_affinity_preference, ports, spread_constraints, volumes
 from muster.state import census, follow, mounts, terms, volume_choice
 from muster.state import ports as host_ports
+from muster.state.table import Rows
 
 SEARCH = settings(max_examples=1000, phases=[Step.generate], derandomize=True, database=None, deadline=None)
 
@@ -46,17 +49,17 @@ def undone(case: Case) -> None:
 
 def leavers_are_in_nobodys_way(patch: pytest.MonkeyPatch) -> None:
     real = census.Tally.in_the_way
-    patch.setattr(census.Tally, "in_the_way", lambda self, *, soon: real(self, soon=True))
+    patch.setattr(census.Tally, "in_the_way", lambda self, **_: real(self, soon=True))
 
 
 def leavers_are_in_the_way_of_promises(patch: pytest.MonkeyPatch) -> None:
     real = census.Tally.in_the_way
-    patch.setattr(census.Tally, "in_the_way", lambda self, *, soon: real(self, soon=False))
+    patch.setattr(census.Tally, "in_the_way", lambda self, **_: real(self, soon=False))
 
 
 def promised_pods_are_company_for_a_bind(patch: pytest.MonkeyPatch) -> None:
     real = census.Tally.worlds
-    patch.setattr(census.Tally, "worlds", lambda self, *, soon: real(self, soon=True))
+    patch.setattr(census.Tally, "worlds", lambda self, **_: real(self, soon=True))
 
 
 def pods_that_leave_count_as_staying(patch: pytest.MonkeyPatch) -> None:
@@ -87,7 +90,7 @@ def only_the_first_value_of_a_choice_is_looked_up(patch: pytest.MonkeyPatch) -> 
 
 def the_other_label_keys_are_forgotten(patch: pytest.MonkeyPatch) -> None:
     real = terms.with_own_labels
-    patch.setattr(terms, "with_own_labels", lambda selector, labels, *, like, unlike=(): real(selector, labels, like=like))
+    patch.setattr(terms, "with_own_labels", lambda selector, labels, *, like, **_: real(selector, labels, like=like))
 
 
 def own_label_keys_are_forgotten(patch: pytest.MonkeyPatch) -> None:
@@ -101,7 +104,7 @@ def namespaces_do_not_matter(patch: pytest.MonkeyPatch) -> None:
 def a_namespace_selector_takes_the_place_of_the_names(patch: pytest.MonkeyPatch) -> None:
     real = terms._reach
 
-    def reach(term: terms.PodTerm, pod: object) -> terms.Reach:
+    def reach(term: PodTerm, pod: object) -> terms.Reach:
         found = real(term, pod)  # type: ignore[arg-type]
         return found if term.namespace_selector is None else replace(found, namespaces=())
 
@@ -111,7 +114,7 @@ def a_namespace_selector_takes_the_place_of_the_names(patch: pytest.MonkeyPatch)
 def terms_count_one_by_one(patch: pytest.MonkeyPatch) -> None:
     real = terms.wants
 
-    def wants(pod: terms.Pod) -> terms.Wants:
+    def wants(pod: Pod) -> terms.Wants:
         found = real(pod)
         return replace(found, near=tuple(terms._aim(term, pod) for term in pod.kind.affinity.required))
 
@@ -205,7 +208,11 @@ def taints_are_never_honored(patch: pytest.MonkeyPatch) -> None:
 
 
 def taints_are_honored_but_cordons_are_not(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(spread_constraints, "_CORDONED", replace(spread_constraints._CORDONED, effect=spread_constraints.TaintEffect("PreferNoSchedule")))
+    patch.setattr(
+        spread_constraints,
+        "_CORDONED",
+        replace(spread_constraints._CORDONED, effect=TaintEffect.PREFER_NO_SCHEDULE),
+    )
 
 
 def the_soft_ones_see_no_equal_pods(patch: pytest.MonkeyPatch) -> None:
@@ -223,8 +230,8 @@ def every_address_is_an_address_like_others(patch: pytest.MonkeyPatch) -> None:
 def there_is_room_for_two_of_a_kind(patch: pytest.MonkeyPatch) -> None:
     real = ports.Ports.fit
 
-    def fit(self: ports.Ports, s: object, pod: object, rows: ports.Rows) -> object:
-        return real(self, s, pod, ports.Rows(rows.table, rows.index, soon=rows.soon))  # type: ignore[arg-type]
+    def fit(self: ports.Ports, s: object, pod: object, rows: Rows) -> object:
+        return real(self, s, pod, Rows(rows.table, rows.index, soon=rows.soon))  # type: ignore[arg-type]
 
     patch.setattr(ports.Ports, "fit", fit)
 
@@ -237,7 +244,7 @@ def a_claim_for_one_pod_is_for_all(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_same_volume_is_attached_twice(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(mounts.Mounts, "volumes_on", lambda self, storage, node, *, soon: set(self._here.get(node, ())))
+    patch.setattr(mounts.Mounts, "volumes_on", lambda self, _, node, **__: set(self._here.get(node, ())))
 
 
 def drivers_have_no_limits(patch: pytest.MonkeyPatch) -> None:
@@ -255,8 +262,7 @@ def what_was_chosen_earlier_is_free_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_class_makes_volumes_everywhere(patch: pytest.MonkeyPatch) -> None:
-    real = volume_choice.matching_column
-    patch.setattr(volume_choice, "matching_column", lambda world, _: real(world, None))
+    patch.setattr(volume_choice, "matching_column", lambda world, _: np.ones(len(world.table), dtype=np.bool_))
 
 
 def nobody_makes_volumes(patch: pytest.MonkeyPatch) -> None:

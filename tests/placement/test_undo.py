@@ -15,9 +15,7 @@ any_case = st.one_of(*(cases(what=what) for what in ("affinity", "preference", "
 
 
 def answers(here: Made, case: Case) -> list[bool]:
-    return [
-        fits_on(here.s, pod, node.name, soon=soon) for pod in case.wanting for node in case.nodes for soon in (False, True)
-    ]
+    return [fits_on(here.s, pod, node.name, soon=soon) for pod in case.wanting for node in case.nodes for soon in (False, True)]
 
 
 def try_things(here: Made, case: Case, *, evict: list[int]) -> None:

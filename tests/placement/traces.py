@@ -28,8 +28,8 @@ def assert_no_trace(world: World) -> None:
         fresh.follow(world)
         assert kept.figures() == fresh.figures(), kind.__name__
         if isinstance(kept, Looks) and isinstance(fresh, Looks):
-            for (aim, scope), tally in kept._tallies.made.items():  # type: ignore[misc]
+            for (aim, scope), tally in kept._tallies.made.items():
                 assert np.array_equal(tally.counts, fresh.tally(world, aim, scope).counts), (aim, scope)
         if isinstance(kept, Holders) and isinstance(fresh, Holders):
             for term, tally in kept._tallies.made.items():
-                assert np.array_equal(tally.counts, fresh.tally(world, term).counts), term  # type: ignore[arg-type]
+                assert np.array_equal(tally.counts, fresh.tally(world, term).counts), term

@@ -20,6 +20,7 @@ from muster.model.selectors import (
     Requirement,
     SpreadConstraint,
     Taint,
+    TaintEffect,
     Toleration,
 )
 
@@ -54,7 +55,9 @@ def place(case: Case) -> dict[str, str]:
     """Each pod in turn on the best node that every check allows, ties by name; those who find none are left out."""
     world, found = twin_of(case), {}
     for pod in sorted(case.wanting, key=lambda each: needs_others(world, each)):
-        allowed = [name for name in sorted(world.nodes) if (case.only is None or name in case.only) and fits(world, pod, name, case.phase)]
+        allowed = [
+            name for name in sorted(world.nodes) if (case.only is None or name in case.only) and fits(world, pod, name, case.phase)
+        ]
         if not allowed:
             continue
         best = max(allowed, key=lambda name: (score(world, pod, allowed)[name], _reversed(name)))
@@ -75,7 +78,7 @@ def _reversed(name: str) -> tuple[int, ...]:
 
 def fits(world: TwinWorld, pod: Pod, name: str, phase: Phase) -> bool:
     node = world.nodes[name]
-    if node.unschedulable and not tolerated(Taint("node.kubernetes.io/unschedulable", _no_schedule()), pod):
+    if node.unschedulable and not tolerated(Taint("node.kubernetes.io/unschedulable", TaintEffect.NO_SCHEDULE), pod):
         return False
     if any(taint.effect.value != "PreferNoSchedule" and not tolerated(taint, pod) for taint in node.taints):
         return False
@@ -126,12 +129,6 @@ def node_term(term: NodeTerm, node: Node) -> bool:
     return all(holds(one, node.labels) for one in term.expressions) and all(
         holds(one, {"metadata.name": node.name}) for one in term.fields
     )
-
-
-def _no_schedule() -> object:
-    from muster.model.selectors import TaintEffect
-
-    return TaintEffect("NoSchedule")
 
 
 def tolerated(taint: Taint, pod: Pod) -> bool:
@@ -224,9 +221,7 @@ def _affinity(world: TwinWorld, pod: Pod, node: Node, *, company: Sequence[Phase
         return True
     if any(term.topology_key not in node.labels for term in terms):
         return False
-    mates = [
-        there for other, there in world.on_known_nodes(company) if all(term_means(world, term, pod, other) for term in terms)
-    ]
+    mates = [there for other, there in world.on_known_nodes(company) if all(term_means(world, term, pod, other) for term in terms)]
     if all(any(same_domain(term.topology_key, node, there) for there in mates) for term in terms):
         return True
     nobody = not any(term.topology_key in there.labels for term in terms for there in mates)
@@ -240,7 +235,12 @@ def spread(world: TwinWorld, pod: Pod, node: Node, phase: Phase) -> bool:
 
 
 def _skew_is_small(
-    world: TwinWorld, pod: Pod, node: Node, constraint: SpreadConstraint, all_hard: Sequence[SpreadConstraint], view: Sequence[Phase]
+    world: TwinWorld,
+    pod: Pod,
+    node: Node,
+    constraint: SpreadConstraint,
+    all_hard: Sequence[SpreadConstraint],
+    view: Sequence[Phase],
 ) -> bool:
     if constraint.topology_key not in node.labels:
         return False
@@ -271,7 +271,7 @@ def is_eligible(pod: Pod, node: Node, constraint: SpreadConstraint, siblings: Se
     if constraint.honor_taints:
         taints = list(node.taints)
         if node.unschedulable:
-            taints.append(Taint("node.kubernetes.io/unschedulable", _no_schedule()))  # type: ignore[arg-type]
+            taints.append(Taint("node.kubernetes.io/unschedulable", TaintEffect.NO_SCHEDULE))
         return all(taint.effect.value == "PreferNoSchedule" or tolerated(taint, pod) for taint in taints)
     return True
 

@@ -67,7 +67,7 @@ def volumes(world: twin.TwinWorld, facts: Facts, since: dict[str, float], pod: P
                 return False
     if not _attachable(world, facts, keys, name, in_the_way):
         return False
-    return _chosen(world, facts, since, pod, keys, name)
+    return _chosen(world, facts, since, keys, name)
 
 
 def keys_of(pod: Pod) -> list[str]:
@@ -133,7 +133,7 @@ def waits(facts: Facts, key: str) -> bool:
     return found is not None and found.waits
 
 
-def _chosen(world: twin.TwinWorld, facts: Facts, since: dict[str, float], pod: Pod, keys: Sequence[str], name: str) -> bool:
+def _chosen(world: twin.TwinWorld, facts: Facts, since: dict[str, float], keys: Sequence[str], name: str) -> bool:
     waiting = [key for key in keys if waits(facts, key)]
     uses: dict[str, tuple[float, list[str]]] = {}
     for other, at, standing in world.placed:

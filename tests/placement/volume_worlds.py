@@ -26,7 +26,9 @@ def on_nodes(*names: str) -> tuple[NodeTerm, ...]:
 
 
 def _terms() -> st.SearchStrategy[tuple[NodeTerm, ...] | None]:
-    return st.sampled_from([None, in_zones("a"), in_zones("a", "b"), on_nodes("n0"), on_nodes("n1"), on_nodes("n0", "n2"), in_zones("b"), None, ()])
+    return st.sampled_from(
+        [None, in_zones("a"), in_zones("a", "b"), on_nodes("n0"), on_nodes("n1"), on_nodes("n0", "n2"), in_zones("b"), None, ()]
+    )
 
 
 @st.composite

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 
@@ -115,15 +115,15 @@ def made(case: Case, plugins: Sequence[Plugin] | None = None) -> Made:
 # -- by hand -------------------------------------------------------------------------------------------------------------------
 
 
-def node(name: str, *, cpu: int = 4000, labels: Mapping[str, str] | None = None, **more: object) -> Node:
+def node(name: str, *, cpu: int = 4000, labels: Mapping[str, str] | None = None, **more: Any) -> Node:
     amounts = Resources.of({"cpu": cpu, "pods": 110})
-    return Node(name, allocatable=amounts, labels={HOST: name, **(labels or {})}, **more)  # type: ignore[arg-type]
+    return Node(name, allocatable=amounts, labels={HOST: name, **(labels or {})}, **more)
 
 
-def pod(name: str, *, namespace: str = "default", labels: Mapping[str, str] | None = None, gang: str = "", **kind: object) -> Pod:
+def pod(name: str, *, namespace: str = "default", labels: Mapping[str, str] | None = None, gang: str = "", **kind: Any) -> Pod:
     kind.setdefault("request", Resources.of({"cpu": 1000}))
     membership = Membership(Dialect.VOLCANO, gang) if gang else None
-    return Pod(name, namespace, name, Kind(namespace=namespace, **kind), labels=labels or {}, membership=membership)  # type: ignore[arg-type]
+    return Pod(name, namespace, name, Kind(namespace=namespace, **kind), labels=labels or {}, membership=membership)
 
 
 def selecting(**labels: str) -> LabelSelector:

@@ -32,7 +32,7 @@ def nodes() -> Iterator[Event]:
     for number in range(NODES):
         name = f"node-{number:05d}"
         devices = tuple(
-            Device(index, memory=GPU_MEMORY, uuid=f"{name}-{index}", island=f"island-{index // 4}", shares=10) for index in range(GPUS)
+            Device(index, memory=GPU_MEMORY, uuid=f"{name}-{index}", island=f"i{index // 4}", shares=10) for index in range(GPUS)
         )
         labels = {"kubernetes.io/hostname": name}
         yield Seen(Node(name, version=1, allocatable=Resources.of(amounts), labels=labels, devices=devices))
@@ -60,7 +60,7 @@ def busy(gigabytes: int) -> Store:
         store.fold(event)
     for number in range(NODES):
         on = [f"node-{number:05d}"] * GPUS
-        pods = worlds.gang(f"low-{number}", GPUS, each, priority=1, created=float(number), least=1, on=on)
+        pods = worlds.gang(f"low-{number}", GPUS, each, priority=1, created=float(number), on=on)
         for event in with_slots(pods, iter(range(GPUS))):
             store.fold(event)
     run_cycle(store.world(10_000.0), default_policy())

@@ -63,7 +63,22 @@ def convert_actions(conf: TheirConf, draft: Draft) -> None:
     if [name for name in wanted if name in draft.actions] != draft.actions[1:]:
         draft.tell(f"the order of the actions is now {', '.join(draft.actions)}: room is made only for those who find none")
     _configure(conf, draft)
+    _tell_of_gangs(conf, wanted, draft)
     _advise(draft)
+
+
+def _tell_of_gangs(conf: TheirConf, wanted: list[str], draft: Draft) -> None:
+    """Whom Volcano's gang plugin spares, and what happens to them here."""
+    their = conf.plugin("gang")
+    if their is None:
+        return
+    here = "here members that a gang can spare go one by one, and the others with their whole gang"
+    for action, ours, flag in (("preempt", "gang-preempt", "enablePreemptable"), ("reclaim", "gang-reclaim", "enableReclaimable")):
+        if ours in wanted and any(name.text == action for name in conf.actions):
+            theirs = (
+                "spares gangs that have no more members than they need" if their.has(flag) else "takes single members of any gang"
+            )
+            draft.tell(f"gang: with {flag}: {str(their.has(flag)).lower()} Volcano's {action} {theirs}; {here}", their.name)
 
 
 def _advise(draft: Draft) -> None:

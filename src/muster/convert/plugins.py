@@ -94,14 +94,9 @@ def _priority(their: TheirPlugin, draft: Draft) -> None:
 
 def _gang(their: TheirPlugin, draft: Draft) -> None:
     draft.tell("plugin gang is no plugin here: gangs are what is scheduled, always whole", their.name)
-    for flag in ("enablePreemptable", "enableReclaimable"):
-        if their.flags.get(flag, _ON).value is False:
-            why = "members that a gang can spare are evicted one by one, the others only with their whole gang"
-            draft.tell(f"gang: {flag}: false has no counterpart: {why}", their.flags[flag])
-    if their.flags.get("enableJobReady", _ON).value is False:
-        draft.tell(
-            "gang: enableJobReady: false has no counterpart: a gang starts whole or not at all", their.flags["enableJobReady"]
-        )
+    given = their.flags.get("enableJobReady", _ON)
+    if given.value is False:
+        draft.tell("gang: enableJobReady: false has no counterpart: a gang starts whole or not at all", given)
     their.asked.update((*_EVICTION_FLAGS, "enableJobReady"))
 
 

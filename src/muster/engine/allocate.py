@@ -59,11 +59,14 @@ def _count(s: Session, gang: Gang) -> None:
     memory.count += 1
     if memory.started is None:
         memory.started = s.now
+        s.world.touched[gang.key] = None  # Its status says since when it is tried.
     s.count("attempts")
 
 
 def ready(world: World, gang: Gang) -> Verdict:
     """May the gang be attempted at all?"""
+    if gang.unreadable:
+        return Verdict(ok=False, why=gang.unreadable, code=explain.INVALID)
     if gang.waits_for or not has_enough_members(gang):
         return explain.gathering(gang)
     marked = next((pod for pod in gang.pods() if pod.timed_out or pod.uid in world.marked), None)

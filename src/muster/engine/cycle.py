@@ -13,6 +13,7 @@ from muster.engine.expire import expire
 from muster.engine.hooks import Policy
 from muster.engine.recover import recover
 from muster.engine.session import Session
+from muster.engine.waits import stand_still
 from muster.model.effects import Outcome
 from muster.state.world import World
 
@@ -42,6 +43,7 @@ def run_session(s: Session) -> Outcome:
     for action in policy.actions:
         ACTIONS[action](s)
     end_broken_plans(s)
+    stand_still(s)
     effects = deeds(s)
     world.journal.clear()
     world.decided_at = world.now

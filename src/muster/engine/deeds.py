@@ -13,7 +13,7 @@ from muster.model.effects import Bind, Condition, Effect, Evict, Hold, Nominate,
 from muster.model.pod import CLAIMS, UNPLACED, Phase, Placement
 from muster.state.store import COMPANY, HOLDS, ROOM, SOON
 from muster.state.volume_choice import choices
-from muster.state.world import Step
+from muster.state.world import Redeemed, Step
 
 
 def deeds(s: Session) -> tuple[Effect, ...]:
@@ -52,6 +52,8 @@ def _deed(s: Session, before: Placement, now: Placement, step: Step) -> Iterator
     node = now.node or ""
     if now.phase is Phase.BINDING:
         s.world.wake(COMPANY)
+        if before.phase in CLAIMS and before.node == now.node:
+            s.world.redeemed[pod.uid] = Redeemed(before, s.world.plans.get(before.plan))
         volumes = choices(s.world, pod) if pod.kind.claims else ()
         given = grants(pod.kind.devices, now.devices, s.world.nodes[node].devices) if now.devices else ()
         yield Bind(pod.uid, pod.title, node, gang, why, cause, now.devices, volumes, given)

@@ -8,6 +8,7 @@ from muster.engine.claims import end_claims
 from muster.engine.domains import why_apart
 from muster.engine.holds import release_hopeless
 from muster.engine.session import Session
+from muster.engine.waits import stand_still
 from muster.model.effects import Release
 from muster.model.gang import Gang
 from muster.model.pod import Phase, Placement, Pod
@@ -27,6 +28,7 @@ def expire(s: Session) -> None:
     _end_claims_apart(s)
     _end_late_plans(s)
     release_hopeless(s)
+    stand_still(s)
     _end_waits(s)
     _finish_marking(s)
 
@@ -60,14 +62,20 @@ def _is_late(s: Session, uid: str) -> bool:
 
 def _end_lost_claims(s: Session) -> None:
     """A claim on a node that is gone, no longer takes the pod, or has no room for it any more is no claim."""
-    for uid in sorted(s.world.claims):
-        pod = s.world.pods[uid]
+    for pod in sorted((s.world.pods[uid] for uid in s.world.claims), key=lambda pod: _loses_first(s, pod)):
+        uid = pod.uid
         why = _why_lost(s, pod, s.world.placements[uid])
         if why:
             with s.trial(why, cause=CLAIM_LOST) as trial:
                 trial.release(pod)
                 trial.commit()
                 s.count("claims lost")
+
+
+def _loses_first(s: Session, pod: Pod) -> tuple[int, float, str, str]:
+    """Where a node has no room for all claims on it, the least important ends first, then the youngest."""
+    gang = s.world.gang_of(pod)
+    return (gang.priority if gang is not None else pod.priority, -s.world.placement(pod).since, pod.title, pod.uid)
 
 
 def _why_lost(s: Session, pod: Pod, placement: Placement) -> str:

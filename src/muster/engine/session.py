@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 # A refused gang is tried again this often, whatever happens.
 RETRY_S = 300.0
+# So many kinds of pods have their columns kept; at 5,000 nodes each takes some 80 KB.
+MOST_KINDS = 1024
 
 T = TypeVar("T")
 
@@ -205,8 +207,14 @@ class Session:
         """What the plugins say of every node for this kind of pod, brought up to date. What a pod says of other pods is no part of
         it, so that the gangs of one template have one set of columns between them."""
         key: tuple[str, int, Kind, bool] = ("kind", id(self.policy), pod.kind.alone(), soon)
-        found = self.world.memo.get(key)
+        kept = self.world.memo.setdefault("kinds", {})
+        assert isinstance(kept, dict)
+        found = kept.get(key)
         if not isinstance(found, KindColumns):
-            found = self.world.memo[key] = KindColumns(soon=soon)
+            if len(kept) >= MOST_KINDS:
+                # Those that were made first go: a cluster with so many kinds of pods seldom sees one again.
+                for old in list(kept)[: MOST_KINDS // 2]:
+                    del kept[old]
+            found = kept[key] = KindColumns(soon=soon)
         found.refresh(self, pod)
         return found

@@ -54,7 +54,7 @@ def _is_ready(world: World, gang: Gang) -> bool:
     if gang.dialect is Dialect.VOLCANO:
         memory = world.attempts.get(gang.key)
         return memory is None or not memory.kept_out
-    return has_enough_members(gang) and not gang.waits_for
+    return has_enough_members(gang) and not gang.waits_for and not gang.unreadable
 
 
 def _count_scheduled(world: World, role: Role) -> int:

@@ -172,6 +172,8 @@ class Gang:
     never_preempts: bool = False
     waits_for: str = ""
     """What is still missing before the gang can be judged at all (its PodGroup, a sibling), or empty."""
+    unreadable: str = ""
+    """Why nobody can tell how many members it needs, or empty: it must not start with fewer than were meant."""
     problems: tuple[Problem, ...] = ()
 
     @property

@@ -124,6 +124,8 @@ class Problem:
 
     field: str
     text: str
+    lost: bool = False
+    """True where nothing of the value could be used: its field counts as not written."""
 
 
 class Dialect(Enum):

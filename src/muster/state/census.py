@@ -6,9 +6,9 @@ where a domain is a value of one node label. All of this is derived: it follows 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -103,12 +103,15 @@ class Group:
                         tally.add(row, standing, count)
 
 
-class _Tallies:
+K = TypeVar("K")
+
+
+class _Tallies(Generic[K]):
     """The tallies made so far, over one layout of the table and one state of the namespaces."""
 
     def __init__(self) -> None:
         self.generation = 0
-        self.made: dict[Hashable, Tally] = {}
+        self.made: dict[K, Tally] = {}
         self._stamp = (-1, -1)
         self._figures = 0
 
@@ -126,7 +129,7 @@ class _Tallies:
         self.made.clear()
         self._figures = 0
 
-    def add(self, key: Hashable, table: NodeTable, label: str, scope: Scope | None) -> Tally:
+    def add(self, key: K, table: NodeTable, label: str, scope: Scope | None) -> Tally:
         codes, values = table.label_codes(label)
         if scope is not None:
             codes = np.where(scope.column(table), codes, np.int32(-1))
@@ -137,6 +140,8 @@ class _Tallies:
 
 _Look = tuple[str, tuple[Pair, ...]]
 """Namespace and labels."""
+_Sought = tuple[Aim, Scope | None]
+"""Who is counted, by which label, and on which nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +158,8 @@ class Looks(Follower[_Stand]):
         super().__init__()
         self._groups: dict[_Look, Group] = {}
         self._by_pair: dict[Pair, dict[_Look, Group]] = {}
-        self._tallies = _Tallies()
-        self._tally_keys: BySelection[Hashable] = BySelection()
+        self._tallies: _Tallies[_Sought] = _Tallies()
+        self._tally_keys: BySelection[_Sought] = BySelection()
         self._rows: Mapping[str, int] = {}
         self._namespaces: Namespaces = {}
 
@@ -199,7 +204,6 @@ class Looks(Follower[_Stand]):
         self._tally_keys.clear()
 
     def figures(self) -> dict[object, object]:
-        """All that is counted, as plain values: two of these can be compared."""
         return {look: group.where for look, group in self._groups.items()}
 
     def _meant_by(self, selection: Selection) -> list[Group]:
@@ -243,7 +247,7 @@ class Holders(Follower[_Hold]):
         self.pulls: BySelection[Pull] = BySelection()
         """What placed pods would rather have near or far, or required to be near."""
         self._groups: dict[Term, Group] = {}
-        self._tallies = _Tallies()
+        self._tallies: _Tallies[Term] = _Tallies()
         self._rows: Mapping[str, int] = {}
         self._wants = OncePerTerms(wants)
 
@@ -284,7 +288,6 @@ class Holders(Follower[_Hold]):
         self._tallies.forget()
 
     def figures(self) -> dict[object, object]:
-        """All that is counted, as plain values: two of these can be compared."""
         return {term: group.where for term, group in self._groups.items()}
 
     def _shift(self, term: Term, entry: _Hold, by: int) -> bool:

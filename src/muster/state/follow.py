@@ -53,6 +53,10 @@ class Follower(ABC, Generic[E]):
     def clear(self) -> None:
         """Forget every figure."""
 
+    @abstractmethod
+    def figures(self) -> dict[object, object]:
+        """All that is counted, as plain values: two followers can be compared."""
+
     def follow(self, world: World) -> None:
         """Bring the figures up to date."""
         position = world.moves_position

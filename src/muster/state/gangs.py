@@ -20,6 +20,8 @@ from muster.state.cells import cell_mins_of, cells_of
 DEFAULT_WAIT_S = 600.0
 
 _RUNNING_COUNTS = frozenset({Dialect.VOLCANO, Dialect.NATIVE, Dialect.LONE})
+_POD_MINIMUMS = ("min-available]",)
+_GROUP_MINIMUMS = ("spec.minMember", "spec.minTaskMember", "spec.schedulingPolicy")
 _LAST_NUMBER = re.compile(r"^(.*?)(\d{1,18})$")
 
 
@@ -46,6 +48,7 @@ class _Part:
     never_preempts: bool
     needs_group: bool
     problems: tuple[Problem, ...]
+    unreadable: str = ""
 
 
 class GangBook:
@@ -203,6 +206,7 @@ class GangBook:
             never_preempts=oldest.never_preempts or (group is not None and group.never_preempts),
             needs_group=membership.needs_group and group is None,
             problems=problems,
+            unreadable=_unreadable(oldest, group, declared),
         )
 
     def _priority(self, pods: Iterable[Pod], group: Group | None) -> int:
@@ -273,6 +277,15 @@ def _declared(pods: list[Pod], oldest: Pod, group: Group | None) -> tuple[Declar
             text = f"pod {pod.title} declares other values than the oldest pod {oldest.title}, whose values count"
             problems.append(Problem("metadata.annotations", text))
     return merged, tuple(problems)
+
+
+def _unreadable(oldest: Pod, group: Group | None, declared: Declared) -> str:
+    """Which minimum was written and cannot be read, where nothing else says how many members the gang needs."""
+    problems = oldest.problems if group is None else group.problems
+    for problem in problems if declared.min is None else ():
+        if problem.lost and any(where in problem.field for where in (_POD_MINIMUMS if group is None else _GROUP_MINIMUMS)):
+            return f"{problem.field}: {problem.text}"
+    return ""
 
 
 def _roles(slot: str, pods: list[Pod], group: Group | None, declared: Declared) -> tuple[Role, ...]:
@@ -377,7 +390,6 @@ def _join(parts: list[_Part], *, missing: list[tuple[str, bool]], default_wait_s
     roles = tuple(role for part in parts for role in _settled_roles(part, in_group=in_group))
     first = parts[0]
     strict = any(role.mode is Mode.STRICT for role in roles)
-    waits = [w for part in parts if (w := _wait_s(part)) is not None]
     absent = [part.title for part in parts if part.needs_group]
     waits_for = ""
     if absent:
@@ -397,21 +409,23 @@ def _join(parts: list[_Part], *, missing: list[tuple[str, bool]], default_wait_s
         dialect=first.dialect,
         mode=Mode.STRICT if strict else Mode.NON_STRICT,
         match=_match(first),
-        wait_s=min(waits, default=default_wait_s),
+        wait_s=min(_wait_s(part, default_wait_s) for part in parts),
         topology=None if in_group else first.topology,
         cells=tuple(cell for part in parts for cell in _cells(part, in_group=in_group)),
         cell_mins=tuple(least for part in parts for least in cell_mins_of(part.group)),
         min_resources=groups[0].min_resources if len(groups) == 1 else NOTHING,
         never_preempts=any(part.never_preempts for part in parts),
         waits_for=waits_for,
+        unreadable=next((part.unreadable for part in parts if part.unreadable), ""),
         problems=tuple(problem for part in parts for problem in part.problems),
     )
 
 
-def _wait_s(part: _Part) -> float | None:
+def _wait_s(part: _Part, default_wait_s: float) -> float:
     if part.declared.wait_s is not None:
         return part.declared.wait_s
-    return part.group.wait_s if part.group is not None else None
+    said = part.group.wait_s if part.group is not None else None
+    return default_wait_s if said is None else said
 
 
 def _match(part: _Part) -> MatchPolicy:

@@ -79,7 +79,7 @@ def stage(world: World, gang: Gang) -> Stage:
         return Stage.TIMED_OUT
     if is_satisfied(world, gang):
         return Stage.SATISFIED
-    if gang.waits_for or not has_enough_members(gang):
+    if gang.waits_for or gang.unreadable or not has_enough_members(gang):
         return Stage.GATHERING
     phases = {world.phase(pod) for pod in pods}
     if Phase.NOMINATED in phases:

@@ -108,7 +108,6 @@ class Mounts(Follower[_Mount]):
         self._attached = _Attached()
 
     def figures(self) -> dict[object, object]:
-        """All that is counted, as plain values: two of these can be compared."""
         return {"users": self._users, "here": self._here, "stays": self._stays}
 
 

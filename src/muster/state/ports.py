@@ -63,7 +63,6 @@ class HostPorts(Follower[_Taken]):
         self._holders.clear()
 
     def figures(self) -> dict[object, object]:
-        """All that is counted, as plain values: two of these can be compared."""
         return {port: by_address for port, by_address in self._holders.items() if by_address}
 
 

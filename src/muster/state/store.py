@@ -26,7 +26,7 @@ from muster.state.roster import DEMAND, Roster
 from muster.state.slot_facts import SlotFacts
 from muster.state.storage import STORAGE
 from muster.state.table import COUNTS_IN_TAKEN, COUNTS_IN_USED
-from muster.state.world import Refusal, World
+from muster.state.world import Redeemed, Refusal, World
 
 ROOM = "room"
 SOON = "soon"
@@ -125,6 +125,8 @@ class Store:
             world.notes[pod.uid] = pod.claim
         if pod.timed_out:
             world.marked.pop(pod.uid, None)
+        if pod.node is not None:
+            world.redeemed.pop(pod.uid, None)
         if live:
             world.pods[pod.uid] = pod
         elif known is not None:
@@ -154,6 +156,7 @@ class Store:
         self._world.pods.pop(uid, None)
         self._world.marked.pop(uid, None)
         self._world.notes.pop(uid, None)
+        self._world.redeemed.pop(uid, None)
         self._world.refused.pop(uid, None)
         self._world.spared.pop(uid, None)
         self._roster.dismiss(pod)
@@ -166,15 +169,25 @@ class Store:
                 del self._graves[old]
 
     def _take_back(self, uid: str, node: str) -> None:
-        """A bind failed: the pod is unplaced again, and only that pod."""
-        pod = self._world.pods.get(uid)
+        """A bind failed: that pod, and no other, goes back to the claim that it came from, or is unplaced again. Whether the claim
+        still holds good is judged with all others."""
+        world = self._world
+        redeemed = world.redeemed.pop(uid, None)
+        pod = world.pods.get(uid)
         if pod is None:
             return
-        placement = self._world.placement(pod)
+        placement = world.placement(pod)
         if placement.phase is Phase.BINDING and placement.node == node:
-            self._world.move(pod, UNPLACED)
+            world.move(pod, UNPLACED if redeemed is None else self._claim_again(redeemed))
             self._wake_room(uid)
             self._touch(uid)
+
+    def _claim_again(self, redeemed: Redeemed) -> Placement:
+        claim, plan = redeemed.claim, redeemed.plan
+        if plan is not None:
+            self._world.plans.setdefault(claim.plan, plan)
+        # What was held had its gang complete: if it must wait again, that is another wait.
+        return claim if claim.phase is Phase.NOMINATED else replace(claim, since=self._world.now)
 
     def _stay(self, uid: str, budget: str) -> None:
         """An eviction was refused: the pod is still there, and stays. It is not asked again before that budget changes."""

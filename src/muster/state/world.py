@@ -84,6 +84,14 @@ class PlanNote:
 
 
 @dataclass(frozen=True, slots=True)
+class Redeemed:
+    """A claim whose bind is under way: the pod goes back to it if that fails."""
+
+    claim: Placement
+    plan: PlanNote | None
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """One move in the journal: which pod, what it had before, and why it moved."""
 
@@ -128,6 +136,10 @@ class World:
         self.budgets: dict[str, Budget] = {}
         self.plans: dict[str, PlanNote] = {}
         """Plans whose claims are not all redeemed or ended, by name."""
+        self.standing: dict[str, float] = {}
+        """Since when gangs have had a nomination, when the last cycle ended: their wait time stands still."""
+        self.redeemed: dict[str, Redeemed] = {}
+        """Claims that are being bound, until the API server shows the pod on its node."""
         self.notes: dict[str, ClaimNote] = {}
         """Claims found on pods when they were first seen, to be judged by the next cycle."""
         self.marked: dict[str, None] = {}

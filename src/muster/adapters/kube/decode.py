@@ -136,7 +136,7 @@ def _read_budget(written: wire.PodDisruptionBudget, *, problems: Problems) -> Bu
     meta = written.metadata
     selector = label_selector(written.spec.selector, field="spec.selector", problems=problems)
     return Budget(
-        namespace=meta.namespace,
+        namespace=meta.namespace or "default",
         name=meta.name,
         uid=meta.uid,
         version=read_version(meta.resource_version),

@@ -160,7 +160,7 @@ def parsed(text: str, read: Callable[[str], T], *, field: str, problems: Problem
     try:
         return read(text)
     except BadText as bad:
-        problems.add(field, value=text, advice=str(bad))
+        problems.add(field, value=text, advice=str(bad), lost=True)
         return None
 
 

@@ -20,8 +20,8 @@ class Problems:
         self._found: list[Problem] = []
         self._left_out = 0
 
-    def add(self, field: str, *, value: object, advice: str) -> None:
-        self.extend((Problem(field[: 2 * LONGEST_VALUE], f"{excerpt(value)} {advice}"),))
+    def add(self, field: str, *, value: object, advice: str, lost: bool = False) -> None:
+        self.extend((Problem(field[: 2 * LONGEST_VALUE], f"{excerpt(value)} {advice}", lost),))
 
     def extend(self, problems: Iterable[Problem]) -> None:
         for problem in problems:

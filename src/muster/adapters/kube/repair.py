@@ -80,7 +80,7 @@ def _mended(value: object, wanted: Any, *, field: str, problems: Problems) -> An
 
 def _struct(value: object, wanted: type[wire.Wire], *, field: str, problems: Problems) -> Any:
     if not isinstance(value, Mapping):
-        problems.add(field, value=value, advice="is no mapping and was ignored; write for example {}")
+        problems.add(field, value=value, advice="is no mapping and was ignored; write for example {}", lost=True)
         return _LOST
     kept: dict[str, Any] = {}
     for info in fields(wanted):
@@ -102,7 +102,7 @@ def _list(value: object, wanted: Any, *, field: str, problems: Problems) -> Any:
 
 def _map(value: object, wanted: Any, *, field: str, problems: Problems) -> Any:
     if not isinstance(value, Mapping):
-        problems.add(field, value=value, advice="is no mapping and was ignored; write for example {}")
+        problems.add(field, value=value, advice="is no mapping and was ignored; write for example {}", lost=True)
         return _LOST
     kept: dict[str, Any] = {}
     for key, part in value.items():
@@ -124,7 +124,7 @@ def _leaf(value: object, wanted: Any, *, field: str, problems: Problems) -> Any:
     mend, example = _MEND.get(wanted, (_nothing, "a quantity such as 500m, 2 or 4Gi"))
     mended = mend(value)
     if mended is _LOST:
-        problems.add(field, value=value, advice=f"was ignored; write {example}")
+        problems.add(field, value=value, advice=f"was ignored; write {example}", lost=True)
     else:
         written = json.dumps(mended)
         problems.add(field, value=value, advice=f"was read as {written}; write {written}")

@@ -15,9 +15,10 @@ from muster.engine.evict.policy import EvictionPolicy
 from muster.engine.evict.seats import BROKEN_AFTER_S, Ints, SeatTable
 from muster.engine.hooks import Ask, Domain
 from muster.engine.session import Session
-from muster.model.gang import Gang
+from muster.model.gang import Cell, Gang
 from muster.model.pod import SEATED, Phase, Pod
 from muster.model.resources import PODS
+from muster.state.cells import seats_in
 from muster.state.columns import Amounts
 from muster.state.lifecycle import count
 from muster.state.table import BoolColumn, FloatColumn, RowIndex
@@ -188,14 +189,16 @@ def _goes_alone(
     """Which of the gang's seats in the domain it can spare: all of a broken gang's, else what is above its minimums."""
     if spare < 0:
         return here.tolist() if is_broken(s, gang) else []
-    budget = {role.name: count(s.world, role, SEATED) + role.succeeded - role.min for role in gang.roles}
-    members = s.world.members
+    budget: dict[str | Cell, int] = {role.name: count(s.world, role, SEATED) + role.succeeded - role.min for role in gang.roles}
+    budget.update({cell: seats_in(s.world, cell, SEATED) - cell.min for cell in gang.cells})
     alone: list[int] = []
     for at in sorted(here.tolist(), key=lambda i: _victim_order(seats, int(seat[i]), need)):
-        role = members[seats.pods[int(seat[at])].uid].role
-        if len(alone) < spare and budget[role] > 0:
+        uid = seats.pods[int(seat[at])].uid
+        belongs: list[str | Cell] = [s.world.members[uid].role, *(cell for cell in gang.cells if uid in cell.members)]
+        if len(alone) < spare and all(budget[each] > 0 for each in belongs):
             alone.append(at)
-            budget[role] -= 1
+            for each in belongs:
+                budget[each] -= 1
     return alone
 
 
@@ -255,10 +258,22 @@ def _ordered(
     first = policy.queue_rank(s, ask, seats)[gang] if policy.queue_rank is not None else seats.gang_priority[gang]
     last = seats.gang_priority[gang] if policy.queue_rank is not None else np.zeros(units, dtype=np.int64)
     kind = np.where(free, 0, np.where(spare, 1, 2))
+    breaks = _breaks_budgets(s, seats, seat, unit, units)
     youngest, rank = np.zeros(units), np.zeros(units, dtype=np.int64)
     youngest[unit], rank[unit] = -seats.since[seat], seats.rank[seat]
     order = np.lexsort(
-        (rank, youngest, seats.gang_rank[gang], -seats.gang_created[gang], lost, last, np.where(spare, 0.0, -roi), first, kind)
+        (
+            rank,
+            youngest,
+            seats.gang_rank[gang],
+            -seats.gang_created[gang],
+            lost,
+            last,
+            np.where(spare, 0.0, -roi),
+            breaks,
+            first,
+            kind,
+        )
     )
     position = np.empty(units, dtype=np.int64)
     position[order] = np.arange(units)
@@ -268,7 +283,7 @@ def _ordered(
         row=seats.row[seat],
         request=seats.request[seat],
         local=local,
-        unit_class=_classes(kind[order], first[order]),
+        unit_class=_classes(kind[order], first[order], breaks[order]),
         unit_cost=cost[order],
         unit_spare=spare[order],
         unit_gang=gang[order],
@@ -276,11 +291,19 @@ def _ordered(
     )
 
 
-def _classes(kind: Ints, first: Ints) -> Ints:
+def _breaks_budgets(s: Session, seats: SeatTable, seat: RowIndex, unit: Ints, units: int) -> BoolColumn:
+    """Units whose going breaks a disruption budget: of equals in priority they go last."""
+    column = np.zeros(units, dtype=np.bool_)
+    for plugin in s.policy.budgets:
+        column |= plugin.violates(s, seats, seat, unit, units)
+    return column
+
+
+def _classes(kind: Ints, first: Ints, breaks: BoolColumn) -> Ints:
     """Equal numbers for units that may be traded for each other; growing along the order."""
     if not len(kind):
         return kind
-    change = (np.diff(kind) != 0) | ((np.diff(first) != 0) & (kind[1:] == 2))
+    change = (np.diff(kind) != 0) | (((np.diff(first) != 0) | (breaks[1:] != breaks[:-1])) & (kind[1:] == 2))
     return np.concatenate([[0], np.cumsum(change)]).astype(np.int64)
 
 

@@ -7,13 +7,14 @@ Sums of freed room only say when a placement is worth trying.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from muster.engine.domains import place_gang
 from muster.engine.evict.bundles import Bundles, bundles
+from muster.engine.evict.figures import Figures
 from muster.engine.evict.policy import EvictionPolicy, may_take
 from muster.engine.evict.seats import Ints, SeatTable, seat_table
 from muster.engine.hooks import Ask, Domain, Purpose
@@ -109,7 +110,8 @@ class _Want:
     pods: list[Pod]
     request: Amounts
     asked: RowIndex
-    rows: RowIndex = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
+    rows: RowIndex
+    figures: Figures
 
 
 class Search:
@@ -117,11 +119,13 @@ class Search:
         self.s, self.ask, self.policy, self.domain = s, ask, policy, domain
         self.seats: SeatTable = seat_table(s.world)
         table = s.world.table
+        self._figures = Figures(s.world, ask.pods)
         self.wants = self._wants(domain.mask(len(table)))
         self.pods = tuple(pod for want in self.wants for pod in want.pods)
         need = np.sum([want.request * len(want.pods) for want in self.wants], axis=0)
         self.bundles: Bundles = bundles(s, ask, policy, self.seats, domain, need)
-        self._columns = sorted({int(column) for want in self.wants for column in want.asked})
+        columns = sorted({int(column) for want in self.wants for column in want.asked})
+        self._columns = [*columns, *range(len(need), len(need) + 3 * self._figures.devices)]
         self.taken: list[int] = []
         self._before: dict[int, list[tuple[Pod, Placement]]] = {}
         self._out: BoolColumn = np.zeros(len(self.bundles), dtype=np.bool_)
@@ -141,7 +145,7 @@ class Search:
         for pods in groups.values():
             request = self.s.world.request(pods[0])
             rows = np.flatnonzero(inside & self.s.columns(pods[0], soon=True).match)
-            wants.append(_Want(pods, request, np.flatnonzero(request), rows))
+            wants.append(_Want(pods, request, np.flatnonzero(request), rows, self._figures))
         capacity = np.maximum(self.s.world.table.allocatable.max(axis=0, initial=1), 1)
         return sorted(wants, key=lambda want: -float((want.request / capacity).max()))
 
@@ -153,13 +157,18 @@ class Search:
         # Both are whole numbers that fit into one: a single sort is enough.
         return here[np.argsort(b.row[here] * np.int64(len(b) + 1) + b.unit[here])]
 
+    @cached_property
+    def _request(self) -> Amounts:
+        """What each seat takes of its node, devices included where the ask wants any."""
+        return self._figures.of_seats(self.seats, self.bundles.seat, self.bundles.request)
+
     # -- could it ever work? ---------------------------------------------------------------------------------------------------
 
     def could_ever_fit(self) -> bool:
         """With everybody gone who may go: is there room for each kind of member? Fewer questions could not refuse faster."""
         free = self._free()
-        _add(free, self.bundles, self.bundles.local & ~self.bundles.gone[self.bundles.unit], self._columns)
-        return all(_slots(free[want.rows], want).sum() >= len(want.pods) for want in self.wants)
+        self._add(free, self.bundles.local & ~self.bundles.gone[self.bundles.unit])
+        return all(_slots(free[want.rows], want, want.rows).sum() >= len(want.pods) for want in self.wants)
 
     # -- one plan --------------------------------------------------------------------------------------------------------------
 
@@ -198,11 +207,9 @@ class Search:
         """About what the lacking seats cost at the price of the units that free them most cheaply. A guess, not a proof."""
         b, free, total = self.bundles, self._free(), 0.0
         for want in self.wants:
-            slots = np.zeros(len(free), dtype=np.int64)
-            slots[want.rows] = _slots(free[want.rows], want)
-            missing = len(want.pods) - int(slots.sum())
+            missing = len(want.pods) - int(_slots(free[want.rows], want, want.rows).sum())
             here = np.flatnonzero(b.local & ~b.gone[b.unit] & (b.unit_class[b.unit] <= worst))
-            per_seat = np.maximum(_slots(b.request[here], want), 0)
+            per_seat = self._freed_by(here, want, free)
             seats = np.bincount(b.unit[here], weights=per_seat, minlength=len(b))
             found = np.flatnonzero(seats)
             price = b.unit_cost[found] / seats[found]
@@ -210,6 +217,14 @@ class Search:
             filled = np.minimum(np.cumsum(seats[found][order]), max(missing, 0))
             total += float((np.diff(filled, prepend=0.0) * price[order]).sum())
         return total
+
+    def _freed_by(self, here: RowIndex, want: _Want, free: Amounts) -> Ints:
+        """How many seats each of these frees, about: what it takes itself or, of devices, what is left there without it."""
+        b = self.bundles
+        if not want.figures.devices:
+            return _fitting(b.request[here], want)
+        rows = b.row[here]
+        return _slots(free[rows] + self._request[here], want, rows) - _slots(free[rows], want, rows)
 
     def _make_room(self, trial: Trial, want: _Want, take: Callable[[Trial, _Want], bool]) -> bool:
         """Take until these members are placed. Where the sums are right and a check still says no, more units go, in order."""
@@ -277,7 +292,7 @@ class Search:
         while True:
             free = self._free()
             slots = np.zeros(len(self.s.world.table), dtype=np.int64)
-            slots[want.rows] = _slots(free[want.rows], want)
+            slots[want.rows] = _slots(free[want.rows], want, want.rows)
             missing = len(want.pods) - int(slots.sum())
             if missing <= 0:
                 return True
@@ -311,11 +326,11 @@ class Search:
         here = here[fits[b.row[here]]]
         if not len(here):
             return []
-        row, unit, request = b.row[here], b.unit[here], b.request[here]
+        row, unit, request = b.row[here], b.unit[here], self._request[here]
         first_of_row = np.concatenate([[True], row[1:] != row[:-1]])
         first_of_unit = first_of_row | np.concatenate([[True], unit[1:] != unit[:-1]])
         at = np.flatnonzero(first_of_unit)
-        gained = _slots(free[row[at]] + np.add.reduceat(request, at, axis=0), want) - slots[row[at]]
+        gained = _slots(free[row[at]] + np.add.reduceat(request, at, axis=0), want, row[at]) - slots[row[at]]
         options = self._alone(missing, row[at], unit[at], gained)
         # Where every unit frees a seat on every node by itself, putting several together frees none that is cheaper.
         if not (gained > 0).all():
@@ -357,7 +372,7 @@ class Search:
         begin = np.maximum.accumulate(np.where(starts, np.arange(len(row)), 0))
         summed = np.cumsum(request, axis=0)
         freed = summed - summed[begin] + request[begin]
-        gained = _slots(free[row] + freed, want) - slots[row]
+        gained = _slots(free[row] + freed, want, row) - slots[row]
         spent = np.cumsum(np.where(first_of_unit, b.unit_cost[unit], 0.0))
         cost = spent - spent[begin] + b.unit_cost[unit[begin]]
         enough = np.flatnonzero(gained > 0)
@@ -366,20 +381,21 @@ class Search:
         at = at[unit[at] != unit[begin[at]]]
         options: list[_Option] = []
         for i in at[np.lexsort((row[at], cost[at] / gained[at], b.unit_class[unit[at]]))][:64].tolist():
-            units = self._trimmed(want, free[row[i]], slots[row[i]], unit[begin[i] : i + 1], request[begin[i] : i + 1])
+            node = row[i : i + 1]
+            units = self._trimmed(want, free[row[i]], slots[row[i]], unit[begin[i] : i + 1], request[begin[i] : i + 1], node)
             worst = float(b.unit_class[max(units)])
             price = float(b.unit_cost[units].sum())
             options.append(((worst, price, price, float(row[i])), units, [int(row[i])], 1))
         return options
 
-    def _trimmed(self, want: _Want, free: Amounts, slots: int, unit: Ints, request: Amounts) -> list[int]:
+    def _trimmed(self, want: _Want, free: Amounts, slots: int, unit: Ints, request: Amounts, node: RowIndex) -> list[int]:
         """Of the first few units on a node, those that are really needed for one more seat: the dearest are left out first."""
         b = self.bundles
         kept = sorted(set(unit.tolist()))
         for each in sorted(kept, key=lambda u: (-b.unit_class[u], -b.unit_cost[u], -u)):
             rest = [u for u in kept if u != each]
             freed = request[np.isin(unit, rest)].sum(axis=0)
-            if rest and _slots((free + freed)[None, :], want)[0] > slots:
+            if rest and _slots((free + freed)[None, :], want, node)[0] > slots:
                 kept = rest
         return kept
 
@@ -392,7 +408,7 @@ class Search:
         return self._has_room(want)
 
     def _has_room(self, want: _Want) -> bool:
-        return bool(_slots(self._free()[want.rows], want).sum() >= len(want.pods))
+        return bool(_slots(self._free()[want.rows], want, want.rows).sum() >= len(want.pods))
 
     def by_order(self, trial: Trial, want: _Want) -> bool:
         """Units in their order, as few as the sums ask for; of these only the ones on the nodes that serve best."""
@@ -403,9 +419,9 @@ class Search:
             return False
         use = b.local & (b.unit < count) & ~self._out[b.unit]
         cost_here = np.bincount(b.row[use], weights=b.unit_cost[b.unit[use]], minlength=len(free))
-        _add(free, b, use, self._columns)
+        self._add(free, use)
         slots = np.zeros(len(free), dtype=np.int64)
-        slots[want.rows] = _slots(free[want.rows], want)
+        slots[want.rows] = _slots(free[want.rows], want, want.rows)
         useful = np.flatnonzero(slots)
         order = useful[np.lexsort((useful, cost_here[useful] / slots[useful]))]
         enough = int(np.searchsorted(np.cumsum(slots[order]), len(want.pods))) + 1
@@ -422,8 +438,8 @@ class Search:
 
         def enough(count: int) -> bool:
             after = free.copy()
-            _add(after, b, use & (b.unit < count), self._columns)
-            return bool(_slots(after[want.rows], want).sum() >= len(want.pods))
+            self._add(after, use & (b.unit < count))
+            return bool(_slots(after[want.rows], want, want.rows).sum() >= len(want.pods))
 
         low, high = 0, len(b)
         if not enough(high):
@@ -434,14 +450,21 @@ class Search:
         return low
 
     def _free(self) -> Amounts:
-        table = self.s.world.table
-        return table.allocatable - table.taken
+        return self._figures.free()
+
+    def _add(self, free: Amounts, which: BoolColumn) -> None:
+        """Give the room of these seats back to their nodes, in the columns that matter."""
+        rows = self.bundles.row[which]
+        for column in self._columns:
+            # Sums of whole numbers below 2**53 are exact.
+            free[:, column] += np.bincount(rows, weights=self._request[which, column], minlength=len(free)).astype(np.int64)
 
     # -- giving back -----------------------------------------------------------------------------------------------------------
 
     def _give_back(self, trial: Trial) -> bool:
         """Everybody the plan can do without stays, the dearest first, in the unit in which it was taken."""
-        candidates = [unit for unit in sorted(self.taken, key=self._back_first) if self._sums_allow(without=unit)]
+        could = self._could_do_without()
+        candidates = [unit for unit in sorted(self.taken, key=self._back_first) if unit in could]
         if not candidates:
             return True
         for pod in self.pods:
@@ -464,20 +487,41 @@ class Search:
         gang = b.unit_gang[unit]
         return (-self.seats.gang_priority[gang], -b.unit_cost[unit], self.seats.gang_created[gang], -unit)
 
-    def _sums_allow(self, *, without: int | None = None) -> bool:
-        """Do the figures allow a placement at all; with this unit back in its seats and the ask not yet placed?"""
+    def _sums_allow(self) -> bool:
         free = self._free()
-        if without is not None:
-            for pod in self.pods:
-                free[self._row_of(pod)] += self.s.world.request(pod)
-            for pod, placement in self._before[without]:
-                row = self.s.world.table.row.get(placement.node or "")
-                if row is not None:
-                    free[row] -= self.s.world.request(pod)
-        return all(_slots(free[want.rows], want).sum() >= len(want.pods) for want in self.wants)
+        return all(_slots(free[want.rows], want, want.rows).sum() >= len(want.pods) for want in self.wants)
 
-    def _row_of(self, pod: Pod) -> int:
-        return self.s.world.table.row[self.s.world.placement(pod).node or ""]
+    def _could_do_without(self) -> set[int]:
+        """Units that could be back in their seats as far as the figures go, were the ask not yet placed."""
+        world, free = self.s.world, self._free()
+        for pod in self.pods:
+            placement = world.placement(pod)
+            free[world.table.row[placement.node or ""]] += self._figures.of(pod, placement)
+        slots = [np.zeros(len(free), dtype=np.int64) for _ in self.wants]
+        for want, column in zip(self.wants, slots, strict=True):
+            column[want.rows] = _slots(free[want.rows], want, want.rows)
+        spare = [int(column.sum()) - len(want.pods) for want, column in zip(self.wants, slots, strict=True)]
+        found: set[int] = set()
+        for unit in self.taken:
+            rows, amounts = self._back_on(unit)
+            after = free[rows] - amounts
+            lost = [
+                int((column[rows] - np.where(column[rows] > 0, _slots(after, want, rows), 0)).sum())
+                for want, column in zip(self.wants, slots, strict=True)
+            ]
+            if all(less <= more for less, more in zip(lost, spare, strict=True)):
+                found.add(unit)
+        return found
+
+    def _back_on(self, unit: int) -> tuple[RowIndex, Amounts]:
+        """The nodes of a unit, those that are there, and what it takes of each."""
+        table = self.s.world.table
+        seats = [(table.row[p.node or ""], self._figures.of(pod, p)) for pod, p in self._before[unit] if p.node in table.row]
+        rows = np.array(sorted({row for row, _ in seats}), dtype=np.intp)
+        amounts = np.zeros((len(rows), self._figures.width), dtype=np.int64)
+        for row, taken in seats:
+            amounts[np.searchsorted(rows, row)] += taken
+        return rows, amounts
 
     def _all_placed(self, trial: Trial) -> bool:
         mark = trial.mark()
@@ -500,16 +544,15 @@ class Search:
         )
 
 
-def _add(free: Amounts, b: Bundles, which: BoolColumn, columns: list[int]) -> None:
-    """Give the room of these seats back to their nodes, in the columns that matter."""
-    rows = b.row[which]
-    for column in columns:
-        # Sums of whole numbers below 2**53 are exact.
-        free[:, column] += np.bincount(rows, weights=b.request[which, column], minlength=len(free)).astype(np.int64)
-
-
-def _slots(free: Amounts, want: _Want) -> Ints:
+def _slots(free: Amounts, want: _Want, rows: RowIndex) -> Ints:
     """How many further members of this kind each of these rows could take, by its figures alone."""
+    counts = _fitting(free, want)
+    most = want.figures.most(free, rows, want.pods[0].kind.devices)
+    return counts if most is None else np.minimum(counts, most)
+
+
+def _fitting(free: Amounts, want: _Want) -> Ints:
+    """How often a member of this kind fits into each of these amounts."""
     if not len(free):
         return np.zeros(0, dtype=np.int64)
     counts: Ints = (free[:, want.asked] // want.request[want.asked]).min(axis=1)

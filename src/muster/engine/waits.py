@@ -1,0 +1,46 @@
+"""The wait time of gangs that hold nodes stands still while one of their members is nominated.
+
+While somebody leaves for it a gang is not to blame for waiting: the promise has a bound of its own. So the beginning of a hold is
+put off by the time for which a member was nominated, and is written down anew with it: a restart finds what was left of the wait.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from muster.engine.session import Session
+from muster.model.gang import Gang
+from muster.model.pod import Phase
+
+
+def stand_still(s: Session) -> None:
+    """Take the time out of each wait for which members were nominated and are no more, or were nominated anew."""
+    world = s.world
+    stood, world.standing = world.standing, _nominated_since(s)
+    for key in sorted(stood):
+        gang, until = world.gangs.get(key), world.standing.get(key, s.now)
+        if gang is not None and until > stood[key]:
+            _put_off(s, gang, stood[key], until)
+
+
+def _nominated_since(s: Session) -> dict[str, float]:
+    """Since when each gang with a nomination has had one."""
+    world = s.world
+    found: dict[str, float] = {}
+    for uid in world.claims:
+        placement = world.placements[uid]
+        if placement.phase is Phase.NOMINATED and (member := world.members.get(uid)) is not None:
+            found[member.gang] = min(placement.since, found.get(member.gang, placement.since))
+    return found
+
+
+def _put_off(s: Session, gang: Gang, start: float, until: float) -> None:
+    """Whoever was held meanwhile has waited for that much less."""
+    held = [(pod, s.world.placement(pod)) for pod in gang.pods() if s.world.phase(pod) is Phase.HELD]
+    for pod, placement in held:
+        stood = until - max(start, placement.since)
+        if stood > 0:
+            why = f"the {stood:.0f} s for which others left for it are no part of its wait"
+            with s.trial(why, cause="WaitStoodStill") as trial:
+                trial.restore(pod, replace(placement, since=placement.since + stood))
+                trial.commit()

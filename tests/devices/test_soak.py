@@ -1,0 +1,68 @@
+"""Generated worlds in which every GPU is a device with an index: nodes fail, gangs come and go, schedulers die, and no law breaks."""
+
+from __future__ import annotations
+
+import os
+from random import Random
+from typing import Any
+
+import pytest
+import yaml
+
+from muster.config import DEFAULT_POLICY
+from muster.scenario import run
+from muster.scenario.generate import document
+from muster.scenario.load import from_plain
+
+SEEDS = max(8, int(os.environ.get("MUSTER_SEEDS", "200")) // 25)
+EVENTS = 120
+DIALECTS = ("vgpu", "gpushare", "koordinator")
+PLUGINS = yaml.safe_load(DEFAULT_POLICY)["plugins"]
+SPREADING = {"plugins": [{"devices": {"strategy": "spread"}} if plugin == "devices" else plugin for plugin in PLUGINS]}
+
+
+def with_devices(made: dict[str, Any], dialect: str, chance: Random) -> dict[str, Any]:
+    """The same story, in the words of a dialect: nodes say which GPUs they have, and gangs ask for parts of them."""
+    for node in _nodes(made):
+        count = node.pop("gpu", 0)
+        if count:
+            islands = {"island": "a"}, {"island": "b"}
+            node["devices"] = [{"count": max(1, count // 4), "memory": "8Gi", "dialect": dialect, **island} for island in islands]
+    for gang in _gangs(made):
+        for seats in gang.get("roles", [gang]):
+            if seats["each"].pop("gpu", 0):
+                seats["each"] |= _ask(dialect, chance)
+    return made
+
+
+def _nodes(made: dict[str, Any]) -> list[dict[str, Any]]:
+    added = [step["node"]["add"] for step in made["steps"] if "add" in step.get("node", {})]
+    return [*made["nodes"], *added]
+
+
+def _gangs(made: dict[str, Any]) -> list[dict[str, Any]]:
+    submitted = [step["submit"] for step in made["steps"] if "submit" in step]
+    return [*made["gangs"], *(gang for some in submitted for gang in (some if isinstance(some, list) else [some]))]
+
+
+def _ask(dialect: str, chance: Random) -> dict[str, object]:
+    memory = chance.choice((1024, 3000, 4096, 8192))
+    if dialect == "gpushare":
+        return {"volcano.sh/gpu-memory": memory} if chance.random() < 0.7 else {"volcano.sh/gpu-number": chance.choice((1, 2))}
+    if dialect == "koordinator":
+        shared = chance.random() < 0.7
+        return {"koordinator.sh/gpu": chance.choice((25, 40, 50))} if shared else {"nvidia.com/gpu": chance.choice((1, 2))}
+    whole = {"volcano.sh/vgpu-number": chance.choice((1, 2))}
+    if chance.random() < 0.3:
+        return whole
+    return whole | {"volcano.sh/vgpu-memory": memory, "volcano.sh/vgpu-cores": chance.choice((0, 10, 50, 100))}
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_no_law_is_broken_where_pods_share_devices(seed: int) -> None:
+    dialect = DIALECTS[seed % 3]
+    made = document(nodes=5 + seed % 7, gangs=40, seed=seed, events=EVENTS, policy=SPREADING if seed % 2 else None)
+    report = run(from_plain(with_devices(made, dialect, Random(seed))), twin=True)
+    assert report.ok, f"\n{report.name} ({dialect})\n{report.explain()}"
