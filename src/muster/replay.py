@@ -40,16 +40,23 @@ class Replayed:
     difference: Difference | None = None
 
 
-def replay(lines: Iterable[bytes], *, policy: Policy | None = None, on_cycle: Callable[[int], None] | None = None) -> Replayed:
+def replay(
+    lines: Iterable[bytes],
+    *,
+    file: str = "<log>",
+    policy: Policy | None = None,
+    on_cycle: Callable[[int], None] | None = None,
+) -> Replayed:
     """Feed the logged events to a fresh scheduler and compare each outcome with the logged one.
 
-    `on_cycle` is told how many cycles came out the same so far.
+    Plugins that the logged policy names by relative files are looked for beside `file`. `on_cycle` is told how many cycles came out
+    the same so far.
     """
     scheduler: Scheduler | None = None
     cycles = events = starts = 0
     for number, entry, line in read_trace(lines):
         if isinstance(entry, Header):
-            scheduler = Scheduler(policy or load_policy(entry.policy, file="<log>"))
+            scheduler = Scheduler(policy or load_policy(entry.policy, file=file))
             starts += 1
             continue
         if scheduler is None:

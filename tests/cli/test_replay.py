@@ -105,7 +105,7 @@ def test_a_log_that_is_not_there_is_told_so(tmp_path: Path) -> None:
     assert (ran.code, ran.err) == (2, "muster: nowhere.jsonl: no such file or directory\n")
 
 
-def test_a_plugin_from_a_file_is_found_again_by_naming_its_policy(tmp_path: Path) -> None:
+def test_a_plugin_from_a_file_is_found_again_beside_the_log_or_by_its_policy(tmp_path: Path) -> None:
     (tmp_path / "policies").mkdir()
     plugin = "class Last:\n    name = 'last'\n    def gang_key(self, s, gang):\n        return -gang.created\n"
     (tmp_path / "policies" / "last.py").write_text(plugin)
@@ -115,5 +115,7 @@ def test_a_plugin_from_a_file_is_found_again_by_naming_its_policy(tmp_path: Path
     assert muster("sim", "small.yaml", "-q", "--policy", policy, "--trace", "o.jsonl", cwd=tmp_path).code in (0, 1)
     lost = muster("replay", "o.jsonl", cwd=tmp_path)
     assert lost.code == 2
-    assert "name the policy file that it came from with --policy" in lost.err
+    assert "put the log beside the file that the policy stood in, or name a policy file with --policy" in lost.err
+    (tmp_path / "policies" / "o.jsonl").write_bytes((tmp_path / "o.jsonl").read_bytes())
+    assert muster("replay", "policies/o.jsonl", cwd=tmp_path).code == 0
     assert muster("replay", "o.jsonl", "--policy", policy, cwd=tmp_path).code == 0

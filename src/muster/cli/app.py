@@ -10,6 +10,7 @@ import typer
 
 from muster import __version__
 from muster.cli.errors import UserError
+from muster.cli.usage import Answers
 
 app = typer.Typer(
     name="muster",
@@ -93,6 +94,34 @@ def replay(
     from muster.cli.rerun import rerun
 
     _end("replay", json=json, work=lambda: rerun(log, policy=policy, json=json))
+
+
+@app.command(
+    cls=Answers, epilog="Exit codes: 0 it runs now, 2 it runs after evictions, 3 it cannot run, 64 the input cannot be used."
+)
+def plan(
+    job: Annotated[
+        Path, typer.Argument(help="The job: Kubernetes manifests, or a gang as scenarios write it.", show_default=False)
+    ],
+    cluster: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE", help="The cluster: a scenario (`file.yaml:12`), or objects from kubectl.", show_default=False
+        ),
+    ],
+    policy: Annotated[
+        Path | None, typer.Option(help="Decide with this policy file, whatever the scenario says.", show_default=False)
+    ] = None,
+    after_steps: Annotated[
+        bool, typer.Option("--after-steps", help="Run the scenario to its end first; else its steps are left out.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Everything, for machines.")] = False,
+) -> None:
+    """Say whether a job would run, where, and who would have to leave; nothing is done."""
+    from muster.cli.plan import Wishes
+    from muster.cli.plan import plan as make_plan
+
+    raise typer.Exit(make_plan(Wishes(job=job, cluster=cluster, policy=policy, after_steps=after_steps, json=json)))
 
 
 @app.command(epilog=_EPILOG_CODES)

@@ -60,7 +60,7 @@ def _replayed(log: Path, policy: Path | None) -> Replayed:
             chosen = load_policy(policy) if policy is not None else None
             if console.is_terminal:
                 status.start()
-            return replay(_whole_lines(file), policy=chosen, on_cycle=on_cycle)
+            return replay(_whole_lines(file), file=str(log), policy=chosen, on_cycle=on_cycle)
     except OSError as error:
         raise UserError(f"{log}: {(error.strerror or str(error)).lower()}") from None
     except BadLog as error:
@@ -69,7 +69,7 @@ def _replayed(log: Path, policy: Path | None) -> Replayed:
     except InputError as error:
         if policy is not None:
             raise BadFiles(error.faults) from None
-        hint = "name the policy file that it came from with --policy"
+        hint = "put the log beside the file that the policy stood in, or name a policy file with --policy"
         raise UserError(f"{log}: the policy in this log cannot be loaded here ({error.faults[0].message}); {hint}") from None
     finally:
         status.stop()

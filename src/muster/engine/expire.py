@@ -164,7 +164,9 @@ def _is_marked(s: Session, pod: Pod) -> bool:
 
 def _finish_marking(s: Session) -> None:
     """A scheduler that died while it marked a gang left some members unmarked: older ones than the youngest that is marked. Younger
-    ones were made later, by somebody who starts the gang anew."""
+    ones were made later, by somebody who starts the gang anew. Later than that, a mark that is missing was removed by the user."""
+    if s.world.cycle > 1:
+        return
     for key in list(s.world.unseated):
         gang = s.world.gangs[key]
         marked = [pod.created for pod in gang.pods() if _is_marked(s, pod)]

@@ -6,7 +6,7 @@ One: a gang earlier in the order completes in this cycle because of it. Two: the
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from muster.engine.claims import NOT_COMPLETE, Attempted
 from muster.engine.domains import place_where_allowed
@@ -15,7 +15,9 @@ from muster.engine.session import Session
 from muster.model.gang import Gang
 from muster.model.pod import Phase, Placement, Pod
 from muster.state.lifecycle import reaches_min
+from muster.state.storage import STORAGE
 from muster.state.store import DOMAINS
+from muster.state.terms import wants
 from muster.state.trial import Trial
 from muster.state.world import World
 
@@ -94,7 +96,7 @@ def could_ever_complete(s: Session, gang: Gang) -> bool:
     """Would the gang fit if nobody else were there? Worked out on an empty copy of the nodes, once for each state of both."""
     world = s.world
     key = ("could complete", gang.key)
-    state = (id(gang), id(world.tree), world.table.layout, world.version(DOMAINS))
+    state = (id(gang), id(world.tree), world.table.layout, world.version(DOMAINS), world.version(STORAGE))
     found = world.memo.get(key)
     if isinstance(found, tuple) and found[0] == state:
         return bool(found[1])
@@ -109,9 +111,14 @@ def _fits_alone(s: Session, gang: Gang) -> bool:
     empty.nodes, empty.namespaces, empty.queues = s.world.nodes, s.world.namespaces, s.world.queues
     empty.domains, empty.storage = s.world.domains, s.world.storage
     empty.table.lay_out_empty(empty.nodes)
+    for queue in empty.queues.values():
+        # Every column must be there before the session begins: figures of one cycle are equally wide.
+        for amounts in (queue.limit, queue.deserved, queue.guarantee):
+            empty.columns.require(amounts)
     empty.tree = s.world.tree
     empty.ledger.lay_out(s.world.ledger.parents)
-    for pod in gang.pods():
+    pods = [_as_if_in_company(s.world, pod) for pod in gang.pods()]
+    for pod in pods:
         member = empty.members[pod.uid] = s.world.members[pod.uid]
         empty.pods[pod.uid] = pod
         empty.ledger.request(member.queue, empty.request(pod), preemptible=member.preemptible, count=1)
@@ -120,5 +127,13 @@ def _fits_alone(s: Session, gang: Gang) -> bool:
     alone = Session(empty, s.policy)
     alone.prepare()
     with alone.trial("alone", cause="Alone") as trial:
-        place_where_allowed(alone, trial, gang, gang.pods(), phase=Phase.BINDING)
+        place_where_allowed(alone, trial, gang, pods, phase=Phase.BINDING)
         return reaches_min(empty, gang)
+
+
+def _as_if_in_company(world: World, pod: Pod) -> Pod:
+    """Other pods that a member must be near are not on the empty copy; that they could be there is taken for granted."""
+    required = pod.kind.affinity.required
+    if not required or wants(pod).near[0].selection.means_pod(world.namespaces, pod):
+        return pod
+    return replace(pod, kind=replace(pod.kind, affinity=replace(pod.kind.affinity, required=())))

@@ -28,7 +28,9 @@ those, as a column.
 | `evictable` | bool column over seats | and; whom an ask may never take; asked once for all candidates of a domain |
 | `free_at` | float column over seats | the next of all times from which on a veto of `evictable` no longer holds |
 | `may_take` | Verdict | all must agree; asked as each unit is taken, with those before it already gone |
-| `guards`, `violates` | bool column over units | or; units under a disruption budget, and those whose going would break one |
+| `guards` | bool column over units | or; units on a node on which more could go than a disruption budget allows |
+| `violates` | bool column over units | or; units whose going alone would break a disruption budget |
+| `beyond` | count | sum; how many victims, taken together, are more than their budgets allow |
 | `lost_hours` | float column over seats | sum; what an eviction costs beside the seat itself |
 | `victims` | numbers of units in order, or None | the first opinion decides; the vetoes stand all the same |
 | `node_cost` | a comparable value | a tuple in the policy's order; the node with the least is taken |
@@ -319,6 +321,10 @@ class GuardsBudgets(Protocol):
     def guards(self, s: Session, seats: SeatTable, seat: RowIndex, unit: RowIndex, units: int) -> BoolColumn: ...
 
     def violates(self, s: Session, seats: SeatTable, seat: RowIndex, unit: RowIndex, units: int) -> BoolColumn: ...
+
+    def beyond(self, s: Session, pods: Sequence[Pod]) -> int:
+        """Asked with the pods already told to go."""
+        ...
 
 
 @runtime_checkable

@@ -86,6 +86,8 @@ class Group:
     wait_s: float | None = None
     declared: Declared = NOT_DECLARED
     phase: str = ""
+    started: float | None = None
+    """When its gang was first attempted, as the object's status says."""
     status: Mapping[str, str] = field(default_factory=dict, hash=False)
     """What the object's status says now, flattened: nothing unchanged is written again."""
     problems: tuple[Problem, ...] = ()
@@ -170,6 +172,8 @@ class Gang:
     """How many cells of a sub-group must have their minimum."""
     min_resources: Resources = NOTHING
     never_preempts: bool = False
+    started: float | None = None
+    """When it was first attempted, as its PodGroups say: a scheduler that starts anew does not count from now on."""
     waits_for: str = ""
     """What is still missing before the gang can be judged at all (its PodGroup, a sibling), or empty."""
     unreadable: str = ""

@@ -6,6 +6,7 @@ status shows it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -62,25 +63,62 @@ class Pdb:
         return YES
 
     def guards(self, s: Session, seats: SeatTable, seat: RowIndex, unit: RowIndex, units: int) -> BoolColumn:
-        """Units with a pod that is under any budget at all."""
+        """Units on a node on which more of these could go than a budget has left."""
         column = np.zeros(units, dtype=np.bool_)
-        if s.world.budgets:
-            for at, number in zip(seat.tolist(), unit.tolist(), strict=True):
-                column[number] |= bool(budgets_of(s.world, seats.pods[at]))
+        of_unit, budget, going, left = _going(s, seats, seat, unit)
+        if not len(going):
+            return column
+        # What each unit takes of each budget, once for every node that the unit is on.
+        nodes, found = np.unique(np.column_stack([unit, seats.row[seat] + 1]), axis=0).T
+        begin = np.searchsorted(nodes, of_unit)
+        times = np.searchsorted(nodes, of_unit, side="right") - begin
+        at = np.repeat(begin - np.cumsum(times) + times, times) + np.arange(int(times.sum()))
+        there, which = np.unique(found[at] * len(left) + np.repeat(budget, times), return_inverse=True)
+        total = np.bincount(which, weights=np.repeat(going, times))
+        unsafe = np.unique(there[total > left[there % len(left)]] // len(left))
+        column[nodes[np.isin(found, unsafe)]] = True
         return column
 
     def violates(self, s: Session, seats: SeatTable, seat: RowIndex, unit: RowIndex, units: int) -> BoolColumn:
         """Units with a pod whose budget has nothing left, or with more pods under one budget than it has left."""
         column = np.zeros(units, dtype=np.bool_)
-        if not s.world.budgets:
-            return column
-        left = allowance(s.world)
-        spent: dict[tuple[int, str], int] = {}
-        for at, number in zip(seat.tolist(), unit.tolist(), strict=True):
-            for key in budgets_of(s.world, seats.pods[at]) if seats.phase[at] == Phase.BOUND else ():
-                spent[number, key] = spent.get((number, key), 0) + 1
-                column[number] |= spent[number, key] > left[key]
+        of_unit, budget, going, left = _going(s, seats, seat, unit)
+        column[of_unit[going > left[budget]]] = True
         return column
+
+    def beyond(self, s: Session, pods: Sequence[Pod]) -> int:
+        """How many of these, which were all told to go, are more than their budgets allow; counted for each budget."""
+        if not s.world.budgets:
+            return 0
+        left = allowance(s.world)
+        going = Counter(key for pod in pods for key in budgets_of(s.world, pod))
+        return sum(min(count, max(0, -left[key])) for key, count in going.items())
+
+
+def _going(s: Session, seats: SeatTable, seat: RowIndex, unit: RowIndex) -> tuple[RowIndex, RowIndex, RowIndex, RowIndex]:
+    """How many bound pods of which unit are under which budget (units, budgets, counts), and what each budget has left."""
+    nobody: RowIndex = np.zeros(0, dtype=np.intp)
+    if not s.world.budgets:
+        return nobody, nobody, nobody, nobody
+    keys = sorted(s.world.budgets)
+    _, covered, budget = s.once(("covered", id(seat)), lambda: (seat, *_covered(s, seats, seat, keys)))
+    standing = allowance(s.world)
+    left = np.array([standing[key] for key in keys], dtype=np.intp)
+    codes, going = np.unique(unit[covered] * len(keys) + budget, return_counts=True)
+    return codes // len(keys), codes % len(keys), going, left
+
+
+def _covered(s: Session, seats: SeatTable, seat: RowIndex, keys: list[str]) -> tuple[RowIndex, RowIndex]:
+    """Which of these seats are under which budgets."""
+    number = {key: at for at, key in enumerate(keys)}
+    found = [
+        (at, number[key])
+        for at, row in enumerate(seat.tolist())
+        if seats.phase[row] == Phase.BOUND
+        for key in budgets_of(s.world, seats.pods[row])
+    ]
+    covered = np.array(found, dtype=np.intp).reshape(-1, 2)
+    return covered[:, 0], covered[:, 1]
 
 
 def allowance(world: World) -> dict[str, int]:

@@ -12,6 +12,7 @@ from muster.model.pod import Kind, Pod
 from muster.model.selectors import NodeTerm, Operator, Requirement
 from muster.plugins._rows import of_rows
 from muster.plugins._terms import any_term, term_column
+from muster.plugins._words import show_requirement
 from muster.state.table import BoolColumn, NodeTable, Rows
 
 
@@ -57,23 +58,4 @@ def _show_terms(terms: tuple[NodeTerm, ...]) -> str:
 
 
 def _show_term(term: NodeTerm) -> str:
-    return " and ".join(_show(requirement) for requirement in (*term.expressions, *term.fields)) or "an empty term"
-
-
-def _show(wanted: Requirement) -> str:
-    values = ", ".join(wanted.values)
-    match wanted.operator:
-        case Operator.IN if len(wanted.values) == 1:
-            return f"{wanted.key}={values}"
-        case Operator.IN:
-            return f"{wanted.key} in [{values}]"
-        case Operator.NOT_IN:
-            return f"{wanted.key} not in [{values}]"
-        case Operator.EXISTS:
-            return f"{wanted.key} exists"
-        case Operator.DOES_NOT_EXIST:
-            return f"{wanted.key} does not exist"
-        case Operator.GT:
-            return f"{wanted.key} > {values}"
-        case Operator.LT:
-            return f"{wanted.key} < {values}"
+    return " and ".join(show_requirement(requirement) for requirement in (*term.expressions, *term.fields)) or "an empty term"

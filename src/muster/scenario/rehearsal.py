@@ -17,6 +17,7 @@ from muster.engine.hooks import Policy
 from muster.engine.session import Session
 from muster.model.devices import Slot
 from muster.model.pod import UNPLACED, Phase, Placement, Pod
+from muster.state.follow import drifted
 from muster.state.trial import Trial
 from muster.state.world import World
 
@@ -43,6 +44,7 @@ def rehearse(world: World, policy: Policy, *, seed: str) -> list[str]:
     with Trial(world, why="rehearsal", cause="Rehearsal") as trial:
         _play(trial, world, chance, depth=0)
     found = [f"{name} is not what it was" for name in before.differences(photo(world))]
+    found += [f"{name} does not count what a new one would" for name in drifted(world)]
     return found + [f"the columns of {pod.title} are stale" for pod in _stale(world, policy, chance)]
 
 

@@ -98,3 +98,16 @@ def following(world: World, kind: type[F]) -> F:
         found = world.memo[kind] = kind()
     found.follow(world)
     return found
+
+
+def drifted(world: World) -> list[str]:
+    """The world's followers that do not count what new ones would count: there should be none, whatever was tried and undone."""
+    found: list[str] = []
+    for kept in world.memo.values():
+        if isinstance(kept, Follower):
+            kept.follow(world)
+            fresh = type(kept)()
+            fresh.follow(world)
+            if kept.figures() != fresh.figures():
+                found.append(type(kept).__name__)
+    return found

@@ -91,7 +91,7 @@ class GangBook:
         known = self.groups.get(slot)
         self.groups[slot] = group
         # What was written about it comes back as news of it, and changes nothing.
-        if known is None or replace(group, version=known.version, phase=known.phase, status=known.status) != known:
+        if known is None or replace(group, version=known.version, phase=known.phase, started=known.started, status=known.status) != known:
             self._dirty[slot] = None
 
     def drop_group(self, slot: str) -> None:
@@ -415,6 +415,7 @@ def _join(parts: list[_Part], *, missing: list[tuple[str, bool]], default_wait_s
         cell_mins=tuple(least for part in parts for least in cell_mins_of(part.group)),
         min_resources=groups[0].min_resources if len(groups) == 1 else NOTHING,
         never_preempts=any(part.never_preempts for part in parts),
+        started=min((group.started for group in groups if group.started is not None), default=None),
         waits_for=waits_for,
         unreadable=next((part.unreadable for part in parts if part.unreadable), ""),
         problems=tuple(problem for part in parts for problem in part.problems),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from muster.model.gang import Gang, Role, changed
 from muster.model.pod import UNSEATED, Phase, Pod
@@ -44,7 +44,10 @@ class Roster:
         self._index(gang)
         world.touched[gang.key] = None
         world.regrouped.append(gang.key)
-        world.attempts.setdefault(gang.key, Attempts()).verdict = None
+        memory = world.attempts.setdefault(gang.key, Attempts())
+        memory.verdict = None
+        if memory.started is None:
+            memory.started = gang.started
         world.columns.require(gang.min_resources)
         for role in gang.roles:
             for member, joined in self._joined(gang, role):
@@ -81,11 +84,20 @@ class Roster:
         members = self._world.members
         parts = tuple(Member(gang.key, role.name, role.queue, preemptible) for preemptible in (True, False))
         joined: tuple[list[Pod], list[Pod]] = ([], [])
-        for pod in (*role.pods, *role.leaving):
+        for pod in role.pods:
             part = 0 if self._is_preemptible(pod) else 1
             if members.get(pod.uid) != parts[part]:
                 joined[part].append(pod)
-        return [(member, pods) for member, pods in zip(parts, joined, strict=True) if pods]
+        return [*((member, pods) for member, pods in zip(parts, joined, strict=True) if pods), *self._leaving(gang, role)]
+
+    def _leaving(self, gang: Gang, role: Role) -> Iterator[tuple[Member, list[Pod]]]:
+        """Who leaves is charged where it was until it has gone, also when its PodGroup, which named its queue, went first."""
+        for pod in role.leaving:
+            known = self._world.members.get(pod.uid)
+            queue = known.queue if known is not None else role.queue
+            member = Member(gang.key, role.name, queue, self._is_preemptible(pod))
+            if known != member:
+                yield member, [pod]
 
     def _is_preemptible(self, pod: Pod) -> bool:
         label = pod.labels.get(PREEMPTIBLE_LABEL)

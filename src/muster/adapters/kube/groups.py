@@ -6,7 +6,7 @@ from muster.adapters.kube import names, wire
 from muster.adapters.kube.dialects import declared_by, queue_of
 from muster.adapters.kube.problems import Problems
 from muster.adapters.kube.selectors import label_selector
-from muster.adapters.kube.values import epoch, flattened, read_resources, read_version
+from muster.adapters.kube.values import BadText, epoch, flattened, read_resources, read_time, read_version
 from muster.model.gang import Group, RoleMin, SubGroup
 from muster.model.pod import Declared, Dialect
 from muster.model.selectors import EVERYTHING
@@ -46,9 +46,18 @@ def read_group(written: wire.PodGroup, *, dialect: Dialect, problems: Problems) 
         wait_s=_wait_s(spec, problems=problems),
         declared=declared,
         phase=status.get("phase", ""),
+        started=_started(status.get("scheduleStartTime", "")),
         status=status,
         problems=problems.all(),
     )
+
+
+def _started(text: str) -> float | None:
+    """Whoever writes nonsense there has it written over."""
+    try:
+        return read_time(text) if text else None
+    except BadText:
+        return None
 
 
 def _min_member(spec: wire.PodGroupSpec, *, dialect: Dialect, problems: Problems) -> int:

@@ -157,6 +157,9 @@ def _bind_now(s: Session, gang: Gang, plan: Plan) -> bool:
     table = s.world.table
     with s.trial("others gave up what they only claimed", cause="Fits", for_gang=gang.title) as trial:
         for pod, placement in plan.seats:
+            # Its queue may still carry those who leave, even where its node does not.
+            if not s.room(pod, count=1, phase=Phase.BINDING).seats:
+                return False
             trial.restore(pod, Placement(Phase.BINDING, placement.node, s.now, placement.devices))
         rows = [table.row[placement.node or ""] for _, placement in plan.seats]
         if (table.used[rows] > table.allocatable[rows]).any() or not reaches_min(s.world, gang):

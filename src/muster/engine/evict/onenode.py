@@ -1,26 +1,32 @@
 """Room for one pod: every node that eviction could make fit is looked at, and the one where it costs least is taken.
 
 On a node units go in order (whose budget allows it first, then the less important) until the pod passes all checks; then whoever is
-not needed is put back, the most important first. Nodes that cannot win are passed over: what their last unit costs is known before.
+not needed is put back, the most important first. Where room is all that matters nodes are judged all at once, on a board that is
+kept for the asks of a cycle that look alike; elsewhere one by one, in trials.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
+
 import numpy as np
 
+from muster.engine import quota
 from muster.engine.evict.bundles import Bundles, bundles
 from muster.engine.evict.policy import EvictionPolicy, may_take
 from muster.engine.evict.search import NoPlan, Plan, barred_until
 from muster.engine.evict.seats import Ints, SeatTable, seat_table
-from muster.engine.hooks import Ask, Comparable, Domain
-from muster.engine.place import fits_on
+from muster.engine.hooks import Ask, Comparable, Domain, Purpose
 from muster.engine.session import Session
+from muster.model.effects import Verdict
 from muster.model.pod import Phase, Placement, Pod
 from muster.state.columns import Amounts
-from muster.state.table import BoolColumn, FloatColumn, RowIndex
+from muster.state.table import BoolColumn, FloatColumn, RowIndex, Rows
 from muster.state.trial import Trial
 
 Cost = tuple[Comparable, ...]
+_Taken = dict[int, list[tuple[Pod, Placement]]]
+"""Units that were told to go, and where their pods stood."""
 
 
 def plan_on_one_node(s: Session, ask: Ask, policy: EvictionPolicy, domain: Domain) -> Plan | NoPlan:
@@ -42,47 +48,50 @@ class _OneNode:
         self.seats: SeatTable = seat_table(s.world)
         self.request: Amounts = s.world.request(self.pod)
         self.asked = np.flatnonzero(self.request)
-        self.match: BoolColumn = s.columns(self.pod, soon=True).match & domain.mask(len(s.world.table))
         self.bundles: Bundles = bundles(s, ask, policy, self.seats, domain, self.request)
         self.refusal = ""
-        self._guarded: BoolColumn = np.zeros(len(self.bundles), dtype=np.bool_)
-        """Units that a disruption budget covers: those are simulated one by one."""
-        self._violates = self._violating()
-        self._rank = self._ranks()
-        self._seats_of_row = self._sorted()
+        match: BoolColumn = s.columns(self.pod, soon=True).match & domain.mask(len(s.world.table))
+        self.board = _board(s, self.bundles, self.seats, match, self.asked)
+        self._nominating = replace(ask, purpose=Purpose.NOMINATE)
+        self._queue_full: Verdict | None = None if (verdict := s.admit(self._nominating)).ok else verdict
         self._only_room = s.minds_room_only(self.pod)
+        self._violates, self._guarded = self._budgets()
+        self._claims = self._claims_by_row()
 
-    # -- who goes first ----------------------------------------------------------------------------------------------------------
-
-    def _violating(self) -> BoolColumn:
-        """Units whose going would break a disruption budget, as the budgets stand now."""
+    def _budgets(self) -> tuple[BoolColumn, BoolColumn]:
+        """Units whose going would break a disruption budget, as the budgets stand now; and those that are on a node on which more
+        could go than a budget allows: those nodes are simulated one by one."""
         b = self.bundles
-        column = np.zeros(len(b), dtype=np.bool_)
+        violates, guarded = np.zeros(len(b), dtype=np.bool_), np.zeros(len(b), dtype=np.bool_)
         for plugin in self.s.policy.budgets:
-            column |= plugin.violates(self.s, self.seats, b.seat, b.unit, len(b))
-            self._guarded |= plugin.guards(self.s, self.seats, b.seat, b.unit, len(b))
-        return column
+            violates |= plugin.violates(self.s, self.seats, b.seat, b.unit, len(b))
+            guarded |= plugin.guards(self.s, self.seats, b.seat, b.unit, len(b))
+        return violates, guarded
 
-    def _ranks(self) -> Ints:
-        """Position of each unit in the order in which units go: allowed by their budgets first, then the less important."""
-        b = self.bundles
-        priority = self.seats.gang_priority[b.unit_gang]
-        order = np.lexsort((np.arange(len(b)), ~b.unit_spare, priority, self._violates))
-        rank = np.empty(len(b), dtype=np.int64)
-        rank[order] = np.arange(len(b))
-        return rank
-
-    def _sorted(self) -> RowIndex:
-        b = self.bundles
-        here = np.flatnonzero(b.local & self.match[b.row] & ~b.gone[b.unit])
-        return here[np.lexsort((self._rank[b.unit[here]], b.row[here]))]
+    def _claims_by_row(self) -> dict[int, list[Pod]]:
+        """Who was promised room on each node; asked for only where other pods can be what the pod needs."""
+        if not self.s.policy.entangles or not self.s.is_entangled(self.pod):
+            return {}
+        seats, found = self.seats, dict[int, list[Pod]]()
+        used = len(seats.pods)
+        for at in np.flatnonzero(seats.alive[:used] & (seats.phase[:used] == Phase.NOMINATED)).tolist():
+            found.setdefault(int(seats.row[at]), []).append(seats.pods[at])
+        return found
 
     # -- which node --------------------------------------------------------------------------------------------------------------
 
     def best(self) -> Plan | None:
         """The cheapest node, ties by name."""
+        rows, winner = self._candidates()
+        found = self._cheapest([*rows, *([] if winner is None else [winner])])
+        if found is None and winner is not None:
+            # A queue refused what the figures allowed.
+            found = self._cheapest(self.board.rows_of(self.bundles, self._rows_with_enough()))
+        return found
+
+    def _cheapest(self, rows: list[int]) -> Plan | None:
         found: tuple[Cost, str, Plan] | None = None
-        for row in self._candidates():
+        for row in rows:
             plan = self._simulate(row)
             if plan is None:
                 continue
@@ -92,79 +101,56 @@ class _OneNode:
                 found = (cost, node, plan)
         return found[2] if found is not None else None
 
-    def _candidates(self) -> list[int]:
-        """Nodes that have to be simulated one by one; of those that can be judged all at once only the winner."""
-        b = self.bundles
-        rows: RowIndex = np.unique(b.row[self._seats_of_row])
-        if not self._only_room or self.s.policy.costs_nodes:
-            return [int(row) for row in rows]
-        guarded = np.zeros(len(self.s.world.table), dtype=np.bool_)
-        guarded[b.row[self._seats_of_row[self._guarded[b.unit[self._seats_of_row]]]]] = True
-        winner = self._winner(~guarded)
-        return [*rows[guarded[rows]].tolist(), *([] if winner is None else [winner])]
-
-    def _winner(self, plain: BoolColumn) -> int | None:
-        """Of the nodes where room is all that matters, the cheapest: what `_simulate` and `_cost` would say, for all at once."""
-        b, table = self.bundles, self.s.world.table
-        here = self._seats_of_row[plain[b.row[self._seats_of_row]]]
-        if not len(here):
-            return None
-        row, unit, freed = _by_row_and_unit(b.row[here], b.unit[here], b.request[here][:, self.asked])
-        begin = _begins(row)
+    def _candidates(self) -> tuple[list[int], int | None]:
+        """Nodes that have to be simulated one by one; and of those that can be judged all at once the winner."""
+        b, board, table = self.bundles, self.board, self.s.world.table
+        if not self._only_room or self.s.policy.costs_nodes or not (full := self._queue_lacks()).known:
+            return board.rows_of(b, self._rows_with_enough()), None
+        plain = np.ones(len(table), dtype=np.bool_)
+        plain[b.row[self._guarded[b.unit]]] = False
         lacking = self.request[self.asked] - (table.allocatable - table.taken)[:, self.asked]
-        enough = np.asarray((_running(freed, begin) >= lacking[row]).all(axis=1), dtype=np.bool_)
-        end = _first_of_row(row, enough)
-        if not len(end):
-            return None
-        kept = _put_back(freed, begin[end], end, lacking[row[end]])
-        return int(row[end][self._cheapest(row[end], unit, begin[end], end, kept)])
+        board.judge(b, lacking, full.amounts, plain=plain, position=table.position, changed=table.changed_since(board.position))
+        return board.rows_of(b, ~plain & self._rows_with_enough()), board.winner()
 
-    def _cheapest(self, rows: RowIndex, unit: Ints, begin: RowIndex, end: RowIndex, kept: BoolColumn) -> int:
-        """Position of the cheapest row. Sums over the units that stay taken on each."""
-        key: list[FloatColumn] = []
-        for combine, figure in self._unit_figures():
-            neutral = 0.0 if combine is np.add else -np.inf
-            key.append(_reduce(combine, np.where(kept, figure[unit], neutral), begin, end))
-        key[-1] = -key[-1]
-        return int(np.lexsort((rows, *key[::-1]))[0])
+    def _rows_with_enough(self) -> BoolColumn:
+        """Nodes on which the figures would be right if everybody went who may go. Fewer are worth a trial."""
+        b, table = self.bundles, self.s.world.table
+        free = (table.allocatable - table.taken)[:, self.asked]
+        here = b.local & ~b.gone[b.unit]
+        for at, column in enumerate(self.asked.tolist()):
+            free[:, at] += np.bincount(b.row[here], weights=b.request[here, column], minlength=len(free)).astype(np.int64)
+        return np.asarray((free >= self.request[self.asked]).all(axis=1), dtype=np.bool_)
 
-    def _unit_figures(self) -> list[tuple[np.ufunc, FloatColumn]]:
-        """Of each unit, what its victims add to the cost of a node, and how; in the order in which `_cost` compares them."""
-        b, seats, units = self.bundles, self.seats, len(self.bundles)
-        bound = seats.phase[b.seat] == Phase.BOUND
-        pods = np.bincount(b.unit[bound], minlength=units).astype(np.float64)
-        hours = np.zeros(len(b.seat))
-        for plugin in self.s.policy.losses:
-            hours += plugin.lost_hours(self.s, seats, b.seat)
-        youngest = np.full(units, -np.inf)
-        np.maximum.at(youngest, b.unit[bound], seats.started[b.seat[bound]])
-        priority = seats.gang_priority[b.unit_gang].astype(np.float64)
-        return [
-            (np.add, (~b.unit_spare & ~seats.gang_single[b.unit_gang]).astype(np.float64)),
-            (np.maximum, np.where(pods > 0, priority, -np.inf)),
-            (np.add, priority * pods),
-            (np.add, pods),
-            (np.add, np.asarray(np.bincount(b.unit[bound], weights=hours[bound], minlength=units), dtype=np.float64)),
-            (np.maximum, youngest),
-        ]
+    def _queue_lacks(self) -> _Lacks:
+        """What must become free in the pod's own queue. Not known as figures where a unit may be charged to several queues."""
+        if self._queue_full is None:
+            return _Lacks(None)
+        if self.seats.mixed or len({role.queue for role in self.ask.gang.roles}) > 1:
+            return _Lacks(None, known=False)
+        world = self.s.world
+        rows = world.ledger.rows_up(world.members[self.pod.uid].queue)
+        most = quota.limits(world).rows.take(rows, axis=0)[:, self.asked]
+        lacks = (world.ledger.taken_in(rows)[:, self.asked] + self.request[self.asked] - most).max(axis=0)
+        return _Lacks(np.asarray(lacks, dtype=np.int64))
 
     # -- one node ----------------------------------------------------------------------------------------------------------------
 
     def _simulate(self, row: int) -> Plan | None:
         """Who must leave this node so that the pod passes every check on it; None if that does not help."""
-        b = self.bundles
-        here = self._seats_of_row[b.row[self._seats_of_row] == row]
-        units = list(dict.fromkeys(b.unit[here].tolist()))
+        rank = self.board.rank
+        units = sorted(self.board.units_on(row, self.bundles), key=lambda u: (bool(self._violates[u]), int(rank[u])))
         with self.s.trial("simulated", cause="Simulated") as trial:
-            taken: dict[int, list[tuple[Pod, Placement]]] = {}
+            taken: _Taken = {}
+            fits = self._fits(row)
             for unit in units:
-                if self._fits(row):
+                if fits:
                     break
                 if (gone := self._take(trial, unit)) is not None:
                     taken[unit] = gone
-            if not self._fits(row):
+                    fits = self._fits(row)
+            if not fits:
                 return None
-            for unit in sorted(taken, key=lambda u: (not self._violates[u], -self._rank[u])):
+            for unit in sorted(taken, key=lambda u: (not self._violates[u], -int(rank[u]))):
                 mark = trial.mark()
                 for pod, placement in taken[unit]:
                     trial.restore(pod, placement)
@@ -189,26 +175,50 @@ class _OneNode:
         return before
 
     def _fits(self, row: int) -> bool:
-        """Nominated pods that need not yield stand on the node already: they are part of what is taken there."""
-        if self._only_room:
-            table = self.s.world.table
-            return bool((table.taken[row] + self.request <= table.allocatable[row])[self.asked].all())
-        return fits_on(self.s, self.pod, self.s.world.table.names[row], soon=True)
+        """With those who were promised room there and need not yield, which the figures contain; and again without them, because
+        they may never come."""
+        table = self.s.world.table
+        if not (table.taken[row] + self.request <= table.allocatable[row])[self.asked].all():
+            return False
+        if not self._only_room and not (self._passes(row) and self._passes_without_claims(row)):
+            return False
+        if self._queue_full is None:
+            return True
+        verdict = self.s.admit(self._nominating)
+        self.refusal = self.refusal if verdict.ok else verdict.why
+        return verdict.ok
 
-    def _plan(self, row: int, taken: dict[int, list[tuple[Pod, Placement]]]) -> Plan:
+    def _passes(self, row: int) -> bool:
+        s, pod = self.s, self.pod
+        rows = Rows(s.world.table, np.array([row], dtype=np.intp), soon=True)
+        if not all(bool(plugin.fit(s, pod, rows)[0]) for plugin in s.policy.fits):
+            return False
+        return all(bool(p.fit_among(s, pod, rows)[0]) for p in s.policy.entangles if p.entangled(s, pod))
+
+    def _passes_without_claims(self, row: int) -> bool:
+        promised = [pod for pod in self._claims.get(row, ()) if self.s.world.phase(pod) is Phase.NOMINATED]
+        if not promised:
+            return True
+        with self.s.trial("simulated", cause="Simulated") as trial:
+            for pod in promised:
+                trial.release(pod)
+            return self._passes(row)
+
+    def _plan(self, row: int, taken: _Taken) -> Plan:
         b = self.bundles
         going = [pair for unit in sorted(taken) for pair in taken[unit]]
         units, node = list(taken), self.s.world.table.names[row]
         slots = self.s.slots(self.pod, (node,), soon=True)
+        victims = tuple(pod for pod, placement in going if placement.phase is Phase.BOUND)
         return Plan(
             domain=node,
-            victims=tuple(pod for pod, placement in going if placement.phase is Phase.BOUND),
+            victims=victims,
             released=tuple(pod for pod, placement in going if placement.phase is not Phase.BOUND),
             seats=((self.pod, Placement(Phase.NOMINATED, node, self.s.now, slots[0] if slots is not None else ())),),
             cost=float(b.unit_cost[units].sum()),
             worst=int(b.unit_class[units].max(initial=0)),
-            broken=sum(not b.unit_spare[unit] and not self.seats.gang_single[b.unit_gang[unit]] for unit in units),
-            violations=int(self._violates[units].sum()),
+            broken=int(self.board.breaks[units].sum()),
+            violations=sum(plugin.beyond(self.s, victims) for plugin in self.s.policy.budgets),
         )
 
     def _cost(self, node: str, plan: Plan) -> Cost:
@@ -217,22 +227,161 @@ class _OneNode:
             return tuple(plugin.node_cost(self.s, self.pod, node, plan.victims) for plugin in self.s.policy.costs_nodes)
         numbers = np.array([self.seats.index[pod.uid] for pod in plan.victims], dtype=np.intp)
         priority = self.seats.gang_priority[self.seats.gang[numbers]]
-        hours: FloatColumn = np.zeros(len(numbers))
-        for plugin in self.s.policy.losses:
-            hours += plugin.lost_hours(self.s, self.seats, numbers)
+        hours = sum((plugin.lost_hours(self.s, self.seats, numbers) for plugin in self.s.policy.losses), np.zeros(len(numbers)))
         return (
             plan.violations,
             plan.broken,
-            int(priority.max(initial=-(2**31))),
+            int(priority.max(initial=_NOBODY)),
             int(priority.sum()),
             len(numbers),
-            float(hours.sum()),
+            round(float(hours.sum()), 9),
             -float(self.seats.started[numbers].max(initial=-np.inf)),
         )
 
 
+_NOBODY = -(2**31)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lacks:
+    """What the queue lacks, by column that is asked for; None where it lacks nothing."""
+
+    amounts: Amounts | None
+    known: bool = True
+
+
+# -- all nodes at once -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Board:
+    """What making room on each node costs, for asks of one cycle that look alike. Only nodes on which something changed since the
+    last ask are judged anew."""
+
+    bundles: Bundles
+    match: BoolColumn
+    rank: Ints
+    """Position of each unit in the order in which units go: the less important first."""
+    breaks: BoolColumn
+    """Units that are gangs of several members: these end."""
+    row: RowIndex
+    """Entries: what one unit has on one node, nodes one after the other, and on each its units in order."""
+    unit: Ints
+    freed: Amounts
+    whole: Amounts
+    """Of each unit: what it frees in its queue, on all nodes together."""
+    figures: tuple[tuple[np.ufunc, FloatColumn], ...]
+    """Of each unit, what its victims add to the cost of a node, and how; in the order in which costs are compared."""
+    cost: FloatColumn
+    possible: BoolColumn
+    plain: BoolColumn
+    gone: BoolColumn
+    position: int = -1
+    lacks: list[int] | None = field(default=None)
+
+    def units_on(self, row: int, b: Bundles) -> list[int]:
+        begin, end = np.searchsorted(self.row, (row, row + 1))
+        return [unit for unit in self.unit[begin:end].tolist() if not b.gone[unit]]
+
+    def rows_of(self, b: Bundles, among: BoolColumn) -> list[int]:
+        """Nodes with somebody who may go, of these."""
+        rows: RowIndex = self.row[~b.gone[self.unit]]
+        found: list[int] = np.unique(rows[among[rows]]).tolist()
+        return found
+
+    def judge(
+        self, b: Bundles, lacking: Amounts, full: Amounts | None, *, plain: BoolColumn, position: int, changed: list[int] | None
+    ) -> None:
+        """Bring the costs up to date. `full`: what the queue lacks, which every node must free as well."""
+        lacks = None if full is None else full.tolist()
+        stale = self.plain != plain
+        if self.position < 0 or changed is None or lacks != self.lacks:
+            stale[:] = True
+        else:
+            stale[changed] = True
+            stale[b.row[b.gone[b.unit] & ~self.gone[b.unit]]] = True
+        self.plain, self.gone, self.position, self.lacks = plain, b.gone.copy(), position, lacks
+        self.possible[stale] = False
+        here = np.flatnonzero((stale & plain)[self.row] & ~b.gone[self.unit])
+        if len(here):
+            self._judge(here, lacking, full)
+
+    def _judge(self, here: RowIndex, lacking: Amounts, full: Amounts | None) -> None:
+        row, unit, freed = self.row[here], self.unit[here], self.freed[here]
+        lacking = lacking[row]
+        if full is not None:
+            freed = np.hstack([freed, self.whole[unit]])
+            lacking = np.hstack([lacking, np.broadcast_to(full, (len(row), len(full)))])
+        begin = _begins(row)
+        enough = np.asarray((_running(freed, begin) >= lacking).all(axis=1), dtype=np.bool_)
+        end = _first_of_row(row, enough)
+        if not len(end):
+            return
+        kept = _put_back(freed, begin[end], end, lacking[end])
+        rows = row[end]
+        self.possible[rows] = True
+        for at, (combine, figure) in enumerate(self.figures):
+            neutral = 0.0 if combine is np.add else -np.inf
+            self.cost[at, rows] = np.round(_reduce(combine, np.where(kept, figure[unit], neutral), begin[end], end), 9)
+        self.cost[-1, rows] *= -1.0
+
+    def winner(self) -> int | None:
+        """The cheapest node, ties by name."""
+        rows = np.flatnonzero(self.possible)
+        for figure in self.cost if len(rows) else ():
+            mine = figure[rows]
+            rows = rows[mine == mine.min()]
+        return int(rows[0]) if len(rows) else None
+
+
+def _board(s: Session, b: Bundles, seats: SeatTable, match: BoolColumn, asked: RowIndex) -> _Board:
+    """The board for these units and nodes: the one of an ask before that looked alike, or a new one."""
+    kept = s.scratch.get("board")
+    if isinstance(kept, _Board) and kept.bundles is b and np.array_equal(kept.match, match):
+        return kept
+    rank = np.empty(len(b), dtype=np.int64)
+    rank[np.lexsort((np.arange(len(b)), ~b.unit_spare, seats.gang_priority[b.unit_gang]))] = np.arange(len(b))
+    here = np.flatnonzero(b.local & match[b.row])
+    here = here[np.lexsort((rank[b.unit[here]], b.row[here]))]
+    row, unit, freed = _by_row_and_unit(b.row[here], b.unit[here], b.request[here][:, asked])
+    whole = np.zeros((len(b), len(asked)), dtype=np.int64)
+    np.add.at(whole, b.unit, b.request[:, asked])
+    breaks = ~b.unit_spare & (np.bincount(b.unit, minlength=len(b)) > 1)
+    figures = _unit_figures(s, b, seats, breaks)
+    nodes = len(match)
+    nothing = np.zeros(nodes, dtype=np.bool_)
+    board = _Board(
+        b, match, rank, breaks, row, unit, freed, whole, figures,
+        cost=np.zeros((len(figures), nodes)), possible=nothing.copy(), plain=nothing, gone=b.gone.copy(),
+    )  # fmt: skip
+    s.scratch["board"] = board
+    return board
+
+
+def _unit_figures(s: Session, b: Bundles, seats: SeatTable, breaks: BoolColumn) -> tuple[tuple[np.ufunc, FloatColumn], ...]:
+    units = len(b)
+    bound = seats.phase[b.seat] == Phase.BOUND
+    pods = np.bincount(b.unit[bound], minlength=units).astype(np.float64)
+    hours = np.zeros(len(b.seat))
+    for plugin in s.policy.losses:
+        hours += plugin.lost_hours(s, seats, b.seat)
+    youngest = np.full(units, -np.inf)
+    np.maximum.at(youngest, b.unit[bound], seats.started[b.seat[bound]])
+    priority = seats.gang_priority[b.unit_gang].astype(np.float64)
+    return (
+        (np.add, breaks.astype(np.float64)),
+        (np.maximum, np.where(pods > 0, priority, -np.inf)),
+        (np.add, priority * pods),
+        (np.add, pods),
+        (np.add, np.asarray(np.bincount(b.unit[bound], weights=hours[bound], minlength=units), dtype=np.float64)),
+        (np.maximum, youngest),
+    )
+
+
 def _by_row_and_unit(row: RowIndex, unit: Ints, request: Amounts) -> tuple[RowIndex, Ints, Amounts]:
     """Seats of one unit on one node as one entry. They stand next to each other already."""
+    if not len(row):
+        return row, unit, request
     at = np.flatnonzero(np.concatenate([[True], (row[1:] != row[:-1]) | (unit[1:] != unit[:-1])]))
     return row[at], unit[at], np.add.reduceat(request, at, axis=0)
 

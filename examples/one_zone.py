@@ -1,0 +1,33 @@
+"""A plugin of your own that says where: a gang goes into one zone, whole, and room is made for it in one zone.
+
+Use it in a policy as `./one_zone.py:OneZone`, or as `one_zone:OneZone` if its folder is on the Python path.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from muster.engine.hooks import Ask, Domain, Purpose
+from muster.engine.session import Session
+from muster.model.effects import Verdict
+
+
+@dataclass(frozen=True)
+class OneZone:
+    """Every gang of at least two goes into one zone: nodes with one value of `label`."""
+
+    label: str = "topology.kubernetes.io/zone"
+    most: int = 2
+    name: str = "one_zone"
+
+    def domains(self, s: Session, ask: Ask) -> Sequence[Domain] | Verdict | None:
+        if ask.gang.size < 2:
+            return None  # No opinion: the next plugin is asked, and in the end it is the whole cluster.
+        codes, values = s.world.table.label_codes(self.label)
+        zones = [Domain(str(value), np.flatnonzero(codes == code)) for code, value in enumerate(values)]
+        if not zones:
+            return Verdict(ok=False, why=f"no node has the label {self.label}", code="NoZone", wakes=("room",))
+        # Allocate tries them all. Who evicts takes the first that works, so the largest go first, and only a few.
+        zones.sort(key=lambda zone: (-len(zone.rows) if zone.rows is not None else 0, zone.name))
+        return zones[: self.most] if ask.purpose is Purpose.EVICT else zones

@@ -1,0 +1,55 @@
+"""What the documents say about the command line is true: commands, options and the keys of the JSON."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import typer.main
+from tests.cli.commands import ROOT
+
+from muster.cli.app import app
+
+DOCUMENTS = ("README.md", "docs/cli.md", "docs/scenarios.md", "docs/from-volcano.md")
+COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]  # The app has several commands, so it is a group.
+
+
+def lines_with_commands(file: str) -> list[str]:
+    """Lines of code blocks that a person would type, and whole commands in backquotes, but for those that are not there yet."""
+    text = (ROOT / file).read_text(encoding="utf-8")
+    blocks = re.findall(r"```\n(.*?)```", text, re.DOTALL)
+    typed = [line for block in blocks for line in block.splitlines() if line.startswith("muster ")]
+    for line in re.sub(r"```.*?```", "", text, flags=re.DOTALL).splitlines():
+        if "in the works" not in line:
+            typed.extend(re.findall(r"`(muster [^`]+)`", line))
+    return typed
+
+
+@pytest.mark.parametrize("file", DOCUMENTS)
+def test_every_command_and_option_that_is_named_exists(file: str) -> None:
+    for line in lines_with_commands(file):
+        for command in re.split(r" && |\s{3,}", line):
+            words = command.split()
+            if words[:1] != ["muster"] or words[1].startswith(("-", "COMMAND")):
+                continue
+            assert words[1] in COMMANDS, line
+            known = {name for parameter in COMMANDS[words[1]].params for name in parameter.opts + parameter.secondary_opts}
+            assert {word for word in words[2:] if word.startswith("--")} <= known | {"--help"}, line
+
+
+@pytest.mark.parametrize("command", ["sim", "replay", "check", "bench"])
+def test_every_option_is_documented(command: str) -> None:
+    text = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    for parameter in COMMANDS[command].params:
+        for name in parameter.opts:
+            if name.startswith("--") and name != "--help":
+                assert name in text, f"{command} {name}"
+
+
+def test_files_that_the_readme_names_exist() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    named = [*re.findall(r"\]\(([^)#]+)\)", text), *re.findall(r"(?:scenarios|examples)/[\w./-]+", text)]
+    assert named
+    for name in named:
+        assert Path(ROOT, name).exists(), name

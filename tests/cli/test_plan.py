@@ -1,0 +1,175 @@
+"""`muster plan`: what would happen to a job, and an exit code that says it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from tests.cli.commands import muster
+
+CLUSTER = """\
+name: two racks, both in use
+policy:
+  plugins: [priority, fit, binpack, lost_work, pdb, nominated, {topology: {tiers: {rack: rack}}}]
+  actions: [expire, enqueue, allocate, preempt, gang-preempt]
+nodes:
+- {name: "r1n[1-4]", gpu: 8, labels: {rack: r1}}
+- {name: "r2n[1-4]", gpu: 8, labels: {rack: r2}}
+queues: [{name: team}]
+objects:
+- apiVersion: policy/v1
+  kind: PodDisruptionBudget
+  metadata: {name: llm, namespace: research}
+  spec: {selector: {matchLabels: {app: llm}}, maxUnavailable: 3}
+gangs:
+- {name: llm, namespace: research, pods: 3, each: {gpu: 8}, priority: 10, at: "r1n[1-3]", created: -30m, labels: {app: llm}}
+- {name: sweep, namespace: research, pods: 4, min: 3, each: {gpu: 8}, priority: 10, at: "r2n[1-4]", created: -3h}
+steps:
+- delete: research/sweep
+- run: 1m
+"""
+HARD = "{name: train, namespace: prod, pods: 4, each: {gpu: 8}, priority: 100, topology: {hard: 1}}\n"
+MANIFESTS = """\
+apiVersion: scheduling.volcano.sh/v1beta1
+kind: PodGroup
+metadata: {name: job, namespace: prod}
+spec: {minMember: 2}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: job-0, namespace: prod, annotations: {scheduling.k8s.io/group-name: job}}
+spec: {schedulerName: muster, containers: [{name: main, resources: {requests: {nvidia.com/gpu: "8"}}}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: job-1, namespace: prod, annotations: {scheduling.k8s.io/group-name: job}}
+spec: {schedulerName: muster, containers: [{name: main, resources: {requests: {nvidia.com/gpu: "8"}}}]}
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    (tmp_path / "cluster.yaml").write_text(CLUSTER)
+    return tmp_path
+
+
+def planned(here: Path, job: str, *more: str) -> tuple[int, str, str]:
+    (here / "job.yaml").write_text(job)
+    ran = muster("plan", "job.yaml", "--cluster", "cluster.yaml", *more, cwd=here)
+    return ran.code, ran.out, ran.err
+
+
+def test_a_job_that_fits_can_run_now(here: Path) -> None:
+    code, out, _ = planned(here, "{name: small, each: {gpu: 8}}\n")
+    assert code == 0
+    assert out == "default/small can run now.\n\n where    1 node: r1n4, 1 member each\n"
+
+
+def test_a_job_that_needs_evictions_is_told_whose_and_what_they_cost(here: Path) -> None:
+    code, out, _ = planned(here, HARD)
+    assert code == 2
+    assert out.splitlines() == [
+        "prod/train can run after evicting 1 gang.",
+        "",
+        " where    r1, 4 nodes: r1n[1-4], 1 member each",
+        " evicts   research/llm   3 pods, whole gang   priority 10 < 100   loses 0.5 h of work",
+        " costs    12.0 GPU-hours of lost work; 1 gang ends",
+        " touches  disruption budgets research/llm",
+        " instead  r2: 96.0 GPU-hours (evicts research/sweep (4 pods))",
+    ]
+
+
+def test_spare_members_keep_their_gang_running(here: Path) -> None:
+    code, out, _ = planned(here, "{name: two, pods: 2, each: {gpu: 8}, priority: 100}\n")
+    assert code == 2
+    assert "default/two can run after evicting spare members of 1 gang." in out
+    assert "research/sweep   1 of 4 pods, above its minimum of 3   priority 10 < 100   keeps running" in out
+    assert "; no gang ends" in out
+
+
+def test_a_job_that_cannot_run_is_told_why_and_what_each_domain_lacks(here: Path) -> None:
+    code, out, _ = planned(here, HARD.replace("pods: 4", "pods: 5"))
+    assert code == 3
+    assert out.startswith("prod/train cannot run.\n\n why      ")
+    assert "4 of 5" in out or "5" in out
+
+
+def test_a_job_of_manifests_is_read_as_the_api_would(here: Path) -> None:
+    code, out, _ = planned(here, MANIFESTS)
+    assert code == 3
+    assert out.startswith("prod/job cannot run.")
+    code, out, _ = planned(here, MANIFESTS, "--after-steps")
+    assert code == 0
+    assert out.startswith("prod/job can run now.")
+
+
+def test_after_steps_the_cluster_is_as_the_scenario_leaves_it(here: Path) -> None:
+    code, out, _ = planned(here, HARD, "--after-steps")
+    assert code == 0
+    assert "4 nodes: r2n[1-4], 1 member each" in out
+
+
+def test_another_policy_may_say_otherwise(here: Path) -> None:
+    (here / "meek.yaml").write_text("plugins: [priority, fit, binpack]\nactions: [allocate]\n")
+    code, out, _ = planned(here, HARD, "--policy", "meek.yaml")
+    assert code == 3
+    assert "cannot run" in out
+
+
+def test_json_has_all_of_it(here: Path) -> None:
+    code, out, _ = planned(here, HARD, "--json")
+    document = json.loads(out)
+    assert (code, document["code"], document["ok"]) == (2, 2, True)
+    (gang,) = document["gangs"]
+    assert gang["domain"] == "r1"
+    assert gang["seats"][0] == ["prod/train-0", "r1n1"]
+    assert gang["losses"][0]["gang"] == "research/llm"
+    assert gang["gpu_hours"] == 12.0
+    assert [other["domain"] for other in gang["instead"]] == ["r2"]
+
+
+def test_a_snapshot_of_objects_is_a_cluster_too(here: Path) -> None:
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "n1"},
+        "status": {"allocatable": {"nvidia.com/gpu": "8", "cpu": "64", "pods": "110"}},
+    }
+    other = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "unknown-to-us"}}
+    whole = {"apiVersion": "v1", "kind": "List", "items": [other, node]}
+    (here / "snapshot.json.gz").write_bytes(gzip.compress(json.dumps(whole).encode()))
+    (here / "job.yaml").write_text("{name: small, each: {gpu: 8}}\n")
+    ran = muster("plan", "job.yaml", "--cluster", "snapshot.json.gz", cwd=here)
+    assert (ran.code, ran.out) == (0, "default/small can run now.\n\n where    1 node: n1, 1 member each\n"), ran.err
+
+
+def test_bad_input_is_no_answer(here: Path) -> None:
+    for job, said in (
+        ("{name: small, ech: {gpu: 8}}\n", "Did you mean 'each'?"),
+        ("{name: small, queue: taem}\n", "Did you mean 'team'?"),
+        (CLUSTER, "this is a scenario, not a job: give it as --cluster"),
+        ("", "there is no job in this file"),
+    ):
+        code, out, err = planned(here, job)
+        assert (code, out) == (64, ""), err
+        assert said in err
+
+
+def test_wrong_use_is_no_answer(here: Path) -> None:
+    (here / "job.yaml").write_text(HARD)
+    assert muster("plan", "job.yaml", cwd=here).code == 64
+    assert muster("plan", "job.yaml", "--cluster", "nowhere.yaml", cwd=here).code == 64
+    assert muster("plan", "--no-such-option", cwd=here).code == 64
+    assert muster("plan", "--help", cwd=here).code == 0
+
+
+def test_several_scenarios_in_a_file_are_told_apart_by_their_line(here: Path) -> None:
+    text = "name: a\nnodes: [{name: n1, gpu: 8}]\n---\nname: b\nnodes: [{name: n2, gpu: 8}]\n"
+    (here / "two.yaml").write_text(text)
+    (here / "job.yaml").write_text("{name: small, each: {gpu: 8}}\n")
+    ran = muster("plan", "job.yaml", "--cluster", "two.yaml", cwd=here)
+    assert ran.code == 64
+    assert "holds 2 scenarios, at the lines 1, 4: say which, as two.yaml:1" in ran.err
+    assert "n2" in muster("plan", "job.yaml", "--cluster", "two.yaml:4", cwd=here).out

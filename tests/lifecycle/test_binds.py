@@ -1,0 +1,83 @@
+"""A bind that fails takes back that pod alone, and to the claim that it came from (A10, P5)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from muster.config import default_policy
+from muster.engine.cycle import run_cycle
+from muster.model.effects import Bind, Nominate, Release
+from muster.model.events import BindFailed, Gone, Seen
+from muster.model.gang import Group
+from muster.model.node import Node
+from muster.model.pod import Dialect, Kind, Membership, Phase, Pod, Running
+from muster.model.resources import CPU, PODS, Resources
+from muster.state.store import Store
+
+EACH = Kind(request=Resources.of({CPU: 1000, PODS: 1}))
+POLICY = default_policy()
+
+
+def a_gang_that_was_promised_two_nodes() -> Store:
+    store = Store()
+    for name in ("n1", "n2"):
+        store.fold(Seen(Node(name, version=1, allocatable=Resources.of({CPU: 1000, PODS: 9}))))
+        low = Pod(f"low-{name}", "default", f"low-{name}", EACH, version=1, priority=1, node=name, running=Running.RUNNING, started=0.0)
+        store.fold(Seen(low))
+    store.fold(Seen(Group(Dialect.VOLCANO, "default", "g", version=1, min_member=2, priority=5)))
+    for number in range(2):
+        member = Pod(f"g-{number}", "default", f"g-{number}", EACH, version=1, priority=5, membership=Membership(Dialect.VOLCANO, "g"))
+        store.fold(Seen(member))
+    outcome = run_cycle(store.world(1000.0), POLICY)
+    assert sum(isinstance(effect, Nominate) for effect in outcome.effects) == 2
+    for name in ("n1", "n2"):
+        store.fold(Gone("Pod", f"low-{name}"))
+    return store
+
+
+def test_a_nominee_goes_back_to_its_nomination_with_its_age_and_plan() -> None:
+    store = a_gang_that_was_promised_two_nodes()
+    before = dict(store.world(1010.0).placements)
+    outcome = run_cycle(store.world(1010.0), POLICY)
+    assert sum(isinstance(effect, Bind) for effect in outcome.effects) == 2
+    store.fold(BindFailed("g-1", before["g-1"].node or "", "refused"))
+    world = store.world(1011.0)
+    assert world.placements["g-1"] == before["g-1"]
+    assert world.placements["g-0"].phase is Phase.BINDING
+    assert world.plans[before["g-1"].plan].gang == "volcano:default/g"
+    outcome = run_cycle(store.world(1011.0), POLICY)
+    assert [(effect.pod, effect.node) for effect in outcome.effects if isinstance(effect, Bind)] == [
+        ("default/g-1", before["g-1"].node)
+    ]
+
+
+def test_a_claim_that_was_lost_meanwhile_ends_with_a_reason() -> None:
+    store = a_gang_that_was_promised_two_nodes()
+    node = store.world(1010.0).placements["g-1"].node or ""
+    run_cycle(store.world(1010.0), POLICY)
+    store.fold(BindFailed("g-1", node, "node is gone"))
+    store.fold(Gone("Node", node))
+    outcome = run_cycle(store.world(1011.0), POLICY)
+    (release,) = (effect for effect in outcome.effects if isinstance(effect, Release))
+    assert (release.pod, release.node, release.cause) == ("default/g-1", node, "ClaimLost")
+    assert "g-1" not in store.world(1011.0).placements
+
+
+def test_a_failure_that_comes_late_changes_nothing() -> None:
+    store = a_gang_that_was_promised_two_nodes()
+    node = store.world(1010.0).placements["g-1"].node or ""
+    run_cycle(store.world(1010.0), POLICY)
+    bound = replace(store.world(1010.0).pods["g-1"], version=9, node=node)
+    store.fold(Seen(bound))
+    store.fold(BindFailed("g-1", node, "timed out, but it got through"))
+    assert store.world(1011.0).placements["g-1"].phase is Phase.BOUND
+    assert not store.world(1011.0).redeemed.get("g-1")
+
+
+def test_a_pod_that_had_no_claim_is_unplaced_again() -> None:
+    store = Store()
+    store.fold(Seen(Node("n1", version=1, allocatable=Resources.of({CPU: 1000, PODS: 9}))))
+    store.fold(Seen(Pod("p", "default", "p", EACH, version=1)))
+    run_cycle(store.world(0.0), POLICY)
+    store.fold(BindFailed("p", "n1", "refused"))
+    assert "p" not in store.world(1.0).placements

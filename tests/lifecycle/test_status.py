@@ -1,0 +1,83 @@
+"""What PodGroups say of their gangs: phase, counts, since when, and a condition (A11)."""
+
+from __future__ import annotations
+
+import pytest
+from tests.lifecycle.telling import status, told
+
+HEAD = "nodes: [{name: n1, gpu: 2}]\n"
+
+
+@pytest.mark.parametrize(
+    ("story", "koordinator", "volcano"),
+    [
+        ("- submit: {name: g, dialect: DIALECT, pods: 2, arrived: 1, each: {gpu: 1}}\n- cycle: 2\n", "Pending", "Inqueue"),
+        ("- submit: {name: g, dialect: DIALECT, pods: 2, each: {gpu: 2}}\n- cycle: 2\n", "PreScheduling", "Inqueue"),
+        ("- submit: {name: g, dialect: DIALECT, pods: 2, each: {gpu: 1}, at: [n1]}\n- fail: {bind: g/1, times: 9}\n- cycle: 2\n", "Scheduling", "Scheduling"),
+        ("- submit: {name: g, dialect: DIALECT, pods: 2, each: {gpu: 1}, starts: 1h}\n- cycle: 3\n", "Scheduled", "Scheduled"),
+        ("- submit: {name: g, dialect: DIALECT, pods: 2, each: {gpu: 1}}\n- run: 10s\n- cycle\n", "Running", "Running"),
+        ("- submit: {name: g, dialect: DIALECT, pods: 2, each: {gpu: 1}, runs: 10s}\n- run: 30s\n", "Finished", "Completed"),
+        ("- submit: {name: g, dialect: DIALECT, pods: 2, each: {gpu: 1}, runs: 10s, ends: Failed}\n- run: 30s\n", "Failed", "Failed"),
+    ],
+)
+def test_every_phase_in_the_words_of_its_dialect(story: str, koordinator: str, volcano: str) -> None:
+    for dialect, phase in (("koordinator", koordinator), ("sigs", koordinator), ("volcano", volcano)):
+        play = told(HEAD + "steps:\n" + story.replace("DIALECT", dialect))
+        assert status(play, "g")["phase"] == phase, dialect
+
+
+def test_the_counts_and_the_start_are_written() -> None:
+    play = told(HEAD + "steps:\n- submit: {name: g, dialect: koordinator, pods: 2, each: {gpu: 1}}\n- run: 10s\n- cycle\n")
+    found = status(play, "g")
+    assert (found["scheduled"], found["running"], found["succeeded"], found["failed"]) == (2, 2, 0, 0)
+    assert found["scheduleStartTime"]
+
+
+def test_the_start_survives_a_restart() -> None:
+    story = HEAD + "steps:\n- submit: {name: g, dialect: koordinator, pods: 3, each: {gpu: 1}}\n- cycle: 2\n"
+    before = status(told(story), "g")["scheduleStartTime"]
+    after = status(told(story + "- advance: 1h\n- restart\n- cycle: 3\n"), "g")["scheduleStartTime"]
+    assert after == before
+
+
+def test_one_failed_member_does_not_fail_a_gang_whose_quorum_runs() -> None:
+    play = told(
+        """
+        nodes: [{name: n1, gpu: 4}]
+        objects:
+        - {apiVersion: scheduling.sigs.k8s.io/v1alpha1, kind: PodGroup, metadata: {name: g}, spec: {minMember: 2}}
+        gangs:
+        - {name: good, dialect: lone, pods: 2, each: {gpu: 1}, labels: {pod-group.scheduling.sigs.k8s.io: g}}
+        - {name: bad, dialect: lone, each: {gpu: 1}, runs: 10s, ends: Failed, labels: {pod-group.scheduling.sigs.k8s.io: g}}
+        steps:
+        - run: 1m
+        """
+    )
+    found = status(play, "g")
+    assert (found["phase"], found["running"], found["failed"]) == ("Running", 2, 1)
+
+
+def test_a_member_that_succeeded_counts_while_the_others_run() -> None:
+    play = told(
+        """
+        nodes: [{name: n1, gpu: 4}]
+        objects:
+        - {apiVersion: scheduling.sigs.k8s.io/v1alpha1, kind: PodGroup, metadata: {name: g}, spec: {minMember: 2}}
+        gangs:
+        - {name: long, dialect: lone, each: {gpu: 1}, labels: {pod-group.scheduling.sigs.k8s.io: g}}
+        - {name: short, dialect: lone, each: {gpu: 1}, runs: 10s, labels: {pod-group.scheduling.sigs.k8s.io: g}}
+        steps:
+        - run: 1m
+        """
+    )
+    found = status(play, "g")
+    assert (found["phase"], found["running"], found["succeeded"]) == ("Running", 1, 1)
+
+
+def test_the_condition_says_why_and_then_that_all_is_well() -> None:
+    waits = HEAD + "steps:\n- submit: {name: g, dialect: koordinator, pods: 3, each: {gpu: 1}}\n- cycle: 2\n"
+    (said,) = status(told(waits), "g")["conditions"]
+    assert (said["type"], said["status"], said["reason"]) == ("Scheduled", "False", "NoRoom")
+    assert "2/3 members placed" in said["message"]
+    (said,) = status(told(waits + "- node: {resize: {n1: {gpu: 3}}}\n- cycle: 2\n"), "g")["conditions"]
+    assert (said["type"], said["status"]) == ("Scheduled", "True")

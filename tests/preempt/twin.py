@@ -1,0 +1,204 @@
+"""Room for one pod, the slow and obvious way: node by node, unit by unit, with plain numbers. It shares no code with the engine.
+
+It knows lone pods, Volcano gangs (spare seats and the rest as a whole), Koordinator gangs that are satisfied (seat by seat), claims,
+host ports, affinity and anti-affinity, disruption budgets, lost work and a queue's limit.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+Key = tuple[object, ...]
+
+
+@dataclass(frozen=True)
+class Body:
+    """A pod: where it stands and what it minds. `avoids` and `needs` are (label value, topology)."""
+
+    name: str
+    gang: str
+    node: str | None
+    gpus: int
+    priority: int
+    app: str
+    started: int = 0
+    port: int = 0
+    avoids: tuple[str, str] | None = None
+    needs: tuple[str, str] | None = None
+    claimed: bool = False
+
+
+@dataclass(frozen=True)
+class Company:
+    """A gang: its members, how many it needs, and what kind it is: lone, whole or single (once satisfied)."""
+
+    name: str
+    kind: str
+    members: tuple[Body, ...]
+    least: int
+    created: int
+    queue: str = "q"
+
+    @property
+    def priority(self) -> int:
+        return self.members[0].priority
+
+
+@dataclass(frozen=True)
+class Town:
+    """Nodes are name: (GPUs, zone); budgets are label value: how many may go."""
+
+    nodes: dict[str, tuple[int, str]]
+    companies: tuple[Company, ...]
+    budgets: dict[str, int]
+    hard: bool
+    limit: int | None
+    asker: Body
+    now: int
+
+
+@dataclass(frozen=True)
+class Unit:
+    seats: tuple[Body, ...]
+    company: Company
+    spare: bool
+    free: bool
+
+
+@dataclass(frozen=True)
+class Chosen:
+    node: str
+    victims: frozenset[str]
+    released: frozenset[str]
+
+
+def decide(town: Town) -> Chosen | None:
+    """The cheapest node, ties by name."""
+    units = allowed(town, [unit for company in town.companies for unit in units_of(town, company)])
+    found: list[tuple[Key, str, Chosen]] = []
+    for node in sorted(town.nodes):
+        here = [unit for unit in units if any(seat.node == node for seat in unit.seats)]
+        taken = on_node(town, node, here) if here else None
+        if taken is not None:
+            victims = [seat for unit in taken for seat in unit.seats if not seat.claimed]
+            released = frozenset(seat.name for unit in taken for seat in unit.seats if seat.claimed)
+            found.append((cost(town, taken, victims), node, Chosen(node, frozenset(v.name for v in victims), released)))
+    return min(found, key=lambda option: option[:2])[2] if found else None
+
+
+# -- units -------------------------------------------------------------------------------------------------------------------------
+
+
+def units_of(town: Town, company: Company) -> list[Unit]:
+    if company.queue != "q" or company.priority >= town.asker.priority:
+        return []
+    bound = [seat for seat in company.members if seat.node is not None and not seat.claimed]
+    claims = tuple(seat for seat in company.members if seat.claimed)
+    units = [Unit(claims, company, spare=True, free=True)] if claims else []
+    if company.kind == "single":
+        return units + [Unit((seat,), company, spare=False, free=False) for seat in bound]
+    by_use = sorted(bound, key=lambda seat: (-min(seat.gpus, town.asker.gpus), seat.priority, seat.gpus, -company.created, seat.name))
+    over = max(0, len(bound) - company.least)
+    units += [Unit((seat,), company, spare=True, free=False) for seat in by_use[:over]]
+    if by_use[over:]:
+        units.append(Unit(tuple(by_use[over:]), company, spare=False, free=False))
+    return units
+
+
+def allowed(town: Town, units: Sequence[Unit]) -> list[Unit]:
+    """With hard budgets nobody is chosen whose budget has nothing left."""
+    if not town.hard:
+        return list(units)
+    return [unit for unit in units if all(town.budgets.get(seat.app, 1) > 0 for seat in unit.seats if not seat.claimed)]
+
+
+def breaks(town: Town, unit: Unit, gone: Sequence[Body] = ()) -> bool:
+    """Would its going break a budget, these being gone already?"""
+    going = Counter(seat.app for seat in unit.seats if not seat.claimed)
+    before = Counter(seat.app for seat in gone if not seat.claimed)
+    return any(app in town.budgets and count > town.budgets[app] - before[app] for app, count in going.items())
+
+
+def order(town: Town, unit: Unit) -> Key:
+    """Whose budget allows it first, then the less important; of equals the spare, and those of whom most is gained for what it
+    costs, who lose least, the youngest, by name."""
+    hours = sum(town.now - seat.started for seat in unit.seats)
+    cost = round(sum(seat.gpus / town.asker.gpus * (1.0 + town.now - seat.started) for seat in unit.seats), 9)
+    gain = min(sum(seat.gpus for seat in unit.seats), town.asker.gpus) / town.asker.gpus
+    worth = 0.0 if unit.spare or cost <= 0 else float(round(gain / cost / 0.05))
+    kind = 0 if unit.free else 1 if unit.spare else 2
+    member = unit.company.members.index(unit.seats[0])
+    tail = (kind, -worth, hours, -unit.company.created, unit.company.name, member)
+    return (breaks(town, unit), unit.company.priority, not unit.spare, *tail)
+
+
+# -- one node ----------------------------------------------------------------------------------------------------------------------
+
+
+def on_node(town: Town, node: str, units: Sequence[Unit]) -> list[Unit] | None:
+    """Take in order until the pod passes, then put back from the most important on. None: that does not help."""
+    in_order = sorted(units, key=lambda unit: order(town, unit))
+    taken: list[Unit] = []
+    for unit in in_order:
+        if passes(town, node, taken):
+            break
+        if not (town.hard and breaks(town, unit, [seat for other in taken for seat in other.seats])):
+            taken.append(unit)
+    if not passes(town, node, taken):
+        return None
+    back = sorted(taken, key=lambda unit: in_order.index(unit), reverse=True)
+    for unit in sorted(back, key=lambda unit: not breaks(town, unit)):
+        rest = [other for other in taken if other is not unit]
+        if passes(town, node, rest):
+            taken = rest
+    return taken
+
+
+def passes(town: Town, node: str, taken: Sequence[Unit]) -> bool:
+    gone = {seat.name for unit in taken for seat in unit.seats}
+    there = [seat for company in town.companies for seat in company.members if seat.node is not None and seat.name not in gone]
+    if town.limit is not None:
+        names = {seat.name for company in town.companies if company.queue == "q" for seat in company.members}
+        if sum(seat.gpus for seat in there if seat.name in names) + town.asker.gpus > town.limit:
+            return False
+    without = [seat for seat in there if not (seat.claimed and seat.node == node)]
+    return _checks(town, node, there) and _checks(town, node, without)
+
+
+def _checks(town: Town, node: str, there: Sequence[Body]) -> bool:
+    asker = town.asker
+    here = [seat for seat in there if seat.node == node]
+    if sum(seat.gpus for seat in here) + asker.gpus > town.nodes[node][0]:
+        return False
+    if asker.port and any(seat.port == asker.port for seat in here):
+        return False
+    if asker.avoids and any(seat.app == asker.avoids[0] for seat in _near(town, node, there, asker.avoids[1])):
+        return False
+    if asker.needs and not any(seat.app == asker.needs[0] for seat in _near(town, node, there, asker.needs[1])):
+        return False
+    return not any(
+        seat.avoids and seat.avoids[0] == asker.app and seat in _near(town, node, there, seat.avoids[1]) for seat in there
+    )
+
+
+def _near(town: Town, node: str, there: Sequence[Body], topology: str) -> list[Body]:
+    if topology == "host":
+        return [seat for seat in there if seat.node == node]
+    zone = town.nodes[node][1]
+    return [seat for seat in there if seat.node is not None and town.nodes[seat.node][1] == zone]
+
+
+def cost(town: Town, taken: Sequence[Unit], victims: Sequence[Body]) -> Key:
+    going = Counter(seat.app for seat in victims)
+    beyond = sum(max(0, count - max(0, town.budgets[app])) for app, count in going.items() if app in town.budgets)
+    return (
+        beyond,
+        sum(not unit.spare and len(unit.seats) > 1 for unit in taken),
+        max((seat.priority for seat in victims), default=-(2**31)),
+        sum(seat.priority for seat in victims),
+        len(victims),
+        sum(town.now - seat.started for seat in victims),
+        -max((seat.started for seat in victims), default=float("-inf")),
+    )

@@ -1,0 +1,69 @@
+"""A rehearsal leaves no trace, notices whoever does, and gives every pod back the very slots that it had."""
+
+from __future__ import annotations
+
+import pytest
+from tests.scenario.worlds import play
+
+from muster.engine.columns import KindColumns
+from muster.engine.session import Session
+from muster.model.devices import Slot
+from muster.model.pod import Phase, Placement, Pod
+from muster.scenario.rehearsal import photo, rehearse
+from muster.state.trial import Trial
+
+
+def test_a_hundred_rehearsals_leave_no_trace() -> None:
+    found = play()
+    found.cycle()
+    before = photo(found.world)
+    for seed in range(100):
+        assert rehearse(found.world, found.policy, seed=str(seed)) == []
+    assert not list(before.differences(photo(found.world)))
+
+
+def test_a_pod_that_is_taken_away_and_put_back_has_the_same_slots() -> None:
+    """Two devices of 8: A and B have 4 of one each, C needs all of one. Whoever goes back goes back to its own."""
+    found = play()
+    found.cycle()
+    world = found.world
+    first, second, third = (world.pods[uid] for uid in list(world.members)[:3])
+    with Trial(world, why="given", cause="Given") as given:
+        for pod, slots in ((first, (Slot(0, memory=4),)), (second, (Slot(1, memory=4),))):
+            given.restore(pod, Placement(Phase.BOUND, "n1", 1.0, slots))
+        given.commit()
+    before = photo(world)
+    with Trial(world, why="simulated", cause="Simulated") as trial:
+        trial.evict(first)
+        trial.evict(second)
+        trial.release(second)
+        trial.release(third)
+        trial.place(third, "n1", phase=Phase.NOMINATED, devices=(Slot(1, memory=8),))
+        trial.restore(first, Placement(Phase.BOUND, "n1", 1.0, (Slot(0, memory=4),)))
+        assert world.placement(third).devices == (Slot(1, memory=8),)
+    assert world.placement(first).devices == (Slot(0, memory=4),)
+    assert world.placement(second).devices == (Slot(1, memory=4),)
+    assert not list(before.differences(photo(world)))
+
+
+def test_columns_that_are_not_brought_up_to_date_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = play()
+    found.cycle()
+    refresh = KindColumns.refresh
+    known: list[KindColumns] = []
+
+    def only_once(self: KindColumns, s: Session, pod: Pod) -> None:
+        if not any(self is each for each in known):
+            known.append(self)
+            refresh(self, s, pod)
+
+    monkeypatch.setattr(KindColumns, "refresh", only_once)
+    stale = [text for seed in range(20) for text in rehearse(found.world, found.policy, seed=str(seed)) if "stale" in text]
+    assert not stale
+    world = found.world
+    with Trial(world, why="a move", cause="Move") as trial:
+        for uid in list(world.members)[:4]:
+            if world.phase(world.pods[uid]) is Phase.BOUND:
+                trial.release(world.pods[uid])
+        trial.commit()
+    assert [text for seed in range(20) for text in rehearse(world, found.policy, seed=str(seed)) if "stale" in text]
