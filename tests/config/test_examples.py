@@ -11,7 +11,13 @@ from muster.config import load_policy
 from muster.scenario import load, run
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-PLUGINS = {"quiet_hours": "QuietHours", "off_spot": "OffSpot"}
+PLUGINS = {
+    "quiet_hours": "QuietHours",
+    "off_spot": "OffSpot",
+    "one_zone": "OneZone",
+    "on_call": "OnCall",
+    "by_team": "ByTeam",
+}
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)

@@ -1,4 +1,4 @@
-"""Generated worlds in which every GPU is a device with an index: nodes fail, gangs come and go, schedulers die, and no law breaks."""
+"""Generated worlds in which every GPU is a device with an index: nodes fail, gangs come and go, and no law breaks."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _gangs(made: dict[str, Any]) -> list[dict[str, Any]]:
     return [*made["gangs"], *(gang for some in submitted for gang in (some if isinstance(some, list) else [some]))]
 
 
-def _ask(dialect: str, chance: Random) -> dict[str, object]:
+def _ask(dialect: str, chance: Random) -> dict[str, int]:
     memory = chance.choice((1024, 3000, 4096, 8192))
     if dialect == "gpushare":
         return {"volcano.sh/gpu-memory": memory} if chance.random() < 0.7 else {"volcano.sh/gpu-number": chance.choice((1, 2))}

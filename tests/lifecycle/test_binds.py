@@ -22,12 +22,13 @@ def a_gang_that_was_promised_two_nodes() -> Store:
     store = Store()
     for name in ("n1", "n2"):
         store.fold(Seen(Node(name, version=1, allocatable=Resources.of({CPU: 1000, PODS: 9}))))
-        low = Pod(f"low-{name}", "default", f"low-{name}", EACH, version=1, priority=1, node=name, running=Running.RUNNING, started=0.0)
-        store.fold(Seen(low))
+        store.fold(
+            Seen(Pod(f"low-{name}", "default", f"low-{name}", EACH, version=1, priority=1, node=name, running=Running.RUNNING))
+        )
     store.fold(Seen(Group(Dialect.VOLCANO, "default", "g", version=1, min_member=2, priority=5)))
     for number in range(2):
-        member = Pod(f"g-{number}", "default", f"g-{number}", EACH, version=1, priority=5, membership=Membership(Dialect.VOLCANO, "g"))
-        store.fold(Seen(member))
+        name, of_g = f"g-{number}", Membership(Dialect.VOLCANO, "g")
+        store.fold(Seen(Pod(name, "default", name, EACH, version=1, priority=5, membership=of_g)))
     outcome = run_cycle(store.world(1000.0), POLICY)
     assert sum(isinstance(effect, Nominate) for effect in outcome.effects) == 2
     for name in ("n1", "n2"):

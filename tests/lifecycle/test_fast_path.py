@@ -37,8 +37,6 @@ def test_claims_that_are_recovered_are_counted() -> None:
 
 
 def test_a_promise_that_nobody_keeps_expires_and_is_counted() -> None:
-    play = told(
-        CLEARING.replace("gang-preempt]}", "gang-preempt], settings: {claimSeconds: 20}}").replace("priority: 1}]", "priority: 1, leaves: never}]")
-        + "- run: 60s\n"
-    )
+    impatient = CLEARING.replace("gang-preempt]}", "gang-preempt], settings: {claimSeconds: 20}}")
+    play = told(impatient.replace("priority: 1}]", "priority: 1, leaves: never}]") + "- run: 60s\n")
     assert stat(play, "claims expired") >= 1

@@ -1,7 +1,7 @@
 """Room for one pod, the slow and obvious way: node by node, unit by unit, with plain numbers. It shares no code with the engine.
 
-It knows lone pods, Volcano gangs (spare seats and the rest as a whole), Koordinator gangs that are satisfied (seat by seat), claims,
-host ports, affinity and anti-affinity, disruption budgets, lost work and a queue's limit.
+It knows lone pods, Volcano gangs (spare seats and the rest as a whole), Koordinator gangs that are satisfied (seat by seat),
+claims, host ports, affinity and anti-affinity, disruption budgets, lost work and a queue's limit.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def units_of(town: Town, company: Company) -> list[Unit]:
     units = [Unit(claims, company, spare=True, free=True)] if claims else []
     if company.kind == "single":
         return units + [Unit((seat,), company, spare=False, free=False) for seat in bound]
-    by_use = sorted(bound, key=lambda seat: (-min(seat.gpus, town.asker.gpus), seat.priority, seat.gpus, -company.created, seat.name))
+    by_use = sorted(bound, key=lambda seat: (-min(seat.gpus, town.asker.gpus), seat.priority, seat.gpus, seat.name))
     over = max(0, len(bound) - company.least)
     units += [Unit((seat,), company, spare=True, free=False) for seat in by_use[:over]]
     if by_use[over:]:
@@ -138,7 +138,8 @@ def order(town: Town, unit: Unit) -> Key:
 
 
 def on_node(town: Town, node: str, units: Sequence[Unit]) -> list[Unit] | None:
-    """Take in order until the pod passes, then put back from the most important on. None: that does not help."""
+    """Take in order until the pod passes, then put back from the most important on, whoever may come back for the pod to pass; it
+    may be just one of these that the pod needs beside it. None: that does not help."""
     in_order = sorted(units, key=lambda unit: order(town, unit))
     taken: list[Unit] = []
     for unit in in_order:
@@ -146,14 +147,12 @@ def on_node(town: Town, node: str, units: Sequence[Unit]) -> list[Unit] | None:
             break
         if not (town.hard and breaks(town, unit, [seat for other in taken for seat in other.seats])):
             taken.append(unit)
-    if not passes(town, node, taken):
-        return None
     back = sorted(taken, key=lambda unit: in_order.index(unit), reverse=True)
     for unit in sorted(back, key=lambda unit: not breaks(town, unit)):
         rest = [other for other in taken if other is not unit]
         if passes(town, node, rest):
             taken = rest
-    return taken
+    return taken if passes(town, node, taken) else None
 
 
 def passes(town: Town, node: str, taken: Sequence[Unit]) -> bool:

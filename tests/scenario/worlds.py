@@ -10,13 +10,13 @@ from muster.scenario.play import Play
 
 BUSY = """
 nodes: [{name: "n[1-4]", gpu: 4, cpu: 16}]
-queues: [{name: top}, {name: below, parent: top}]
+queues: [{name: top}, {name: below, parent: top}, {name: beside, parent: top}]
 gangs:
 - {name: runs, queue: below, pods: 4, min: 2, each: {gpu: 1}, at: "n[1-4]"}
 - {name: theirs, dialect: lone, scheduler: another, each: {cpu: 2}, at: n1}
 steps:
 - submit:
-  - {name: small, queue: top, pods: 2, each: {gpu: 2}}
+  - {name: small, queue: beside, pods: 2, each: {gpu: 2}}
   - {name: big, queue: below, pods: 5, each: {gpu: 3}}
 """
 

@@ -12,7 +12,7 @@ from muster.bench.workload import Measured, Stopwatch, Workload
 from muster.config import default_policy
 from muster.engine.cycle import run_cycle
 from muster.model.events import Event, Seen
-from muster.model.pod import ClaimNote, Dialect, Membership, Phase, Pod, Running
+from muster.model.pod import ClaimNote, Phase, Pod, Running
 from muster.model.selectors import LabelSelector, Operator, PodAffinity, PodTerm, Requirement, SpreadConstraint
 from muster.state.store import Store
 
@@ -57,9 +57,8 @@ def _claimed(gangs: int, size: int) -> Iterator[Event]:
     whole = worlds.kind(cpu_m=64_000, gpus=8)
     nodes = gangs * size // 4
     for number in range(nodes):
-        going = worlds.lone(f"going-{number}", whole, node=f"node-{number:05d}")
-        assert isinstance(going, Seen) and isinstance(going.thing, Pod)
-        yield Seen(replace(going.thing, deleted_at=1100.0))
+        uid = f"going-{number}"
+        yield Seen(Pod(uid, "bench", uid, whole, version=1, node=f"node-{number:05d}", running=Running.RUNNING, deleted_at=1100.0))
     each = worlds.kind(cpu_m=16_000, gpus=2)
     for number in range(gangs):
         name = f"gang-{number}"
@@ -99,10 +98,10 @@ def _a_tick_of_news() -> Measured:
         on = [f"node-{(number * 20 + i) % 5000:05d}" for i in range(20)]
         for event in worlds.gang(f"gang-{number}", 20, each, on=on):
             if isinstance(event, Seen) and isinstance(event.thing, Pod):
-                event = Seen(replace(event.thing, running=Running.PENDING, started=None))
-                assert isinstance(event.thing, Pod)
-                pods.append(event.thing)
-            store.fold(event)
+                pods.append(replace(event.thing, running=Running.PENDING, started=None))
+                store.fold(Seen(pods[-1]))
+            else:
+                store.fold(event)
     run_cycle(store.world(1000.0), default_policy())
     times = []
     for turn in range(5):

@@ -105,9 +105,7 @@ def plan(
     ],
     cluster: Annotated[
         str,
-        typer.Option(
-            metavar="FILE", help="The cluster: a scenario (`file.yaml:12`), or objects from kubectl.", show_default=False
-        ),
+        typer.Option(metavar="FILE", help="The cluster: a scenario (`file.yaml:12`), or objects from kubectl.", show_default=False),
     ],
     policy: Annotated[
         Path | None, typer.Option(help="Decide with this policy file, whatever the scenario says.", show_default=False)

@@ -36,11 +36,14 @@ class Ties:
 FREE = Ties((), ())
 
 
-def ties_of(s: Session, pod: Pod) -> Ties:
+def ties_of(s: Session, pod: Pod, *, alone: bool = False) -> Ties:
+    """`alone`: nobody asks who else is like this pod."""
     plugins = [plugin for plugin in s.policy.entangles if plugin.entangled(s, pod)]
     if not plugins:
         return FREE
     ties = Ties(tuple(plugins), None)
+    if alone:
+        return ties
     stamps = [plugin.stamp(s, pod) for plugin in s.policy.gates if plugin in ties]
     return Ties(ties.plugins, tuple(stamps)) if len(stamps) == len(plugins) else ties
 

@@ -39,6 +39,8 @@ def redeem(s: Session, gang: Gang) -> Attempted | None:
     promised = [pod for pod in gang.pods() if s.world.phase(pod) is Phase.NOMINATED]
     if not promised:
         return None
+    if _counts_on_untold(s, promised):
+        return Attempted(complete=False, verdict=explain.clearing(s.world, gang))
     there = [pod for pod in promised if room_is_there(s.world, pod)]
     if len(there) == len(promised):
         whole = _redeem(s, gang, there)
@@ -74,6 +76,12 @@ def _turn(s: Session, trial: Trial, pods: list[Pod]) -> int:
             trial.turn(pod, phase=Phase.BINDING)
             turned += 1
     return turned
+
+
+def _counts_on_untold(s: Session, promised: list[Pod]) -> bool:
+    """Those whom this very cycle sends away were not told yet: who minds more than room waits until they were."""
+    untold = any(step.before.phase is Phase.BOUND and s.world.phase(step.pod) is Phase.LEAVING for step in s.world.journal)
+    return untold and any(s.is_entangled(pod) for pod in promised)
 
 
 def _move(s: Session, gang: Gang, promised: list[Pod]) -> bool:

@@ -9,6 +9,7 @@ from muster.engine.claims import end_broken_plans
 from muster.engine.deeds import deeds
 from muster.engine.enqueue import enqueue
 from muster.engine.evict.actions import gang_preempt, gang_reclaim, job_preempt, preempt
+from muster.engine.evict.idle import end_idle_evictions
 from muster.engine.expire import expire
 from muster.engine.hooks import Policy
 from muster.engine.recover import recover
@@ -43,6 +44,7 @@ def run_session(s: Session) -> Outcome:
     for action in policy.actions:
         ACTIONS[action](s)
     end_broken_plans(s)
+    end_idle_evictions(s)
     stand_still(s)
     effects = deeds(s)
     world.journal.clear()

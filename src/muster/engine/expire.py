@@ -30,7 +30,6 @@ def expire(s: Session) -> None:
     release_hopeless(s)
     stand_still(s)
     _end_waits(s)
-    _finish_marking(s)
 
 
 def _forget_refusals(s: Session) -> None:
@@ -132,7 +131,7 @@ def _end_late_plans(s: Session) -> None:
 def _end_waits(s: Session) -> None:
     """A gang that has held nodes for longer than its wait time gives them back and is marked."""
     world = s.world
-    holders = {world.members[uid].gang: None for uid in sorted(world.claims) if world.placements[uid].phase is Phase.HELD}
+    holders = {world.members[uid].gang: None for uid in sorted(world.held)}
     for key in holders:
         gang = world.gangs[key]
         phases = [world.placement(pod) for pod in gang.pods()]
@@ -144,11 +143,11 @@ def _end_waits(s: Session) -> None:
 
 
 def _time_out(s: Session, gang: Gang, why: str) -> None:
-    """Only the unbound are released and marked; the bound run on. The youngest are marked first: if that is torn, whoever is not
-    marked yet is older than somebody who is."""
-    for pod in sorted(gang.pods(), key=lambda pod: (-pod.created, pod.title)):
+    """Only the unbound are released and marked; the bound run on. Those who hold a node come last: if that is torn, somebody still
+    holds one for too long, and all of this is done again."""
+    for pod in sorted(gang.pods(), key=lambda pod: (pod.uid in s.world.held, -pod.created, pod.title)):
         placement = s.world.placement(pod)
-        if placement.phase not in (Phase.HELD, Phase.PENDING) or _is_marked(s, pod):
+        if placement.phase is not Phase.HELD and (placement.phase is not Phase.PENDING or _is_marked(s, pod)):
             continue
         s.world.marked[pod.uid] = None
         s.extra.append(Release(pod.uid, pod.title, placement.node or "", gang.title, why, TIMED_OUT, timed_out=True))
@@ -160,15 +159,3 @@ def _time_out(s: Session, gang: Gang, why: str) -> None:
 
 def _is_marked(s: Session, pod: Pod) -> bool:
     return pod.timed_out or pod.uid in s.world.marked
-
-
-def _finish_marking(s: Session) -> None:
-    """A scheduler that died while it marked a gang left some members unmarked: older ones than the youngest that is marked. Younger
-    ones were made later, by somebody who starts the gang anew. Later than that, a mark that is missing was removed by the user."""
-    if s.world.cycle > 1:
-        return
-    for key in list(s.world.unseated):
-        gang = s.world.gangs[key]
-        marked = [pod.created for pod in gang.pods() if _is_marked(s, pod)]
-        if marked and any(not _is_marked(s, pod) and pod.created <= max(marked) for pod in gang.pods()):
-            _time_out(s, gang, "its other members timed out")

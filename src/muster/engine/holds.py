@@ -54,7 +54,7 @@ class _Holder:
 def _holders(s: Session, visited: set[str]) -> list[_Holder]:
     """Gangs later in the order that hold nodes, the most entitled first."""
     world = s.world
-    holding = {world.members[uid].gang for uid in world.claims if world.placements[uid].phase is Phase.HELD} - visited
+    holding = {world.members[uid].gang for uid in world.held} - visited
     found: list[_Holder] = []
     for gang in sorted((world.gangs[key] for key in holding), key=s.gang_key):
         pods = [pod for pod in gang.pods() if world.phase(pod) is Phase.HELD]
@@ -80,7 +80,7 @@ def _give_back(s: Session, trial: Trial, released: list[_Holder]) -> None:
 def release_hopeless(s: Session) -> None:
     """End the holds of gangs that could not complete even on an empty cluster."""
     world = s.world
-    holders = {world.members[uid].gang: None for uid in sorted(world.claims) if world.placements[uid].phase is Phase.HELD}
+    holders = {world.members[uid].gang: None for uid in sorted(world.held)}
     for key in holders:
         gang = world.gangs[key]
         if not could_ever_complete(s, gang):

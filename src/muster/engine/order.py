@@ -13,7 +13,6 @@ from itertools import pairwise
 from muster.engine.hooks import Comparable
 from muster.engine.session import Session
 from muster.model.gang import Gang
-from muster.model.pod import Phase
 from muster.model.queue import ROOT_QUEUE
 from muster.state.lifecycle import is_half_bound
 
@@ -44,7 +43,7 @@ def ordered(s: Session, gangs: list[Gang]) -> Iterator[Gang]:
 def _hopeful(s: Session) -> Iterator[str]:
     """Gangs that want seats, without those that nothing changed for; those that hold nodes keep their place in any case."""
     world = s.world
-    held = {world.members[uid].gang for uid in world.claims if world.placements[uid].phase is Phase.HELD}
+    held = {world.members[uid].gang for uid in world.held}
     for key in world.unseated:
         if key in held or not s.is_settled(world.gangs[key]):
             yield key

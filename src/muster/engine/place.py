@@ -89,7 +89,7 @@ def _runs(s: Session, pods: Sequence[Pod]) -> Iterator[tuple[Sequence[Pod], Ties
     start = 0
     while start < len(pods):
         a = pods[start]
-        ties = ties_of(s, a) if tangles else FREE
+        ties = ties_of(s, a, alone=start + 1 == len(pods)) if tangles else FREE
         end = start + 1
         while end < len(pods) and ties.stamps is not None:
             b = pods[end]

@@ -27,7 +27,7 @@ def recover(s: Session) -> None:
     found = sorted((world.pods[uid] for uid in notes if uid in world.pods), key=lambda pod: (pod.title, pod.uid))
     torn = _torn_plans(s, found, notes)
     for pod in found:
-        if pod.node is None and notes[pod.uid].plan not in torn:
+        if pod.node is None and notes[pod.uid].victims and notes[pod.uid].plan not in torn:
             _send_away(s, pod, notes[pod.uid])
     evictions = len(world.journal)
     for pod in found:
@@ -63,16 +63,17 @@ def _torn_plans(s: Session, found: list[Pod], notes: dict[str, ClaimNote]) -> se
     """Plans with fewer claims than they should have, unless they were being carried out already."""
     sizes: dict[str, int] = {}
     counts: dict[str, int] = {}
-    begun: set[str] = set()
     for pod in found:
         note = notes[pod.uid]
-        if not note.plan:
-            continue
-        sizes[note.plan] = max(note.size, sizes.get(note.plan, 0))
-        counts[note.plan] = counts.get(note.plan, 0) + 1
-        if pod.node is not None or any(_is_going(s, uid) for uid in note.victims) or _has_bound_sibling(s, pod):
-            begun.add(note.plan)
-    return {plan for plan, size in sizes.items() if counts[plan] < size and plan not in begun}
+        if note.plan:
+            sizes[note.plan] = max(note.size, sizes.get(note.plan, 0))
+            counts[note.plan] = counts.get(note.plan, 0) + 1
+    short = {plan for plan, size in sizes.items() if counts[plan] < size}
+    return short - {notes[pod.uid].plan for pod in found if notes[pod.uid].plan in short and _is_begun(s, pod, notes[pod.uid])}
+
+
+def _is_begun(s: Session, pod: Pod, note: ClaimNote) -> bool:
+    return pod.node is not None or any(_is_going(s, uid) for uid in note.victims) or _has_bound_sibling(s, pod)
 
 
 def _is_going(s: Session, uid: str) -> bool:
@@ -96,7 +97,7 @@ def _take_over(s: Session, pod: Pod, note: ClaimNote, torn: set[str]) -> None:
         return
     member = s.world.members[pod.uid]
     if note.plan:
-        s.world.plans.setdefault(note.plan, PlanNote(member.gang, note.size, note.victims, note.since, soft=_is_soft(s, note)))
+        s.world.plans.setdefault(note.plan, PlanNote(member.gang, note.size, note.victims, note.since, soft=_is_soft(s, s.world.gangs[member.gang], note)))
     with s.trial("claimed before the scheduler started", cause=RECOVERED) as trial:
         trial.restore(pod, Placement(note.phase, note.node, note.since, _devices(s, pod, note), note.plan))
         trial.commit()
@@ -116,8 +117,9 @@ def _was_spared_since(s: Session, uid: str, since: float) -> bool:
     return pod is not None and pod.spared_at is not None and pod.spared_at >= since
 
 
-def _is_soft(s: Session, note: ClaimNote) -> bool:
-    return any(uid in s.world.pods and s.world.pods[uid].told_at is not None for uid in note.victims)
+def _is_soft(s: Session, gang: Gang, note: ClaimNote) -> bool:
+    """Were they asked softly, or are they to be now? Then they may stay when the claims end."""
+    return s.policy.manner(action_for(s, gang)) == "soft" or any(uid in s.world.pods and s.world.pods[uid].told_at is not None for uid in note.victims)
 
 
 def _why_stale(s: Session, pod: Pod, note: ClaimNote, *, room: bool = True) -> str:
@@ -132,10 +134,12 @@ def _why_stale(s: Session, pod: Pod, note: ClaimNote, *, room: bool = True) -> s
     if note.node not in s.world.table.row:
         return "there is no such node"
     soon = note.phase is Phase.NOMINATED
-    if room and not fits_on(s, pod, note.node, soon=soon, devices=_devices(s, pod, note)):
+    if not room:
+        return ""
+    if not fits_on(s, pod, note.node, soon=soon, devices=_devices(s, pod, note)):
         return "the pod does not fit there"
     quota = s.room(pod, count=1, phase=note.phase)
-    return quota.verdict.why if room and not quota.seats else ""
+    return quota.verdict.why if not quota.seats else ""
 
 
 def _clear(s: Session, pod: Pod, note: ClaimNote, why: str, cause: str) -> None:

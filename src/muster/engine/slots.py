@@ -18,11 +18,11 @@ from muster.engine.columns import REFUSED
 from muster.engine.hooks import Ask, Purpose
 from muster.engine.session import Session
 from muster.model.gang import Cell, MatchPolicy
-from muster.model.pod import PROMISED, SEATED, Kind, Phase, Pod
+from muster.model.pod import PROMISED, SEATED, Kind, Pod
 from muster.state.cells import seats_in
 from muster.state.columns import Amounts
 from muster.state.domains import Domain
-from muster.state.lifecycle import count, is_satisfied
+from muster.state.lifecycle import count, is_satisfied, phases_that_count
 from muster.state.table import BoolColumn, RowIndex, Rows
 from muster.state.world import World
 
@@ -231,9 +231,7 @@ def lacking(world: World, ask: Ask) -> Lacking:
     gang = ask.gang
     if ask.needed == 0 or (gang.match is MatchPolicy.ONCE_SATISFIED and is_satisfied(world, gang)):
         return Lacking({}, 0)
-    phases = SEATED if ask.purpose is Purpose.ALLOCATE else PROMISED
-    if gang.match is MatchPolicy.ONLY_WAITING:
-        phases = phases - {Phase.BOUND}
+    phases = phases_that_count(world, gang, SEATED if ask.purpose is Purpose.ALLOCATE else PROMISED)
     have = {role.name: count(world, role, phases) + role.succeeded for role in gang.roles}
     roles = {role.name: role.min - have[role.name] for role in gang.roles if role.min > have[role.name]}
     return Lacking(roles, gang.min - sum(have.values()))

@@ -12,8 +12,8 @@ from muster.engine.gates import Gate
 from muster.engine.session import Session
 from muster.model.pod import Pod
 from muster.plugins._options import option
-from muster.state.census import Codes, Holders, Looks, Tally
-from muster.state.follow import NOMINATED, SEATED, following
+from muster.state.census import TO_BE_THERE, Codes, Holders, Looks, Tally
+from muster.state.follow import following
 from muster.state.table import BoolColumn, FloatColumn, NodeTable, RowIndex, Rows
 from muster.state.terms import Pull
 
@@ -45,7 +45,7 @@ class PodAffinityPreference:
         gate = _Gate(len(rows.table))
         for tally, pull in self._tallies(s, pod):
             codes = rows.table.label_codes(pull.aim.key)[0]
-            gate.add(codes, self._weight(pull) * (tally.counts[SEATED] + tally.counts[NOMINATED]).astype(np.int64))
+            gate.add(codes, self._weight(pull) * tally.counts[TO_BE_THERE].astype(np.int64))
         for pull in self._own(s, pod):
             gate.repeat(rows.table, pull.aim.key, self._weight(pull))
         return gate

@@ -8,6 +8,8 @@ from collections import Counter
 from dataclasses import dataclass
 
 from muster.adapters.kube import names
+from muster.adapters.kube.claims import read_claim
+from muster.adapters.kube.values import BadText
 from muster.model.effects import Outcome
 from muster.model.pod import CLAIMS
 from muster.scenario.laws import Breach
@@ -66,6 +68,14 @@ def end_of(scenario: Scenario, *, crash_after: int | None = None, settle_s: floa
     return _end(play)
 
 
+def _is_believed(claim: str, *, uid: str) -> bool:
+    """Anybody can write something there; only what a scheduler would believe can be left behind."""
+    try:
+        return read_claim(claim, uid=uid) is not None
+    except BadText:
+        return False
+
+
 def _end(play: Play) -> End:
     pods: list[tuple[str, str]] = []
     leaks: list[str] = []
@@ -73,7 +83,7 @@ def _end(play: Play) -> End:
     for pod in play.cluster.listed("Pod"):
         meta = pod["metadata"]
         notes = meta.get("annotations") or {}
-        noted = names.CLAIM in notes
+        noted = _is_believed(notes.get(names.CLAIM, ""), uid=meta["uid"])
         if noted != (meta["uid"] in claimed) and not meta.get("deletionTimestamp"):
             where = "on its object and not in the scheduler" if noted else "in the scheduler and not on its object"
             leaks.append(f"{meta['namespace']}/{meta['name']}: a claim stands {where}")

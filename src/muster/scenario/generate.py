@@ -117,7 +117,7 @@ class _Story:
         return made
 
     def queue_forms(self) -> list[Document]:
-        """A tree of three beside the default queue; sometimes with limits, shares and a guarantee."""
+        """Beside the default queue one leaf and one with two children; sometimes with limits, shares and a guarantee."""
         chance, nodes = self._chance, self._nodes_made
         red: Document = {"name": "red"}
         blue: Document = {"name": "blue", "weight": 3}
@@ -126,14 +126,14 @@ class _Story:
         if chance.random() < 0.4:
             red["deserved"], blue["deserved"] = {"gpu": nodes}, {"gpu": 2 * nodes}
             blue["guarantee"] = {"gpu": chance.randint(0, nodes)}
-        return [red, blue, {"name": "navy", "parent": "blue"}]
+        return [red, blue, {"name": "navy", "parent": "blue"}, {"name": "teal", "parent": "blue", "weight": 2}]
 
     def gang(self) -> Document:
         """One more gang. Sizes are mostly small, needs mostly modest: some must wait, none for ever."""
         chance = self._chance
         self._gangs_left -= 1
         self._gangs_made += 1
-        made: Document = {"name": f"g{self._gangs_made}", "queue": chance.choice(("red", "blue", "navy", "default"))}
+        made: Document = {"name": f"g{self._gangs_made}", "queue": chance.choice(("red", "navy", "teal", "default"))}
         made |= {"priority": chance.choice(_PRIORITIES)}
         if chance.random() < 0.25:
             made["roles"] = [self._seats(name) for name in ("boss", "worker")]

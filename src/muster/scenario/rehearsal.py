@@ -67,6 +67,7 @@ def photo(world: World) -> Photo:
             "the placements": dict(world.placements),
             "who stands where": {node: frozenset(here) for node, here in world.on_node.items()},
             "the index of claims": frozenset(world.claims),
+            "the index of holds": frozenset(world.held),
             "the index of those who go": frozenset(world.going),
             "the count of members without a seat": dict(world.unseated),
             "the versions": dict(world.versions),

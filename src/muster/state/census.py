@@ -37,16 +37,23 @@ class Scope(Protocol):
     def column(self, table: NodeTable) -> BoolColumn: ...
 
 
+# What is counted of a domain: who is there, who will be there, and who is or will be in the way of others.
+THERE, TO_BE_THERE, IN_THE_WAY_SOON, IN_THE_WAY = range(4)
+_FIGURES = 4
+# A standing counts in its own figure and in all that follow.
+_FIRST_FIGURE = {SEATED: THERE, NOMINATED: TO_BE_THERE, OVERDUE: IN_THE_WAY_SOON, LEAVING: IN_THE_WAY}
+
+
 class Tally:
-    """How many pods of one sort stand in each domain of one label, by their standing. The last column is no domain: a node without
-    the label has code -1, so it finds that column, and nobody is ever counted there."""
+    """How many pods of one sort stand in each domain of one label. The last column is no domain: a node without the label has code
+    -1, so it finds that column, and nobody is ever counted there."""
 
     __slots__ = ("codes", "counts", "has_node")
 
     def __init__(self, codes: Codes, domains: int) -> None:
         self.codes = codes
         """The domain of each row that counts, -1 for the others."""
-        self.counts: Counts = np.zeros((STANDINGS, domains + 1), dtype=np.int32)
+        self.counts: Counts = np.zeros((_FIGURES, domains + 1), dtype=np.int32)
         self.has_node: BoolColumn = np.zeros(domains + 1, dtype=np.bool_)
         """The domains that have a node which counts."""
         self.has_node[codes] = True
@@ -55,20 +62,18 @@ class Tally:
     def add(self, row: int, standing: int, by: int) -> None:
         code = self.codes[row]
         if code >= 0:
-            self.counts[standing, code] += by
+            self.counts[_FIRST_FIGURE[standing] :, code] += by
 
     def worlds(self, *, soon: bool) -> list[Counts]:
         """Who counts in each domain, in every world in which a check must pass: a claim looks at what will be, once those who leave
         have left and those who were promised a node have come; a bind looks at what is, too."""
-        will_be = self.counts[SEATED] + self.counts[NOMINATED]
-        return [will_be] if soon else [self.counts[SEATED].copy(), will_be]
+        will_be = self.counts[TO_BE_THERE].copy()
+        return [will_be] if soon else [self.counts[THERE].copy(), will_be]
 
     def in_the_way(self, *, soon: bool) -> BoolColumn:
         """The domains in which one of them stands, in any of these worlds, as somebody whom others keep away from."""
-        there = self.counts[SEATED] + self.counts[NOMINATED] + self.counts[OVERDUE]
-        if not soon:
-            there += self.counts[LEAVING]
-        return np.asarray(there > 0, dtype=np.bool_)
+        found: BoolColumn = self.counts[IN_THE_WAY_SOON if soon else IN_THE_WAY] > 0
+        return found
 
 
 class Group:

@@ -23,6 +23,7 @@ Figures = npt.NDArray[np.int64]
 
 MEMORY, CORES, HOLDERS = range(3)
 _USED, _TAKEN = range(2)
+_NONE, _BROKEN = -1, -2
 
 # A device without a bound on its shares.
 PLENTY = 1_000_000
@@ -79,6 +80,16 @@ class Occupancy(Follower[_Taken]):
         memory, cores = self.memory[row, :count] - gone[MEMORY], self.cores[row, :count] - gone[CORES]
         return memory.tolist(), cores.tolist(), gone[HOLDERS].tolist()
 
+    def may_be_overfull(self, row: int) -> bool:
+        """Is there a device on this node that is broken, or of which more is promised than there is? It may say yes in vain."""
+        if self._checked != self._position:
+            left, bounds = self.left(None, soon=True), self.bounds(None)
+            over = (left.memory < 0) | (left.cores < 0) | (left.holders > bounds.holders)
+            over |= (left.holders > 1) & (left.cores <= 0)
+            self._over = (over | (self._kind == _BROKEN)).any(axis=1)
+            self._checked = self._position
+        return bool(self._over[row])
+
     def has_devices(self, index: RowIndex | None) -> BoolColumn:
         """Which of these nodes say what devices they have."""
         return self._has if index is None else self._has[index]
@@ -111,7 +122,12 @@ class Occupancy(Follower[_Taken]):
         if self._layout != world.table.layout:
             self._layout = world.table.layout
             self._look_at_nodes(world.table)
-        super().follow(world)
+        if self.width:
+            super().follow(world)
+        elif self._counted:
+            # Nobody has a device any more: whoever has one next is counted from the beginning.
+            self._counted.clear()
+            self._position = -1
 
     def entry(self, pod: Pod, node: str, placement: Placement) -> _Taken | None:  # noqa: ARG002
         return _Taken(placement.devices, node, standing_of(placement)) if placement.devices else None
@@ -149,7 +165,9 @@ class Occupancy(Follower[_Taken]):
         self.shelves = [_shelf(some, made) if some else () for some in devices]
         shape = (len(devices), max(map(len, self.shelves), default=0))
         self.memory, self.cores, self.shares = (np.zeros(shape, dtype=np.int64) for _ in range(3))
-        self._kind = np.full(shape, -1, dtype=np.int8)
+        self._kind = np.full(shape, _NONE, dtype=np.int8)
+        self._checked = -2
+        self._over: BoolColumn = np.zeros(len(devices), dtype=np.bool_)
         self._kinds: dict[str, int] = {}
         self._figures: Figures = np.zeros((2, 3, *shape), dtype=np.int64)
         self._has: BoolColumn = np.array([bool(shelf) for shelf in self.shelves], dtype=np.bool_)
@@ -166,7 +184,7 @@ class Occupancy(Follower[_Taken]):
         self.cores[rows, :count] = [device.cores for device in shelf]
         self.shares[rows, :count] = [device.shares or PLENTY for device in shelf]
         kinds = self._kinds
-        self._kind[rows, :count] = [kinds.setdefault(device.kind, len(kinds)) if device.healthy else -2 for device in shelf]
+        self._kind[rows, :count] = [kinds.setdefault(device.kind, len(kinds)) if device.healthy else _BROKEN for device in shelf]
 
 
 def _shelf(devices: tuple[Device, ...], made: dict[object, tuple[Device, ...]]) -> tuple[Device, ...]:
@@ -228,7 +246,10 @@ def overfull(world: World, node: str, slots: Iterable[Slot]) -> int | None:
     row = world.table.row.get(node)
     if row is None:
         return None
-    shelf, (memory, cores, holders) = book.shelves[row], book.left_on(row, soon=True)
+    shelf = book.shelves[row]
+    if not book.may_be_overfull(row) and all(place_of(shelf, slot.index) is not None for slot in slots):
+        return None
+    memory, cores, holders = book.left_on(row, soon=True)
     for slot in slots:
         place = place_of(shelf, slot.index)
         if place is None or not shelf[place].healthy or memory[place] < 0 or cores[place] < 0:

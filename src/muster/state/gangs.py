@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from muster.model.events import PriorityClass
 from muster.model.gang import Cell, Gang, Group, MatchPolicy, Mode, Role, changed
@@ -91,7 +92,7 @@ class GangBook:
         known = self.groups.get(slot)
         self.groups[slot] = group
         # What was written about it comes back as news of it, and changes nothing.
-        if known is None or replace(group, version=known.version, phase=known.phase, started=known.started, status=known.status) != known:
+        if known is None or _as_declared(group) != _as_declared(known):
             self._dirty[slot] = None
 
     def drop_group(self, slot: str) -> None:
@@ -187,7 +188,8 @@ class GangBook:
         group = self.groups.get(slot)
         if not pods:
             return None if group is None else _empty_part(slot, group)
-        oldest = min((p for p in pods if not p.finished), key=_age, default=min(pods, key=_age))
+        unfinished = [pod for pod in pods if not pod.finished]
+        oldest = min(unfinished or pods, key=_age)
         membership = oldest.membership
         if membership is None:
             return _lone(slot, oldest)
@@ -202,21 +204,26 @@ class GangBook:
             group=group,
             dialect=membership.dialect if group is None else group.dialect,
             created=group.created if group is not None else oldest.created,
-            priority=self._priority(pods, group),
+            priority=self._priority(unfinished, group),
             never_preempts=oldest.never_preempts or (group is not None and group.never_preempts),
             needs_group=membership.needs_group and group is None,
             problems=problems,
             unreadable=_unreadable(oldest, group, declared),
         )
 
-    def _priority(self, pods: Iterable[Pod], group: Group | None) -> int:
+    def _priority(self, unfinished: Iterable[Pod], group: Group | None) -> int:
         if group is not None:
             if group.priority is not None:
                 return group.priority
             found = self.classes.get(group.priority_class)
             if found is not None:
                 return found.value
-        return max((pod.priority for pod in pods if not pod.finished), default=0)
+        return max((pod.priority for pod in unfinished), default=0)
+
+
+def _as_declared(group: Group) -> Group:
+    """The group without what only its status says."""
+    return replace(group, version=0, phase="", started=None, status={})
 
 
 def _siblings(part: _Part) -> tuple[str, ...]:
@@ -234,9 +241,14 @@ def _age(pod: Pod) -> tuple[float, str, str]:
 
 def member_order(pod: Pod) -> tuple[int, str, int, float, str]:
     """Members of a role: the more important first, then by name with its number read as a number, then by age."""
-    found = _LAST_NUMBER.match(pod.name)
-    stem, number = (found.group(1), int(found.group(2))) if found else (pod.name, -1)
+    stem, number = _numbered(pod.name)
     return (-pod.priority, stem, number, pod.created, pod.uid)
+
+
+@lru_cache(maxsize=100_000)
+def _numbered(name: str) -> tuple[str, int]:
+    found = _LAST_NUMBER.match(name)
+    return (found.group(1), int(found.group(2))) if found else (name, -1)
 
 
 def _lone(slot: str, pod: Pod) -> _Part:
@@ -257,7 +269,7 @@ def _empty_part(slot: str, group: Group) -> _Part:
 
 def _declared(pods: list[Pod], oldest: Pod, group: Group | None) -> tuple[Declared, tuple[Problem, ...]]:
     """Annotations of the oldest live pod win over the PodGroup's; pods that say otherwise are told so."""
-    own = oldest.membership.declared if oldest.membership is not None else NOT_DECLARED
+    own = _says(oldest)
     base = group.declared if group is not None else NOT_DECLARED
     merged = Declared(
         min=own.min if own.min is not None else base.min,
@@ -270,13 +282,16 @@ def _declared(pods: list[Pod], oldest: Pod, group: Group | None) -> tuple[Declar
         prefer_gather=own.prefer_gather if own.prefer_gather is not None else base.prefer_gather,
     )
     problems = list(group.problems if group is not None else ())
-    for pod in sorted(pods, key=_age):
+    for pod in sorted((pod for pod in pods if pod.problems or _says(pod) != own), key=_age):
         problems.extend(Problem(f"{pod.title}: {problem.field}", problem.text) for problem in pod.problems)
-        said = pod.membership.declared if pod.membership is not None else NOT_DECLARED
-        if not pod.finished and said != own:
+        if not pod.finished and _says(pod) != own:
             text = f"pod {pod.title} declares other values than the oldest pod {oldest.title}, whose values count"
             problems.append(Problem("metadata.annotations", text))
     return merged, tuple(problems)
+
+
+def _says(pod: Pod) -> Declared:
+    return pod.membership.declared if pod.membership is not None else NOT_DECLARED
 
 
 def _unreadable(oldest: Pod, group: Group | None, declared: Declared) -> str:
@@ -304,7 +319,9 @@ def _roles(slot: str, pods: list[Pod], group: Group | None, declared: Declared) 
 
 
 def _role(name: str, pods: list[Pod], *, slot: str, group: Group | None, declared: Declared, least: int, total: int) -> Role:
-    live = [pod for pod in pods if not pod.finished and pod.deleted_at is None]
+    unfinished = [pod for pod in pods if not pod.finished]
+    ended = [pod.running for pod in pods if pod.finished] if len(unfinished) < len(pods) else []
+    live = [pod for pod in unfinished if pod.deleted_at is None]
     ready = sorted((pod for pod in live if not pod.gates), key=member_order)
     return Role(
         name=name,
@@ -315,9 +332,9 @@ def _role(name: str, pods: list[Pod], *, slot: str, group: Group | None, declare
         named_queue=(group.queue if group is not None else "") or _queue_named_by(pods),
         mode=Mode.NON_STRICT if declared.mode == Mode.NON_STRICT.value else Mode.STRICT,
         group=slot if group is not None else "",
-        succeeded=sum(pod.running is Running.SUCCEEDED for pod in pods),
-        failed=sum(pod.running is Running.FAILED for pod in pods),
-        leaving=tuple(pod for pod in pods if pod.deleted_at is not None and pod.node is not None and not pod.finished),
+        succeeded=ended.count(Running.SUCCEEDED),
+        failed=ended.count(Running.FAILED),
+        leaving=tuple(pod for pod in unfinished if pod.deleted_at is not None and pod.node is not None),
         gated=len(live) - len(ready),
     )
 

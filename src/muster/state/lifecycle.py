@@ -9,6 +9,8 @@ from muster.model.pod import PROMISED, SEATED, Phase, Pod
 from muster.state.cells import has_its_cells, lacks_cells
 from muster.state.world import World
 
+_BOUND = frozenset({Phase.BOUND})
+
 
 def count(world: World, role: Role, phases: Collection[Phase]) -> int:
     """Members of a role in one of the phases."""
@@ -23,23 +25,33 @@ def count(world: World, role: Role, phases: Collection[Phase]) -> int:
 
 def is_satisfied(world: World, gang: Gang) -> bool:
     """True from the first bound member on, for as long as one is bound."""
-    bound = frozenset({Phase.BOUND})
-    return any(count(world, role, bound) for role in gang.roles)
+    return any(count(world, role, _BOUND) for role in gang.roles)
 
 
 def reaches_min(world: World, gang: Gang, phases: Collection[Phase] = SEATED) -> bool:
     """True when every role has its minimum, and the gang its own, with members in these phases or already succeeded."""
     if gang.match is MatchPolicy.ONCE_SATISFIED and is_satisfied(world, gang):
         return True
-    if gang.match is MatchPolicy.ONLY_WAITING:
-        phases = frozenset(phases) - {Phase.BOUND}
+    phases = phases_that_count(world, gang, phases)
+    return _has_minimum(world, gang, phases) and has_its_cells(world, gang, phases)
+
+
+def phases_that_count(world: World, gang: Gang, phases: Collection[Phase]) -> Collection[Phase]:
+    """With `only-waiting` bound members do not count for those that come after them. They do in a gang that was caught half bound:
+    it is still the one that waited."""
+    if gang.match is MatchPolicy.ONLY_WAITING and _has_minimum(world, gang, _BOUND):
+        return frozenset(phases) - _BOUND
+    return phases
+
+
+def _has_minimum(world: World, gang: Gang, phases: Collection[Phase]) -> bool:
     total = 0
     for role in gang.roles:
         seats = count(world, role, phases) + role.succeeded
         if seats < role.min:
             return False
         total += seats
-    return total >= gang.min and has_its_cells(world, gang, phases)
+    return total >= gang.min
 
 
 def is_half_bound(world: World, gang: Gang) -> bool:

@@ -7,7 +7,8 @@ from the moment it was made (a pod is BINDING before the API server knows); fact
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
+from operator import attrgetter
 
 from muster.model.budget import Budget
 from muster.model.devices import Slot
@@ -40,6 +41,7 @@ BUDGETS = "budgets"
 
 # Gone pods are remembered so that a late event cannot bring one back; older ones are forgotten.
 _GRAVES = 200_000
+_FACTS = attrgetter(*(field.name for field in fields(Pod) if field.name != "version"))
 
 
 class Store:
@@ -132,7 +134,7 @@ class Store:
         elif known is not None:
             world.pods.pop(pod.uid, None)
             self._roster.dismiss(pod)
-        if pod.ours and (known is None or replace(pod, version=known.version) != known):
+        if pod.ours and (known is None or _FACTS(pod) != _FACTS(known)):
             # What was written onto the pod comes back as news of it, and is no reason to try its gang again.
             self._book.put_pod(pod)
 

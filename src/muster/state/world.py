@@ -28,6 +28,7 @@ from muster.state.table import NodeTable
 
 # Past this many remembered moves, what is derived from placements is worked out anew.
 _LONGEST_LOG = 400_000
+_HELD = frozenset({Phase.HELD})
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,8 @@ class World:
         """How many members of a gang still wait for a seat that is theirs, for the gangs that have any."""
         self.claims: dict[str, None] = {}
         """Pods that are held or nominated. Their order here is an accident of what was tried: sort before it can show."""
+        self.held: dict[str, None] = {}
+        """Those of them that are held."""
         self.going: dict[str, None] = {}
         """Pods that are leaving or overdue."""
         self.awaited: dict[str, None] = {}
@@ -253,7 +256,7 @@ class World:
             self.table.add(row, amounts, phase=placement.phase, sign=1)
 
     def _regroup(self, uid: str, before: Phase, after: Phase) -> None:
-        for phases, pods in ((CLAIMS, self.claims), (GOING, self.going)):
+        for phases, pods in ((CLAIMS, self.claims), (_HELD, self.held), (GOING, self.going)):
             if after in phases:
                 pods[uid] = None
             elif before in phases:
@@ -287,6 +290,8 @@ class World:
             self.on_node.setdefault(node, {})[pod.uid] = pod
             if phase in CLAIMS:
                 self.claims[pod.uid] = None
+            if phase is Phase.HELD:
+                self.held[pod.uid] = None
         self.moves.extend([pod.uid for pod in pods])
         member = self.members[pods[0].uid]
         self.touched[member.gang] = None

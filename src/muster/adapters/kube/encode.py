@@ -17,6 +17,7 @@ from muster.adapters.kube.devices import bind_annotations
 from muster.adapters.kube.groups import DIALECT
 from muster.model.effects import Bind, Condition, Evict, GroupStatus, Hold, Nominate, QueueStatus
 from muster.model.pod import ClaimNote, Phase
+from muster.model.volumes import VolumeChoice
 
 Patch = dict[str, Any]
 ConditionEntry = dict[str, str]
@@ -93,6 +94,16 @@ def binding(effect: Bind, *, now: float) -> Patch:
         "metadata": metadata,
         "target": {"apiVersion": "v1", "kind": "Node", "name": effect.node},
     }
+
+
+def volume_patch(choice: VolumeChoice, *, node: str) -> tuple[str, Patch]:
+    """What has to be written before a pod is bound whose claim waited for a node: which kind of object, and how it changes. A
+    volume is kept for its claim; for a claim that gets a new one, its driver is told the node. Others do the rest."""
+    if not choice.volume:
+        return "PersistentVolumeClaim", {"metadata": {"annotations": {names.SELECTED_NODE: node}}}
+    namespace, _, name = choice.claim.partition("/")
+    ref = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": namespace, "name": name}
+    return "PersistentVolume", {"metadata": {"annotations": {names.BOUND_BY_CONTROLLER: "yes"}}, "spec": {"claimRef": ref}}
 
 
 def soft_eviction_patch(effect: Evict, *, now: float) -> Patch:

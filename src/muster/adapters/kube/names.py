@@ -170,6 +170,16 @@ SYSTEM_NAMESPACE: Final = "kube-system"
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 """What an absent schedulerName means."""
 
+# --- Kubernetes itself: volumes -------------------------------------------------------------------------------------------
+BETA_STORAGE_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
+"""Names the class of a volume or a claim; where it is written, spec.storageClassName does not count."""
+DEFAULT_STORAGE_CLASS: Final = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
+""""true" on the class of claims that name none."""
+SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
+"""On a claim: the node for which its volume is to be made. Written by the scheduler."""
+BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
+""""yes" on a volume that was not bound by hand. Written by the scheduler together with the volume's claimRef."""
+
 # --- Our own annotations --------------------------------------------------------------------------------------------------
 CLAIM: Final = "muster.dev/claim"
 """A claim as JSON: what Volcano's three annotations cannot say."""

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from muster.adapters.kube import wire
+from muster.adapters.kube import names, wire
 from muster.adapters.kube.problems import Problems
 from muster.adapters.kube.selectors import label_selector, node_affinity
 from muster.adapters.kube.values import read_amounts, read_version
 from muster.model.selectors import NodeTerm, Operator, Requirement
 from muster.model.volumes import CsiNode, PersistentVolume, StorageClass, VolumeClaim
-
-BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
-"""Names the class of a volume or a claim; where it is written, spec.storageClassName does not count."""
-DEFAULT_CLASS = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
-SELECTED_NODE = "volume.kubernetes.io/selected-node"
-"""On a claim: the node for which its volume is to be made."""
 
 _STORAGE = "storage"
 _USABLE = ("", "Pending", "Available", "Bound")
@@ -32,7 +26,7 @@ def read_volume(written: wire.PersistentVolume, *, problems: Problems) -> Persis
         capacity=read_amounts(spec.capacity, field="spec.capacity", problems=problems).get(_STORAGE, 0),
         access_modes=spec.access_modes,
         mode=spec.volume_mode or "Filesystem",
-        storage_class=meta.annotations.get(BETA_CLASS, spec.storage_class_name),
+        storage_class=meta.annotations.get(names.BETA_STORAGE_CLASS, spec.storage_class_name),
         claim=f"{ref.namespace or 'default'}/{ref.name}" if ref.name else "",
         claim_uid=ref.uid,
         available=written.status.phase in _USABLE and meta.deletion_timestamp is None,
@@ -51,12 +45,12 @@ def read_volume_claim(written: wire.PersistentVolumeClaim, *, problems: Problems
         uid=meta.uid,
         version=read_version(meta.resource_version),
         volume=spec.volume_name,
-        storage_class=meta.annotations.get(BETA_CLASS, spec.storage_class_name),
+        storage_class=meta.annotations.get(names.BETA_STORAGE_CLASS, spec.storage_class_name),
         request=read_amounts(spec.resources.requests, field="spec.resources.requests", problems=problems).get(_STORAGE, 0),
         access_modes=spec.access_modes,
         mode=spec.volume_mode or "Filesystem",
         selector=label_selector(spec.selector, field="spec.selector", problems=problems),
-        selected_node=meta.annotations.get(SELECTED_NODE, ""),
+        selected_node=meta.annotations.get(names.SELECTED_NODE, ""),
         deleted=meta.deletion_timestamp is not None,
         problems=problems.all(),
     )
@@ -73,7 +67,7 @@ def read_storage_class(written: wire.StorageClass, *, problems: Problems) -> Sto
         provisioner=written.provisioner,
         waits=mode == _WAITS,
         topologies=terms or None,
-        is_default=any(meta.annotations.get(key) == "true" for key in DEFAULT_CLASS),
+        is_default=any(meta.annotations.get(key) == "true" for key in names.DEFAULT_STORAGE_CLASS),
         problems=problems.all(),
     )
 

@@ -11,6 +11,7 @@ from typing import Any
 from muster.adapters.kube.decode import BadObject, Decoder
 from muster.adapters.sim.admission import admitted, check
 from muster.adapters.sim.budgets import Budgets
+from muster.adapters.sim.cleanup import Cleanup
 from muster.adapters.sim.clock import Clock
 from muster.adapters.sim.controllers import Controllers
 from muster.adapters.sim.faults import NO_FAULTS, BindFaults, EventStream, Faults
@@ -68,6 +69,7 @@ class SimCluster:
         self._kubelet = Kubelet(self._store, self._clock, self._index, start_s=start_s)
         self._nodes = NodeController(self._store, self._clock, self._index, self._kubelet, lost_s=lost_s)
         self._controllers = Controllers(self._store, self._clock)
+        self._cleanup = Cleanup(self._store, self._clock)
         self._hands = Hands(self._store, self._clock, self._index, self._budgets, BindFaults(faults, seed=seed))
 
     # -- what a user does ------------------------------------------------------------------------------------------------------
@@ -197,6 +199,7 @@ class SimCluster:
             self._kubelet.react(what, ref, thing)
             self._nodes.react(what, ref, thing)
             self._controllers.react(what, ref, manifest)
+            self._cleanup.react(what, ref, manifest)
             self._budgets.react(ref)
         elif isinstance(thing, Node):
             self._nodes.react_to_node(what, thing.name, manifest)

@@ -1,7 +1,8 @@
 """Carries out what a scheduler decided, one API write after the other, and says what failed.
 
-Nothing is written that is there already; what the scheduler did not write itself is left alone. A deed on a pod that is gone, or
-that is another pod of the same name by now, does nothing: the watch tells.
+Nothing is written that is there already; what the scheduler did not write itself is left alone. All that one round says of an
+object goes there in one patch. A deed on a pod that is gone, or that is another pod of the same name by now, does nothing: the
+watch tells.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from muster.adapters.kube import encode
+from muster.adapters.sim import volumes
 from muster.adapters.sim.budgets import Budgets
 from muster.adapters.sim.clock import Clock
 from muster.adapters.sim.faults import BindFaults
@@ -38,6 +40,8 @@ class Hands:
         self._faults = faults
         self._refusals: dict[tuple[str, str], int] = {}
         self._last_write: int | None = None
+        self._unsent: dict[Ref, Manifest] = {}
+        """Patches of this round that were not sent yet, one for each object."""
 
     def refuse(self, verb: str, pod: str, *, times: int) -> None:
         """The next `times` deeds of this verb (bind or evict) on the pod fail."""
@@ -50,14 +54,14 @@ class Hands:
         """
         self._last_write = None if stop_after is None else len(self.writes) + stop_after
         in_order = sorted(effects, key=lambda effect: isinstance(effect, Evict))
+        evictions = sum(isinstance(effect, Evict) for effect in in_order)
         failed: list[Event] = []
         try:
-            for effect in in_order:
-                failure = self._do(effect)
-                if failure is not None:
-                    failed.append(failure)
+            for some in (in_order[: len(in_order) - evictions], in_order[len(in_order) - evictions :]):
+                failed.extend(failure for effect in some if (failure := self._do(effect)) is not None)
+                self._send()
         except _Stopped:
-            pass
+            self._unsent = {}
         return failed
 
     def _do(self, effect: Effect) -> Event | None:
@@ -99,7 +103,7 @@ class Hands:
             return f"pod {effect.pod} has scheduling gates"
         if self._store.peek(Ref(*NODE, "", effect.node)) is None:
             return f"node {effect.node} is gone"
-        why = self._refused("bind", effect.pod) or self._faults.why_not(effect.pod)
+        why = self._refused("bind", effect.pod) or self._faults.why_not(effect.pod) or self._choose_volumes(effect)
         if why:
             return why
         self._write("bind", ref)
@@ -109,6 +113,17 @@ class Hands:
         noted = {"metadata": {"annotations": annotations}} if annotations else {}
         self._store.patch(ref, {"spec": {"nodeName": effect.node}, "status": status, **noted})
         self._patch_pod(effect, encode.no_claim_patch())
+        return ""
+
+    def _choose_volumes(self, effect: Bind) -> str:
+        """Write down which volumes the pod's waiting claims get; why that cannot be, or nothing."""
+        for choice in effect.volumes:
+            why = volumes.why_not(self._store, choice)
+            if why:
+                return why
+            kind, patch = encode.volume_patch(choice, node=effect.node)
+            self._patch(volumes.claim_ref(choice) if kind == volumes.CLAIM[1] else volumes.volume_ref(choice.volume), patch)
+            volumes.bind(self._store, choice)
         return ""
 
     def _claim(self, effect: Hold | Nominate) -> None:
@@ -172,7 +187,7 @@ class Hands:
                     self._put_conditions(ref, [encode.validity(effect)])
                 continue
             for ref in self._groups(slot):
-                present = conditions(self._store.peek(ref))
+                present = self._conditions(ref)
                 self._put_conditions(ref, encode.group_conditions(effect, api_group=ref.group, present=present))
             self._say_of_pods(self._index.gathered(slot), effect)
 
@@ -190,9 +205,13 @@ class Hands:
                 self._put_conditions(ref, [encode.unscheduled(effect)])
 
     def _put_conditions(self, ref: Ref, entries: Sequence[encode.ConditionEntry]) -> None:
-        found = self._store.peek(ref)
-        if found is not None:
-            self._patch(ref, encode.conditions_patch(entries, present=conditions(found), now=self._clock.now))
+        if self._store.peek(ref) is not None:
+            self._patch(ref, encode.conditions_patch(entries, present=self._conditions(ref), now=self._clock.now))
+
+    def _conditions(self, ref: Ref) -> list[Any]:
+        """What the object will say once all that was noted down is sent."""
+        unsent = (self._unsent.get(ref) or {}).get("status") or {}
+        return conditions({"status": unsent} if "conditions" in unsent else self._store.peek(ref))
 
     def _report(self, effect: GroupStatus) -> None:
         for ref in self._groups(effect.group):
@@ -208,9 +227,15 @@ class Hands:
     # -- writing ---------------------------------------------------------------------------------------------------------------
 
     def _patch(self, ref: Ref, patch: Manifest) -> None:
-        if self._store.would_change(ref, patch):
-            self._write("patch", ref)
-            self._store.patch(ref, patch)
+        self._unsent[ref] = _joined(self._unsent.get(ref, {}), patch)
+
+    def _send(self) -> None:
+        """One write for each object of which something new was said, in the order in which they were first spoken of."""
+        unsent, self._unsent = self._unsent, {}
+        for ref, patch in unsent.items():
+            if self._store.peek(ref) is not None and self._store.would_change(ref, patch):
+                self._write("patch", ref)
+                self._store.patch(ref, patch)
 
     def _write(self, verb: str, ref: Ref) -> None:
         if self._last_write is not None and len(self.writes) >= self._last_write:
@@ -220,6 +245,15 @@ class Hands:
 
 class _Stopped(Exception):
     """The scheduler died before this write."""
+
+
+def _joined(first: Manifest, then: Manifest) -> Manifest:
+    """Two merge patches as one: what the second says goes over the first."""
+    both = dict(first)
+    for key, value in then.items():
+        known = both.get(key)
+        both[key] = _joined(known, value) if isinstance(known, dict) and isinstance(value, dict) else value
+    return both
 
 
 _SCHEDULED = {"type": encode.POD_SCHEDULED, "status": encode.YES}

@@ -8,6 +8,7 @@ controller       `recreate`: somebody makes it anew under the same name when it 
 recreate-after   that many seconds later
 recreate-limit   at most that often
 recreated        how often that happened already; written by the controller
+cleanup-after    that many seconds after it was marked for a soft eviction somebody else's operator deletes it; else nobody does
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ _NAMES = (
     "recreate-after",
     "recreate-limit",
     "recreated",
+    "cleanup-after",
 )
 
 
@@ -46,6 +48,7 @@ class Wishes:
     recreate_after_s: float = 0.0
     recreate_limit: float = inf
     recreated: int = 0
+    cleanup_after_s: float | None = None
 
 
 NO_WISHES = Wishes()
@@ -70,6 +73,7 @@ def wishes_of(manifest: Stored) -> Wishes:
         recreate_after_s=_number(said, "recreate-after") or 0.0,
         recreate_limit=_or(_number(said, "recreate-limit"), inf),
         recreated=int(_number(said, "recreated") or 0),
+        cleanup_after_s=_number(said, "cleanup-after"),
     )
 
 

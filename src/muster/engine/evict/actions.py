@@ -18,6 +18,7 @@ from muster.model.effects import YES, Verdict
 from muster.model.gang import Gang, MatchPolicy
 from muster.model.pod import PROMISED, Phase, Placement, Pod
 from muster.state.lifecycle import is_satisfied, reaches_min
+from muster.state.store import BUDGETS
 from muster.state.world import PlanNote
 
 ONE, GANG, RECLAIM, JOB = "preempt", "gang-preempt", "gang-reclaim", "job-preempt"
@@ -92,7 +93,8 @@ def _serve_one(s: Session, gang: Gang, policy: EvictionPolicy) -> None:
         carry_out(s, gang, best, policy)
         return
     why = "; ".join(dict.fromkeys(whys)) or "no domain of the cluster is allowed"
-    _say(s, gang, refusal, why, Verdict(ok=False, at=min(times, default=None)))
+    wakes = (BUDGETS,) if s.policy.budgets else ()
+    _say(s, gang, refusal, why, Verdict(ok=False, wakes=wakes, at=min(times, default=None)))
 
 
 def _plan(s: Session, ask: Ask, policy: EvictionPolicy, domain: Domain) -> Plan | NoPlan:
@@ -134,7 +136,7 @@ def carry_out(s: Session, gang: Gang, plan: Plan, policy: EvictionPolicy) -> Non
     del s.refused[gang.key]
     _release(s, gang, plan, policy)
     if not plan.victims and _bind_now(s, gang, plan):
-        s.judge(gang, YES)
+        s.judge(gang, _rest_waits(s, gang))
         return
     name = f"{gang.title}@{s.now:.0f}"
     victims = tuple(pod.uid for pod in plan.victims)
@@ -168,6 +170,15 @@ def _bind_now(s: Session, gang: Gang, plan: Plan) -> bool:
             return False
         trial.commit()
     return True
+
+
+def _rest_waits(s: Session, gang: Gang) -> Verdict:
+    """Room is made for the minimum only: members above it take their chance on free room, in the next attempt."""
+    waiting = s.world.unseated.get(gang.key, 0)
+    if not waiting:
+        return YES
+    why = f"its minimum has nodes; {waiting} members above it wait for the next attempt"
+    return Verdict(ok=False, why=why, code=explain.LATER, at=s.now)
 
 
 def _release(s: Session, gang: Gang, plan: Plan, policy: EvictionPolicy) -> None:

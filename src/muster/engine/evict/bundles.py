@@ -110,7 +110,7 @@ def _bundles(
     barred = _barred(s, ask, seats, seat)
     if policy.firm_seats:
         barred |= seats.firm[seat] & (seats.phase[seat] == Phase.BOUND)
-    unit = _units(s, seats, seat, local, need)
+    unit = _units(s, seats, seat, local, barred, need)
     keep = _complete(unit, local, barred)
     found = _ordered(s, ask, policy, seats, seat[keep], unit[keep], local[keep], need)
     found.free_at = _first_free(s, ask, seats, seat[barred])
@@ -156,7 +156,7 @@ def _first_free(s: Session, ask: Ask, seats: SeatTable, seat: RowIndex) -> float
     return min(later, default=np.inf)
 
 
-def _units(s: Session, seats: SeatTable, seat: RowIndex, local: BoolColumn, need: Amounts) -> Ints:
+def _units(s: Session, seats: SeatTable, seat: RowIndex, local: BoolColumn, barred: BoolColumn, need: Amounts) -> Ints:
     """A number for each seat's unit, -1 where it can be in none: the gang's number for the gang as a whole, then one for each
     seat that goes alone, then one for what a gang only claims or was given in this very cycle."""
     total = len(seats.gangs)
@@ -169,7 +169,7 @@ def _units(s: Session, seats: SeatTable, seat: RowIndex, local: BoolColumn, need
     spare = np.bincount(seats.gang[_seated(seats)], minlength=total)[:total] + seats.gang_succeeded[:total] - seats.gang_min[:total]
     for number in np.unique(gang[bound & ~single & local & (spare[gang] != 0)]).tolist():
         here = np.flatnonzero(bound & local & (gang == number))
-        for at in _goes_alone(s, seats, seat, here, need, spare=int(spare[number]), gang=seats.gangs[number]):
+        for at in _goes_alone(s, seats, seat, here, need, spare=int(spare[number]), gang=seats.gangs[number], barred=barred):
             unit[at] = total + seat[at]
     # Nobody served in this cycle is a victim in it.
     served = np.zeros(total, dtype=np.bool_)
@@ -188,7 +188,7 @@ def _seated(seats: SeatTable) -> RowIndex:
 
 
 def _goes_alone(
-    s: Session, seats: SeatTable, seat: RowIndex, here: RowIndex, need: Amounts, *, spare: int, gang: Gang
+    s: Session, seats: SeatTable, seat: RowIndex, here: RowIndex, need: Amounts, *, spare: int, gang: Gang, barred: BoolColumn
 ) -> list[int]:
     """Which of the gang's seats in the domain it can spare: all of a broken gang's, else what is above its minimums."""
     if spare < 0:
@@ -196,7 +196,8 @@ def _goes_alone(
     budget: dict[str | Cell, int] = {role.name: count(s.world, role, SEATED) + role.succeeded - role.min for role in gang.roles}
     budget.update({cell: seats_in(s.world, cell, SEATED) - cell.min for cell in gang.cells})
     alone: list[int] = []
-    for at in sorted(here.tolist(), key=lambda i: _victim_order(seats, int(seat[i]), need)):
+    # Whoever may not go anyway takes up no surplus: it stays, and counts towards the minimum.
+    for at in sorted(here.tolist(), key=lambda i: (bool(barred[i]), _victim_order(seats, int(seat[i]), need))):
         uid = seats.pods[int(seat[at])].uid
         belongs: list[str | Cell] = [s.world.members[uid].role, *(cell for cell in gang.cells if uid in cell.members)]
         if len(alone) < spare and all(budget[each] > 0 for each in belongs):

@@ -7,6 +7,7 @@ minimum. Everything else is the one search; only the order in which victims are 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -54,7 +55,19 @@ def lower_in_quotas(s: Session, ask: Ask, seats: SeatTable) -> BoolColumn:
 
 
 def demand_total(s: Session, ask: Ask) -> Amounts:
-    return np.asarray(sum(demand_by_queue(s, ask).values()), dtype=np.int64)
+    """What the ask needs in all. Asked before each unit, and always the same for one ask."""
+    kept = s.scratch.get("demand of a job")
+    if isinstance(kept, _Demand) and kept.ask is ask:
+        return kept.total
+    total = np.asarray(sum(demand_by_queue(s, ask).values()), dtype=np.int64)
+    s.scratch["demand of a job"] = _Demand(ask, total)
+    return total
+
+
+@dataclass(frozen=True, slots=True)
+class _Demand:
+    ask: Ask
+    total: Amounts
 
 
 def _is_over_min(s: Session, queue: str, need: Amounts) -> bool:

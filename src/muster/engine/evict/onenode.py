@@ -55,6 +55,7 @@ class _OneNode:
         self._nominating = replace(ask, purpose=Purpose.NOMINATE)
         self._queue_full: Verdict | None = None if (verdict := s.admit(self._nominating)).ok else verdict
         self._only_room = s.minds_room_only(self.pod)
+        self._entangled = not self._only_room and s.is_entangled(self.pod)
         self._violates, self._guarded = self._budgets()
         self._claims = self._claims_by_row()
 
@@ -70,7 +71,7 @@ class _OneNode:
 
     def _claims_by_row(self) -> dict[int, list[Pod]]:
         """Who was promised room on each node; asked for only where other pods can be what the pod needs."""
-        if not self.s.policy.entangles or not self.s.is_entangled(self.pod):
+        if not self._entangled:
             return {}
         seats, found = self.seats, dict[int, list[Pod]]()
         used = len(seats.pods)
@@ -148,17 +149,19 @@ class _OneNode:
                 if (gone := self._take(trial, unit)) is not None:
                     taken[unit] = gone
                     fits = self._fits(row)
-            if not fits:
+            if not fits and not self._entangled:
                 return None
+            # Where other pods can be what the pod needs, one of those who went may have to come back before it passes at all.
             for unit in sorted(taken, key=lambda u: (not self._violates[u], -int(rank[u]))):
                 mark = trial.mark()
                 for pod, placement in taken[unit]:
                     trial.restore(pod, placement)
                 if self._fits(row):
+                    fits = True
                     del taken[unit]
                 else:
                     trial.undo_to(mark)
-            return self._plan(row, taken)
+            return self._plan(row, taken) if fits else None
 
     def _take(self, trial: Trial, unit: int) -> list[tuple[Pod, Placement]] | None:
         pods = [self.seats.pods[at] for at in self.bundles.seats_of(unit, self.seats)]

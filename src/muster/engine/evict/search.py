@@ -184,6 +184,7 @@ class Search:
         with self.s.trial("simulated", cause="Simulated") as trial:
             if not self._make_quota(trial) or not all(self._make_room(trial, want, take) for want in self.wants):
                 return None
+            self._end_gangs(trial)
             if not self._give_back(trial):
                 return None
             return self._plan()
@@ -243,9 +244,13 @@ class Search:
     def _make_quota(self, trial: Trial) -> bool:
         """Where a queue is full, units go that are charged to it or to one below it, in order, until the ask is within it."""
         ask = replace(self.ask, purpose=Purpose.NOMINATE)
-        if self.s.admit(ask).ok:
-            return True
-        return any(self._take(trial, unit) and self.s.admit(ask).ok for unit in self._charged_alike())
+        verdict = self.s.admit(ask)
+        for unit in self._charged_alike() if not verdict.ok else ():
+            if self._take(trial, unit) and (verdict := self.s.admit(ask)).ok:
+                break
+        if not verdict.ok:
+            self.refusal = self.refusal or f"even without all who may go, {verdict.why}"
+        return verdict.ok
 
     def _charged_alike(self) -> list[int]:
         """Units whose going leaves room in a queue that the ask is charged to."""
@@ -459,6 +464,23 @@ class Search:
             # Sums of whole numbers below 2**53 are exact.
             free[:, column] += np.bincount(rows, weights=self._request[which, column], minlength=len(free)).astype(np.int64)
 
+    def _end_gangs(self, trial: Trial) -> None:
+        """A gang that goes whole leaves nobody behind: its spare members and its claims go with it."""
+        b = self.bundles
+        ended = self._ended()
+        for unit in np.flatnonzero(b.unit_spare & ~b.gone & np.isin(b.unit_gang, ended)).tolist():
+            if unit not in self.taken:
+                self._out[unit] = False
+                self._take(trial, unit)
+
+    def _ended(self) -> list[int]:
+        """Gangs that go whole, as things stand; none where only what is in the domain goes."""
+        b = self.bundles
+        if self.s.policy.settings.whole_gang == "domain":
+            return []
+        gangs = [int(b.unit_gang[unit]) for unit in self.taken if not b.unit_spare[unit]]
+        return [gang for gang in gangs if not self.seats.gang_single[gang]]
+
     # -- giving back -----------------------------------------------------------------------------------------------------------
 
     def _give_back(self, trial: Trial) -> bool:
@@ -470,6 +492,8 @@ class Search:
         for pod in self.pods:
             trial.release(pod)
         for unit in candidates:
+            if self.bundles.unit_spare[unit] and self.bundles.unit_gang[unit] in self._ended():
+                continue
             mark = trial.mark()
             for pod, placement in self._before[unit]:
                 trial.restore(pod, placement)

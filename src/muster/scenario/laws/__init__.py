@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from muster.engine.hooks import Policy
-from muster.model.effects import Bind, Evict, Outcome
+from muster.model.effects import Bind, Evict, Outcome, Spare
 from muster.model.pod import Phase
 from muster.scenario.laws.case import Breach, Case, Past
 from muster.scenario.laws.evictions import (
@@ -82,6 +82,9 @@ def _remember(case: Case) -> None:
         elif isinstance(effect, Evict):
             past.going[effect.uid] = None
             past.evictions += 1
+        elif isinstance(effect, Spare):
+            # It was told that it may stay, so it may be told to go again.
+            past.going.pop(effect.uid, None)
     past.claims = {}
     for uid in world.claims:
         placement = world.placements[uid]

@@ -31,7 +31,7 @@ def below_min(case: Case, gang: Gang, phases: frozenset[Phase]) -> Iterator[str]
     bound = any(case.phase(pod.uid) is Phase.BOUND for pod in gang.pods())
     if gang.match is MatchPolicy.ONCE_SATISFIED and bound:
         return
-    counted = phases - {Phase.BOUND} if gang.match is MatchPolicy.ONLY_WAITING else phases
+    counted = phases - {Phase.BOUND} if gang.match is MatchPolicy.ONLY_WAITING and _is_bound_whole(case, gang) else phases
     total = 0
     for role in gang.roles:
         seats = sum(case.phase(pod.uid) in counted for pod in role.pods) + role.succeeded
@@ -40,6 +40,12 @@ def below_min(case: Case, gang: Gang, phases: frozenset[Phase]) -> Iterator[str]
             yield f"{gang.title} was given seats, and its role {role.name or 'without a name'} has {seats} of {role.min}"
     if total < gang.min:
         yield f"{gang.title} was given seats, and has {total} of {gang.min}"
+
+
+def _is_bound_whole(case: Case, gang: Gang) -> bool:
+    """True when those that are bound are all that the gang needs; with fewer it was caught half bound."""
+    bound = [sum(case.phase(pod.uid) is Phase.BOUND for pod in role.pods) + role.succeeded for role in gang.roles]
+    return sum(bound) >= gang.min and all(seats >= role.min for seats, role in zip(bound, gang.roles, strict=True))
 
 
 def everything_says_why(case: Case) -> Iterator[str]:

@@ -24,6 +24,7 @@ def no_pod_twice(case: Case) -> Iterator[str]:
     for uid in sorted(stands.keys() - world.placements.keys()):
         yield f"{uid} stands on {stands[uid][0]}, and is not placed"
     yield from _index("claims", world.claims.keys(), case, frozenset({Phase.HELD, Phase.NOMINATED}))
+    yield from _index("holds", world.held.keys(), case, frozenset({Phase.HELD}))
     yield from _index("going", world.going.keys(), case, frozenset({Phase.LEAVING, Phase.OVERDUE}))
     yield from _unseated(case)
 

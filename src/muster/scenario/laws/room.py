@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from muster.model.devices import Device
 from muster.model.effects import Nominate
 from muster.model.pod import Phase
 from muster.scenario.laws.case import FILLS_NODE, WILL_FILL_NODE, Case, Sums, add, unequal
@@ -53,22 +54,34 @@ def _sum_on_node(world: World, node: str, phases: frozenset[Phase]) -> Sums:
 
 
 def no_device_over_capacity(case: Case) -> Iterator[str]:
-    """Slots that this cycle gave out lie on devices that exist and have that much memory and that many cores left."""
+    """Slots that this cycle gave out lie on devices that exist and have that much memory, that many cores and a share left; and who
+    asks for devices of a node that has some got as many as it asks for. Others may fill a device beyond its size."""
     world = case.world
-    for node in sorted({effect.node for effect in case.placed() if effect.devices}):
-        devices = {device.index: device for device in world.nodes[node].devices} if node in world.nodes else {}
-        taken: dict[int, tuple[int, int]] = {}
-        for uid in world.on_node.get(node, {}):
-            placement = world.placements[uid]
-            for slot in placement.devices if placement.phase in WILL_FILL_NODE else ():
-                memory, cores = taken.get(slot.index, (0, 0))
-                taken[slot.index] = (memory + slot.memory, cores + slot.cores)
-        for index, (memory, cores) in sorted(taken.items()):
-            device = devices.get(index)
+    for effect in case.placed():
+        pod = world.pods.get(effect.uid)
+        node = world.nodes.get(effect.node)
+        if pod is None or node is None:
+            continue
+        asked = sum(ask.count for ask in pod.kind.devices) if node.devices else 0
+        if case.policy.chooses_slots and len(effect.devices) != asked:
+            yield f"{effect.pod} asks for {asked} devices of {effect.node} and got {len(effect.devices)}"
+        phases = (WILL_FILL_NODE,) if isinstance(effect, Nominate) else (FILLS_NODE, WILL_FILL_NODE)
+        for slot in effect.devices:
+            device = next((device for device in node.devices if device.index == slot.index), None)
             if device is None:
-                yield f"{node} has no device {index}"
-            elif memory > device.memory or cores > device.cores:
-                yield f"device {index} of {node}: {memory} of {device.memory} memory and {cores} of {device.cores} cores taken"
+                yield f"{effect.node} has no device {slot.index}"
+                continue
+            for some in phases:
+                yield from _overfull(world, effect.node, device, some)
+
+
+def _overfull(world: World, node: str, device: Device, phases: frozenset[Phase]) -> Iterator[str]:
+    placements = [world.placements[uid] for uid in world.on_node.get(node, {})]
+    slots = [slot for one in placements if one.phase in phases for slot in one.devices if slot.index == device.index]
+    memory, cores = sum(slot.memory for slot in slots), sum(slot.cores for slot in slots)
+    if memory > device.memory or cores > device.cores or (device.shares and len(slots) > device.shares):
+        figures = f"{memory} of {device.memory} memory, {cores} of {device.cores} cores and {len(slots)} of {device.shares} shares"
+        yield f"device {device.index} of {node}: {figures} are taken"
 
 
 def columns_are_sums(case: Case) -> Iterator[str]:

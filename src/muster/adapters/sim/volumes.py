@@ -1,0 +1,92 @@
+"""The controllers that bind volumes to claims, and the drivers that make them: all of it at once, and only where a scheduler chose.
+
+Claims of a class that does not wait for a pod are bound by nobody here; a scenario says itself when that happens.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from muster.adapters.kube import names
+from muster.adapters.sim.manifests import Manifest, Ref, Stored
+from muster.adapters.sim.objects import ObjectStore
+from muster.model.volumes import VolumeChoice
+
+CLAIM = (names.CORE_GROUP, "PersistentVolumeClaim")
+VOLUME = (names.CORE_GROUP, "PersistentVolume")
+CLASS = ("storage.k8s.io", "StorageClass")
+
+
+def claim_ref(choice: VolumeChoice) -> Ref:
+    namespace, _, name = choice.claim.partition("/")
+    return Ref(*CLAIM, namespace, name)
+
+
+def volume_ref(name: str) -> Ref:
+    return Ref(*VOLUME, "", name)
+
+
+def why_not(store: ObjectStore, choice: VolumeChoice) -> str:
+    """Why the claim cannot get this volume, or nothing."""
+    claim = store.peek(claim_ref(choice))
+    if claim is None:
+        return f"claim {choice.claim} is gone"
+    if not choice.volume:
+        return ""
+    volume = store.peek(volume_ref(choice.volume))
+    if volume is None:
+        return f"volume {choice.volume} is gone"
+    holder = (volume.get("spec") or {}).get("claimRef") or {}
+    taken = bool(holder) and f"{holder.get('namespace', 'default')}/{holder.get('name')}" != choice.claim
+    return f"volume {choice.volume} went to claim {holder.get('namespace', 'default')}/{holder.get('name')}" if taken else ""
+
+
+def bind(store: ObjectStore, choice: VolumeChoice) -> None:
+    """Bind the claim to the volume that was kept for it, or to one that is made now."""
+    ref = claim_ref(choice)
+    claim = store.peek(ref)
+    if claim is None or (claim.get("spec") or {}).get("volumeName"):
+        return
+    name = choice.volume or _made(store, claim, ref)
+    store.patch(volume_ref(name), {"status": {"phase": "Bound"}})
+    store.patch(ref, {"spec": {"volumeName": name}, "status": {"phase": "Bound"}})
+
+
+def _made(store: ObjectStore, claim: Stored, ref: Ref) -> str:
+    """A new volume of the claim's class, which the nodes reach that the class allows."""
+    spec: dict[str, Any] = claim.get("spec") or {}
+    storage_class = _class_of(store, spec.get("storageClassName"))
+    name = f"pvc-{ref.namespace}-{ref.name}"
+    volume: Manifest = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name},
+        "spec": {
+            "capacity": (spec.get("resources") or {}).get("requests") or {},
+            "accessModes": spec.get("accessModes") or [],
+            "storageClassName": storage_class.get("metadata", {}).get("name", ""),
+            "claimRef": {"apiVersion": "v1", "kind": ref.kind, "namespace": ref.namespace, "name": ref.name},
+            "csi": {"driver": storage_class.get("provisioner", ""), "volumeHandle": name},
+        },
+    }
+    terms = storage_class.get("allowedTopologies")
+    if terms:
+        volume["spec"]["nodeAffinity"] = {"required": {"nodeSelectorTerms": [_term(term) for term in terms]}}
+    if store.peek(volume_ref(name)) is None:
+        store.create(volume)
+    return name
+
+
+def _class_of(store: ObjectStore, name: str | None) -> Stored:
+    if name is not None:
+        return store.peek(Ref(*CLASS, "", name)) or {}
+    for _, storage_class in store.scan(CLASS):
+        annotations = storage_class["metadata"].get("annotations") or {}
+        if any(annotations.get(key) == "true" for key in names.DEFAULT_STORAGE_CLASS):
+            return storage_class
+    return {}
+
+
+def _term(term: Stored) -> Manifest:
+    wanted = term.get("matchLabelExpressions") or []
+    return {"matchExpressions": [{"key": one["key"], "operator": "In", "values": one["values"]} for one in wanted]}

@@ -1,0 +1,76 @@
+"""Evictions that this cycle decided on and that lost their purpose before it ended: whom they were for gave way to somebody else.
+
+Nobody was told yet, so nobody has to go: the victims stay, a gang with all its members. Where the room was promised to somebody
+else meanwhile, they leave for that one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from muster.engine.session import Session
+from muster.model.pod import Phase, Placement, Pod
+from muster.state.world import Step
+
+
+def end_idle_evictions(s: Session) -> None:
+    for pods, before, step in _idle(s):
+        if not _stay(s, pods, before, step):
+            _leave_for_another(s, pods, step)
+
+
+_Idle = tuple[list[Pod], list[Placement], Step]
+"""Victims of one gang for one beneficiary, where they stood, and a step that told them to go."""
+
+
+def _idle(s: Session) -> Iterable[_Idle]:
+    world = s.world
+    if not any(step.for_gang for step in world.journal):
+        return []
+    before: dict[str, Placement] = {}
+    last: dict[str, Step] = {}
+    for step in world.journal:
+        before.setdefault(step.pod.uid, step.before)
+        last[step.pod.uid] = step
+    served = {world.gangs[world.members[uid].gang].title for uid in world.claims if world.placements[uid].phase is Phase.NOMINATED}
+    found: dict[tuple[str, str], _Idle] = {}
+    for uid, step in last.items():
+        if world.phase(step.pod) is not Phase.LEAVING or before[uid].phase is not Phase.BOUND or step.for_gang in served:
+            continue
+        member = world.members.get(uid)
+        pods, places, _ = found.setdefault((member.gang if member is not None else uid, step.for_gang), ([], [], step))
+        pods.append(step.pod)
+        places.append(before[uid])
+    return found.values()
+
+
+def _stay(s: Session, pods: list[Pod], before: list[Placement], step: Step) -> bool:
+    table = s.world.table
+    rows = [table.row[place.node] for place in before if place.node in table.row]
+    with s.trial(f"{step.for_gang} no longer needs the room", cause=step.cause) as trial:
+        for pod, place in zip(pods, before, strict=True):
+            trial.restore(pod, place)
+        if (table.taken[rows] > table.allocatable[rows]).any():
+            return False
+        trial.commit()
+    return True
+
+
+def _leave_for_another(s: Session, pods: list[Pod], step: Step) -> None:
+    """The first by name whose promise lies where they stand."""
+    world = s.world
+    nodes = {world.placement(pod).node for pod in pods}
+    claims = [uid for uid in world.claims if world.placements[uid].node in nodes and world.placements[uid].phase is Phase.NOMINATED]
+    heir = min((world.pods[uid] for uid in claims), key=lambda pod: (pod.title, pod.uid), default=None)
+    gang = world.gang_of(heir) if heir is not None else None
+    if heir is None or gang is None:
+        return
+    with s.trial(f"leaves for {gang.title}", cause=step.cause, for_gang=gang.title) as trial:
+        for pod in pods:
+            trial.evict(pod)
+        trial.commit()
+    name = world.placement(heir).plan
+    if name in world.plans:
+        plan = world.plans[name]
+        world.plans[name] = replace(plan, victims=(*plan.victims, *(pod.uid for pod in pods)))

@@ -1,0 +1,220 @@
+"""What holds for every plan, on random clusters: it leaves no trace while it is searched, nobody in it could stay, and who is in it
+does not depend on the order in which the cluster was learnt. And for reclaim: guarantees stand, and evictions come to an end."""
+
+from __future__ import annotations
+
+import random
+from functools import cache
+from itertools import pairwise
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.evict.quality import NOW, POLICY, _asker, _gangs
+
+from muster.config import load_policy
+from muster.engine.evict.onenode import plan_on_one_node
+from muster.engine.evict.policy import GANG_PREEMPT, PREEMPT
+from muster.engine.evict.search import NoPlan, Plan, Search, plan_in
+from muster.engine.hooks import Ask, Purpose
+from muster.engine.session import Session
+from muster.model.effects import Evict
+from muster.model.events import Event, Seen
+from muster.model.node import Node
+from muster.model.resources import CPU, GPU, PODS, Resources
+from muster.scenario.load import from_plain
+from muster.scenario.play import Play
+from muster.scenario.rehearsal import photo
+from muster.state.domains import WHOLE_CLUSTER, Domain
+from muster.state.store import Store
+from muster.state.table import rows_of
+from muster.state.world import World
+
+SEEDS = st.integers(min_value=0, max_value=10_000)
+
+
+def facts(seed: int) -> list[Event]:
+    """A full cluster of at most 40 nodes and a gang that asks, in the order in which they were made."""
+    chance = random.Random(seed)
+    count = chance.choice([4, 8, 16, 24, 40])
+    free: dict[str, int] = {}
+    events: list[Event] = []
+    for number in range(count):
+        name, gpus = f"n{number:03d}", chance.choice([4, 8, 8])
+        free[name] = gpus
+        allocatable = Resources.of({CPU: 64_000, GPU: gpus, PODS: 110})
+        events.append(Seen(Node(name, version=1, allocatable=allocatable, labels={"rack": f"r{number // 8}"})))
+    return [*events, *_gangs(chance, free), *_asker(chance, count)]
+
+
+def session(events: list[Event]) -> Session:
+    store = Store()
+    for event in events:
+        store.fold(event)
+    s = Session(store.world(NOW), load_policy(POLICY))
+    s.prepare()
+    return s
+
+
+def ask_of(s: Session) -> Ask:
+    gang = next(gang for gang in s.world.gangs.values() if gang.title == "d/hi")
+    return Ask(gang, gang.pods(), Purpose.EVICT, "gang-preempt")
+
+
+def domain_of(seed: int, s: Session) -> Domain:
+    names = s.world.table.names
+    return WHOLE_CLUSTER if seed % 2 else Domain("half", rows_of(s.world.table, names[: max(2, len(names) // 2)]))
+
+
+def said(plan: Plan | NoPlan) -> tuple[object, ...]:
+    """A plan as a person would tell it."""
+    if isinstance(plan, NoPlan):
+        return ("none",)
+    seats = sorted((pod.title, placement.node) for pod, placement in plan.seats)
+    return (plan.domain, sorted(pod.title for pod in plan.victims), seats, round(plan.cost, 6))
+
+
+@given(SEEDS)
+@settings(max_examples=60, deadline=None)
+def test_a_search_leaves_no_trace(seed: int) -> None:
+    s = session(facts(seed))
+    ask, before = ask_of(s), photo(s.world)
+    plan_in(s, ask, GANG_PREEMPT, domain_of(seed, s))
+    plan_on_one_node(s, Ask(ask.gang, ask.pods[:1], Purpose.EVICT, "preempt"), PREEMPT, WHOLE_CLUSTER)
+    assert list(before.differences(photo(s.world))) == []
+
+
+@given(SEEDS)
+@settings(max_examples=60, deadline=None)
+def test_nobody_in_a_plan_could_stay(seed: int) -> None:
+    s = session(facts(seed))
+    ask, domain = ask_of(s), domain_of(seed, s)
+    search = Search(s, ask, GANG_PREEMPT, domain)
+    plan = plan_in(s, ask, GANG_PREEMPT, domain)
+    if isinstance(plan, NoPlan):
+        return
+    assert fits(s, ask, domain, search, plan.units), "the plan itself must work"
+    ends = {search.bundles.unit_gang[unit] for unit in plan.units if not search.bundles.unit_spare[unit]}
+    for unit in plan.units:
+        if search.bundles.unit_spare[unit] and search.bundles.unit_gang[unit] in ends:
+            continue  # It goes with its gang, which ends.
+        rest = [other for other in plan.units if other != unit]
+        assert not fits(s, ask, domain, search, rest), f"unit {unit} of {plan.units} could stay"
+
+
+def fits(s: Session, ask: Ask, domain: Domain, search: Search, gone: list[int] | tuple[int, ...]) -> bool:
+    """Is there room for the ask with these units gone? There are large members and small ones of one GPU: whatever GPUs the large
+    ones leave over serve the small ones, so sums decide, and this knows nothing of how Muster places."""
+    table, b, gpu = s.world.table, search.bundles, s.world.columns.position[GPU]
+    free = (table.allocatable - table.taken)[:, gpu].copy()
+    for seat in np.flatnonzero(b.local & np.isin(b.unit, list(gone))).tolist():
+        free[b.row[seat]] += b.request[seat, gpu]
+    free = free[domain.mask(len(table))]
+    sizes = [pod.kind.request[GPU] for pod in ask.pods]
+    large = max(sizes)
+    many, few = sizes.count(large), sum(size for size in sizes if size != large)
+    return bool((free // large).sum() >= many and free.sum() - large * many >= few)
+
+
+@given(SEEDS, st.integers(min_value=0, max_value=1000))
+@settings(max_examples=60, deadline=None)
+def test_the_order_in_which_the_cluster_was_learnt_does_not_show(seed: int, shuffle: int) -> None:
+    events = facts(seed)
+    s = session(events)
+    expected = said(plan_in(s, ask_of(s), GANG_PREEMPT, domain_of(seed, s)))
+    random.Random(shuffle).shuffle(events)
+    again = session(events)
+    assert said(plan_in(again, ask_of(again), GANG_PREEMPT, domain_of(seed, again))) == expected
+
+
+@given(SEEDS)
+@settings(max_examples=40, deadline=None)
+def test_no_queue_falls_below_its_guarantee_by_reclaim(seed: int) -> None:
+    for before, after, cycle in _reclaimed(seed)[0]:
+        for queue, guarantee in _guarantees(seed).items():
+            floor = min(guarantee, before[queue])
+            assert after[queue] >= floor, f"cycle {cycle}: {queue} has {after[queue]} of its guarantee of {guarantee}"
+
+
+@given(SEEDS)
+@settings(max_examples=40, deadline=None)
+def test_queues_do_not_take_from_each_other_without_end(seed: int) -> None:
+    counts = _reclaimed(seed)[1]
+    assert sum(counts[-15:]) == 0, f"evictions by cycle: {counts}"
+
+
+Story = tuple[list[tuple[dict[str, int], dict[str, int], int]], list[int]]
+
+
+@cache
+def _reclaimed(seed: int) -> Story:
+    """Usage before and after each cycle that reclaimed, and evictions by cycle. Controllers re-create every victim at once."""
+    play = Play(from_plain(_queues(seed)))
+    play.set_up()
+    queues = _guarantees(seed)
+    figures: list[dict[str, int]] = []
+    evictions: list[int] = []
+    for _ in range(60):
+        figures.append(_usage(play.world, queues))
+        outcome = play.cycle()
+        evictions.append(sum(isinstance(effect, Evict) for effect in outcome.effects))
+        figures.append(_usage(play.world, queues))
+        play.cluster.advance(20.0)
+    assert play.breaches == []
+    pairs = [pair for number, pair in enumerate(pairwise(figures)) if number % 2 == 0]
+    return [(before, after, cycle) for cycle, (before, after) in enumerate(pairs) if evictions[cycle]], evictions
+
+
+def _usage(world: World, queues: dict[str, int]) -> dict[str, int]:
+    gpu = world.columns.position.get(GPU)
+    known = world.ledger.names if gpu is not None else ()
+    return {queue: int(world.ledger.taken(queue)[gpu]) if queue in known else 0 for queue in queues}
+
+
+def _guarantees(seed: int) -> dict[str, int]:
+    document = _queues(seed)
+    queues = document["queues"]
+    assert isinstance(queues, list)
+    return {f"queue/{queue['name']}": queue.get("guarantee", {}).get("gpu", 0) for queue in queues}
+
+
+def _queues(seed: int) -> dict[str, object]:
+    """Three queues, some with guarantees, and gangs that ask for more than there is."""
+    chance = random.Random(seed)
+    nodes = chance.choice([4, 6, 8])
+    names = ["a", "b", "c"]
+    queues: list[dict[str, object]] = []
+    for name in names:
+        deserved = chance.choice([8, 16, 24])
+        queue: dict[str, object] = {"name": name, "deserved": {"gpu": deserved}}
+        if chance.random() < 0.5:
+            queue["guarantee"] = {"gpu": min(deserved, chance.choice([4, 8, 12]))}
+        queues.append(queue)
+    gangs = []
+    for number in range(chance.randint(4, 10)):
+        pods = chance.choice([1, 1, 2, 3, 4])
+        gangs.append(
+            {
+                "name": f"g{number}",
+                "queue": chance.choice(names),
+                "pods": pods,
+                "min": chance.randint(1, pods),
+                "each": {"gpu": chance.choice([1, 2, 4, 8])},
+                "priority": chance.choice([1, 1, 5]),
+                "created": f"-{chance.randint(1, 50)}m",
+                "controller": "recreate",
+            }
+        )
+    late = [{"submit": gang} for gang in gangs[len(gangs) // 2 :]]
+    first = gangs[: len(gangs) // 2]
+    # Whoever comes late finds the cluster full: they are there from the beginning, but of lower rank by their creation.
+    return {
+        "name": f"reclaim {seed}",
+        "policy": {
+            "plugins": ["priority", "fit", "binpack", "nominated", "lost_work", "capacity"],
+            "actions": ["expire", "enqueue", "allocate", "gang-preempt", "gang-reclaim"],
+        },
+        "nodes": [{"name": f"n[1-{nodes}]", "gpu": 8}],
+        "queues": queues,
+        "gangs": [*first, *({**step["submit"], "created": "0s"} for step in late)],
+    }
