@@ -12,7 +12,7 @@ from muster.engine.hooks import WHOLE_CLUSTER
 from muster.engine.place import fits_on, place
 from muster.model.devices import Device, DeviceAsk, Slot
 from muster.plugins.devices import Devices
-from muster.state.devices import are_free, occupancy
+from muster.state.devices import are_free, occupancy, overfull
 from muster.state.slot_choice import choose
 from muster.state.table import Rows
 
@@ -132,3 +132,19 @@ def test_the_figures_of_a_world_are_what_stands_on_its_devices(case: Case) -> No
             assert memory == [min(full.memory for full in some) for some in fulls]
             assert cores == [min(full.cores for full in some) for some in fulls]
             assert holders == [max(len(full.slots) for full in some) for some in fulls]
+
+
+@quick
+@given(cases())
+def test_a_claim_is_lost_with_a_device_that_is_gone_broken_or_promised_to_too_many(case: Case) -> None:
+    here = given_world(case)
+    for stand in case.stands:
+        shelf = {index: fulls[0] for index, fulls in twin.shelf_of(here.world, stand.node, soon=True).items()}
+        lost = [slot.index for slot in stand.slots if slot.index not in shelf or _is_overfull(shelf[slot.index], slot)]
+        assert overfull(here.world, stand.node, stand.slots) == (lost[0] if lost else None)
+
+
+def _is_overfull(full: twin.Full, slot: Slot) -> bool:
+    device = full.device
+    most = 1 if slot.cores == device.cores else device.shares or len(full.slots)
+    return not device.healthy or full.memory < 0 or full.cores < 0 or len(full.slots) > most

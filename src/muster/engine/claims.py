@@ -80,8 +80,9 @@ def _turn(s: Session, trial: Trial, pods: list[Pod]) -> int:
 
 def _counts_on_untold(s: Session, promised: list[Pod]) -> bool:
     """Those whom this very cycle sends away were not told yet: who minds more than room waits until they were."""
-    untold = any(step.before.phase is Phase.BOUND and s.world.phase(step.pod) is Phase.LEAVING for step in s.world.journal)
-    return untold and any(s.is_entangled(pod) for pod in promised)
+    if not any(s.is_entangled(pod) for pod in promised):
+        return False
+    return any(step.before.phase is Phase.BOUND and s.world.phase(step.pod) is Phase.LEAVING for step in s.world.journal)
 
 
 def _move(s: Session, gang: Gang, promised: list[Pod]) -> bool:

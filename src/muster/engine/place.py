@@ -39,9 +39,7 @@ class Placed:
     verdict: Verdict | None = None
 
 
-def place(
-    s: Session, trial: Trial, pods: Sequence[Pod], *, domain: Domain, phase: Phase, admitted: bool = False
-) -> Placed:
+def place(s: Session, trial: Trial, pods: Sequence[Pod], *, domain: Domain, phase: Phase, admitted: bool = False) -> Placed:
     """Place as many of these as fit, in turn; each is tried once. `admitted`: their queues are known to have room for all."""
     count, first_refused, verdict = 0, None, None
     for run, ties in _runs(s, in_turn(s, pods)):

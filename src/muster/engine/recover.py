@@ -97,7 +97,8 @@ def _take_over(s: Session, pod: Pod, note: ClaimNote, torn: set[str]) -> None:
         return
     member = s.world.members[pod.uid]
     if note.plan:
-        s.world.plans.setdefault(note.plan, PlanNote(member.gang, note.size, note.victims, note.since, soft=_is_soft(s, s.world.gangs[member.gang], note)))
+        soft = _is_soft(s, s.world.gangs[member.gang], note)
+        s.world.plans.setdefault(note.plan, PlanNote(member.gang, note.size, note.victims, note.since, soft=soft))
     with s.trial("claimed before the scheduler started", cause=RECOVERED) as trial:
         trial.restore(pod, Placement(note.phase, note.node, note.since, _devices(s, pod, note), note.plan))
         trial.commit()
@@ -119,7 +120,9 @@ def _was_spared_since(s: Session, uid: str, since: float) -> bool:
 
 def _is_soft(s: Session, gang: Gang, note: ClaimNote) -> bool:
     """Were they asked softly, or are they to be now? Then they may stay when the claims end."""
-    return s.policy.manner(action_for(s, gang)) == "soft" or any(uid in s.world.pods and s.world.pods[uid].told_at is not None for uid in note.victims)
+    if s.policy.manner(action_for(s, gang)) == "soft":
+        return True
+    return any(uid in s.world.pods and s.world.pods[uid].told_at is not None for uid in note.victims)
 
 
 def _why_stale(s: Session, pod: Pod, note: ClaimNote, *, room: bool = True) -> str:

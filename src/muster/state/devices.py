@@ -56,6 +56,8 @@ class Occupancy(Follower[_Taken]):
         self._names: list[str] = []
         self._row: dict[str, int] = {}
         self._layout = -1
+        self._over: BoolColumn = np.zeros(0, dtype=np.bool_)
+        self._checked = -2
         self._lay_out([])
 
     # -- looking -----------------------------------------------------------------------------------------------------------------
@@ -86,7 +88,7 @@ class Occupancy(Follower[_Taken]):
             left, bounds = self.left(None, soon=True), self.bounds(None)
             over = (left.memory < 0) | (left.cores < 0) | (left.holders > bounds.holders)
             over |= (left.holders > 1) & (left.cores <= 0)
-            self._over = (over | (self._kind == _BROKEN)).any(axis=1)
+            self._over = np.asarray((over | (self._kind == _BROKEN)).any(axis=1), dtype=np.bool_)
             self._checked = self._position
         return bool(self._over[row])
 
@@ -167,7 +169,7 @@ class Occupancy(Follower[_Taken]):
         self.memory, self.cores, self.shares = (np.zeros(shape, dtype=np.int64) for _ in range(3))
         self._kind = np.full(shape, _NONE, dtype=np.int8)
         self._checked = -2
-        self._over: BoolColumn = np.zeros(len(devices), dtype=np.bool_)
+        self._over = np.zeros(len(devices), dtype=np.bool_)
         self._kinds: dict[str, int] = {}
         self._figures: Figures = np.zeros((2, 3, *shape), dtype=np.int64)
         self._has: BoolColumn = np.array([bool(shelf) for shelf in self.shelves], dtype=np.bool_)

@@ -35,7 +35,8 @@ class Choices:
     def run(self, book: Occupancy, row: int, asks: tuple[DeviceAsk, ...], *, spread: bool, soon: bool) -> Run:
         """The slots of equal pods that are put onto this node one after the other, as it stands."""
         shelf, state = book.shelves[row], book.left_on(row, soon=soon)
-        key = (shelf, tuple(state[0]), tuple(state[1]), tuple(state[2]), asks, spread)
+        # Both are shared by all who look alike, and a run keeps them alive: their identity is enough, and cheap.
+        key = (id(shelf), id(asks), tuple(state[0]), tuple(state[1]), tuple(state[2]), spread)
         found = self._made.get(key)
         if found is None:
             if len(self._made) >= _MOST_ANSWERS:

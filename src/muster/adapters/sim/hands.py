@@ -73,6 +73,8 @@ class Hands:
                 self._claim(effect)
             case Release():
                 self._patch_pod(effect, encode.no_claim_patch(timed_out=effect.timed_out))
+                # Before others are bound to the room: a claim that outlives its room would be in their way after a crash.
+                self._send(pod_ref(effect.pod))
             case Evict():
                 return self._evict(effect)
             case Spare():
@@ -229,10 +231,10 @@ class Hands:
     def _patch(self, ref: Ref, patch: Manifest) -> None:
         self._unsent[ref] = _joined(self._unsent.get(ref, {}), patch)
 
-    def _send(self) -> None:
+    def _send(self, *only: Ref) -> None:
         """One write for each object of which something new was said, in the order in which they were first spoken of."""
-        unsent, self._unsent = self._unsent, {}
-        for ref, patch in unsent.items():
+        for ref in only or list(self._unsent):
+            patch = self._unsent.pop(ref, {})
             if self._store.peek(ref) is not None and self._store.would_change(ref, patch):
                 self._write("patch", ref)
                 self._store.patch(ref, patch)

@@ -258,6 +258,7 @@ def _ordered(
     alone = (names >= total) & ~free
     spare = free | (alone & ~seats.gang_single[gang])
     cost, gain, lost = _figures(s, seats, seat, unit, local, units, need)
+    waste = cost.copy()
     cost[spare] = 0.0
     roi = np.where(cost > 0, np.round(gain / np.where(cost > 0, cost, 1.0) / ROI_STEP), 0.0)
     first = policy.queue_rank(s, ask, seats)[gang] if policy.queue_rank is not None else seats.gang_priority[gang]
@@ -266,10 +267,16 @@ def _ordered(
     breaks = _breaks_budgets(s, seats, seat, unit, units)
     youngest, rank = np.zeros(units), np.zeros(units, dtype=np.int64)
     youngest[unit], rank[unit] = -seats.since[seat], seats.rank[seat]
+    importance = np.zeros(units, dtype=np.int64)
+    importance[unit] = seats.importance[seat]
     order = np.lexsort(
         (
             rank,
             youngest,
+            # Within a gang: who covers most of the need, the least important, the least waste.
+            waste,
+            importance,
+            -gain,
             seats.gang_rank[gang],
             -seats.gang_created[gang],
             lost,

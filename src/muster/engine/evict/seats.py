@@ -25,7 +25,21 @@ BROKEN_AFTER_S = 60.0
 
 Ints = npt.NDArray[np.int64]
 
-SEAT_COLUMNS = ("alive", "row", "gang", "rank", "phase", "since", "started", "saved", "restart_s", "bars", "firm", "request")
+SEAT_COLUMNS = (
+    "alive",
+    "row",
+    "gang",
+    "rank",
+    "importance",
+    "phase",
+    "since",
+    "started",
+    "saved",
+    "restart_s",
+    "bars",
+    "firm",
+    "request",
+)
 GANG_COLUMNS = ("gang_priority", "gang_created", "gang_min", "gang_succeeded", "gang_single", "gang_queue")
 
 
@@ -48,6 +62,8 @@ class SeatTable:
         self.rank: Ints = np.zeros(size, dtype=np.int64)
         """Which member of its gang it is. Which row of this table a seat has is an accident, and decides nothing."""
         self._rank_of: dict[str, int] = {}
+        self.importance: Ints = np.zeros(size, dtype=np.int64)
+        """The priority of the pod itself: it tells the members of one gang apart."""
         self.phase: npt.NDArray[np.int8] = np.zeros(size, dtype=np.int8)
         self.since: FloatColumn = np.zeros(size)
         self.started: FloatColumn = np.zeros(size)
@@ -116,6 +132,7 @@ class SeatTable:
         self.row[at] = world.table.row.get(placement.node or "", -1)
         self.gang[at] = self.gang_number[member.gang]
         self.rank[at] = self._rank_of.get(uid, 0)
+        self.importance[at] = pod.priority
         self.phase[at] = placement.phase
         self.since[at] = placement.since
         self.started[at] = pod.started if pod.started is not None else placement.since

@@ -1,0 +1,118 @@
+"""Whatever quotas and jobs there are: figures stay within their bounds after every cycle, and nobody leaves for nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from muster.adapters.sim.cluster import SimCluster
+from muster.config import load_policy
+from muster.engine.cycle import run_cycle
+from muster.model.effects import Evict
+from muster.model.pod import Phase
+from muster.model.resources import GPU
+from muster.state.store import Store
+from muster.state.world import World
+
+PREFIX = "quota.scheduling.koordinator.sh"
+POLICY = """
+actions: [expire, enqueue, allocate, job-preempt]
+plugins: [priority, fit, binpack, nominated, elastic_quota]
+"""
+GPUS = 4
+
+
+@st.composite
+def quotas(draw: st.DrawFn) -> dict[str, tuple[int, int]]:
+    found = {}
+    for number in range(draw(st.integers(1, 3))):
+        # A minimum of zero is none at all.
+        least = draw(st.integers(1, 6))
+        found[f"team-{number}"] = (least, draw(st.integers(least, 12)))
+    return found
+
+
+@st.composite
+def jobs(draw: st.DrawFn, teams: list[str]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": f"job-{number}",
+            "team": draw(st.sampled_from(teams)),
+            "pods": draw(st.integers(1, 4)),
+            "gpus": draw(st.integers(1, 3)),
+            "priority": draw(st.integers(1, 9)),
+            "preemptible": draw(st.sampled_from(["true", "false"])),
+        }
+        for number in range(draw(st.integers(1, 6)))
+    ]
+
+
+stories = quotas().flatmap(lambda teams: st.tuples(st.just(teams), st.integers(1, 4), jobs(sorted(teams))))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(story=stories)
+def test_quotas_hold_after_every_cycle_and_nobody_leaves_for_nothing(
+    story: tuple[dict[str, tuple[int, int]], int, list[dict[str, Any]]],
+) -> None:
+    teams, nodes, wanted = story
+    cluster, store, policy = SimCluster(), Store(), load_policy(POLICY)
+    for number in range(nodes):
+        allocatable = {"nvidia.com/gpu": str(GPUS), "cpu": "64", "memory": "64Gi", "pods": "110"}
+        cluster.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"n{number}"}, "status": {"allocatable": allocatable}})
+    for team, (least, most) in teams.items():
+        spec = {"min": {"nvidia.com/gpu": least}, "max": {"nvidia.com/gpu": most}}
+        cluster.apply(_of("scheduling.sigs.k8s.io/v1alpha1", "ElasticQuota", team, spec))
+    for job in wanted:
+        _submit(cluster, job)
+        for _ in range(6):
+            for event in cluster.events():
+                store.fold(event)
+            world = store.world(cluster.now)
+            outcome = run_cycle(world, policy)
+            _within_bounds(world, teams)
+            _all_are_served(world, {effect.for_gang for effect in outcome.effects if isinstance(effect, Evict)})
+            cluster.execute(outcome.effects)
+            cluster.advance(15.0)
+
+
+def _within_bounds(world: World, teams: dict[str, tuple[int, int]]) -> None:
+    gpu = world.columns.position[GPU]
+    for team, (least, most) in teams.items():
+        queue = f"quota/default/{team}"
+        if queue not in world.ledger:
+            continue
+        firm = int(world.ledger.taken_part(queue, preemptible=False)[gpu])
+        assert firm <= least, f"{team}: {firm} non-preemptible > {least} min"
+        assert int(world.ledger.taken(queue)[gpu]) <= most
+        assert int(world.ledger.used(queue)[gpu]) <= most
+
+
+def _all_are_served(world: World, titles: set[str]) -> None:
+    """Whoever had others evicted was promised a node for every member that its minimum needs."""
+    for gang in world.gangs.values():
+        if gang.title in titles:
+            placed = sum(world.phase(pod) in (Phase.NOMINATED, Phase.HELD, Phase.BOUND, Phase.BINDING) for pod in gang.pods())
+            assert placed >= gang.min, f"{gang.title} evicts and has {placed} of {gang.min}"
+
+
+def _submit(cluster: SimCluster, job: dict[str, Any]) -> None:
+    cluster.apply(_of("scheduling.sigs.k8s.io/v1alpha1", "PodGroup", job["name"], {"minMember": job["pods"]}))
+    for index in range(job["pods"]):
+        labels = {
+            "pod-group.scheduling.sigs.k8s.io": job["name"],
+            f"{PREFIX}/name": job["team"],
+            f"{PREFIX}/preemptible": job["preemptible"],
+        }
+        request = {"nvidia.com/gpu": str(job["gpus"])}
+        container = {"name": "main", "resources": {"requests": request, "limits": request}}
+        spec = {"schedulerName": "muster", "priority": job["priority"], "containers": [container]}
+        pod = _of("v1", "Pod", f"{job['name']}-{index}", spec)
+        pod["metadata"]["labels"] = labels
+        cluster.apply(pod)
+
+
+def _of(version: str, kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": "default"}, "spec": spec}
