@@ -1,17 +1,28 @@
-"""Muster as a new user runs it: a process of its own, with its output, its errors and its exit code."""
+"""Muster as a new user runs it: what it prints, what it complains about, and its exit code.
+
+Most tests run it within their own process, because starting Python again takes longer than all the rest; `process` is the real
+thing.
+"""
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
 import sys
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
+
+from muster.cli import run
 
 ROOT = Path(__file__).parents[2]
 ESCAPE = "\x1b"
+# What a shell may have set and a test must not depend on.
+_UNWANTED = ("COLUMNS", "FORCE_COLOR", "NO_COLOR", "PYTHONIOENCODING")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +36,18 @@ class Ran:
         return json.loads(self.out)
 
 
-def muster(*arguments: str | Path, cwd: Path = ROOT, **environment: str) -> Ran:
+def muster(*arguments: str | Path, cwd: Path = ROOT, encoding: str = "utf-8", **environment: str) -> Ran:
     """Run the command with its output piped, and see to it that nobody is ever shown a traceback or an escape code."""
-    plain = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "FORCE_COLOR", "NO_COLOR")}
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding=encoding) for _ in range(2))
+    plain = {name: value for name, value in os.environ.items() if name not in _UNWANTED}
+    with mock.patch.dict(os.environ, plain | environment, clear=True), chdir(cwd), redirect_stdout(out), redirect_stderr(err):
+        code = run([str(argument) for argument in arguments])
+    return _checked(Ran(code, _text(out), _text(err)), environment)
+
+
+def process(*arguments: str | Path, cwd: Path = ROOT, **environment: str) -> Ran:
+    """The same in a process of its own."""
+    plain = {name: value for name, value in os.environ.items() if name not in _UNWANTED}
     done = subprocess.run(
         [sys.executable, "-m", "muster", *map(str, arguments)],
         cwd=cwd,
@@ -37,10 +57,21 @@ def muster(*arguments: str | Path, cwd: Path = ROOT, **environment: str) -> Ran:
         encoding="utf-8",
         timeout=110,
     )
-    assert "Traceback" not in done.stderr, done.stderr
+    return _checked(Ran(done.returncode, done.stdout, done.stderr), environment)
+
+
+def _text(stream: io.TextIOWrapper) -> str:
+    stream.flush()
+    buffer = stream.buffer
+    assert isinstance(buffer, io.BytesIO)
+    return buffer.getvalue().decode()
+
+
+def _checked(ran: Ran, environment: dict[str, str]) -> Ran:
+    assert "Traceback" not in ran.err, ran.err
     if "FORCE_COLOR" not in environment:
-        assert ESCAPE not in done.stdout + done.stderr
-    return Ran(done.returncode, done.stdout, done.stderr)
+        assert ESCAPE not in ran.out + ran.err
+    return ran
 
 
 SMALL = """\

@@ -6,14 +6,14 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.cli.commands import SMALL, muster
+from tests.cli.commands import SMALL, muster, process
 
 from muster import __version__
 from muster.cli import BUG, run, sim
 
 
 def test_the_version_is_told() -> None:
-    ran = muster("--version")
+    ran = process("--version")
     assert (ran.code, ran.out) == (0, f"muster {__version__}\n")
 
 
@@ -21,7 +21,7 @@ def test_help_names_every_command_and_answers_at_once() -> None:
     times = []
     for _ in range(3):
         start = time.perf_counter()
-        ran = muster("--help")
+        ran = process("--help")
         times.append(time.perf_counter() - start)
         assert ran.code == 0
     for command in ("sim", "replay", "check", "bench"):

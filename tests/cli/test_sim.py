@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.cli.commands import FAILS, RESTARTS, SMALL, muster
+from tests.cli.commands import FAILS, RESTARTS, SMALL, muster, process
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_colour_is_for_terminals_and_those_who_force_it(small: Path) -> None:
 
 
 def test_a_terminal_without_unicode_is_served_all_the_same(small: Path) -> None:
-    ran = muster("sim", small, PYTHONIOENCODING="ascii")
+    ran = muster("sim", small, encoding="ascii")
     assert ran.code == 0
     assert "`- research" in ran.out
 
@@ -272,7 +272,7 @@ def test_a_policy_file_takes_the_place_of_the_scenarios_own(tmp_path: Path) -> N
 
 
 def test_the_demo_is_short_and_telling() -> None:
-    ran = muster("sim", "scenarios/demo.yaml", COLUMNS="120")
+    ran = process("sim", "scenarios/demo.yaml", COLUMNS="120")
     assert ran.code == 0
     assert "2h virtual" in ran.out
     assert "lost r6-n3" in ran.out

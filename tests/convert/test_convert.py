@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.config import load_policy
@@ -430,6 +430,7 @@ CONFS = st.fixed_dictionaries(
 )
 
 
+@settings(max_examples=40, deadline=None)
 @given(CONFS)
 def test_whatever_is_written_becomes_a_policy_or_an_error_with_its_line(conf: dict[str, object]) -> None:
     text = yaml.safe_dump(conf)

@@ -20,7 +20,7 @@ class PrefersLate:
 
     name: str = "prefers_late"
 
-    def node_cost(self, s: Session, pod: Pod, node: str, victims: Sequence[Pod]) -> int:
+    def node_cost(self, s: Session, pod: Pod, node: str, victims: Sequence[Pod]) -> int:  # noqa: ARG002
         return -s.world.table.row[node]
 
 

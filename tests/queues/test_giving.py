@@ -30,3 +30,9 @@ def test_a_less_important_queue_within_its_share_gives_nothing() -> None:
     t.see(queue("a", deserved=res(gpu=4)), queue("b", deserved=res(gpu=2), priority=5), queue("c", deserved=res(gpu=2)))
     t.gang("x", 4, queue="a", least=1, at="n1").gang("y", 4, queue="b", least=1, at="n1").gang("z", 1, queue="c")
     assert [pod.rsplit("-", 1)[0] for pod in gave(t)] == ["default/y"]
+
+
+def test_of_the_members_that_a_gang_can_spare_the_least_important_goes_first() -> None:
+    t = Town(actions=("expire", "allocate", "gang-preempt")).nodes(1, gpu=3).see(queue("a"))
+    t.gang("v", 3, queue="a", least=1, priority=50, at="n1").change("default/v-1", priority=1)
+    assert gave(t.gang("h", 1, queue="a", priority=100)) == ["default/v-1"]

@@ -61,7 +61,8 @@ def test_quotas_hold_after_every_cycle_and_nobody_leaves_for_nothing(
     cluster, store, policy = SimCluster(), Store(), load_policy(POLICY)
     for number in range(nodes):
         allocatable = {"nvidia.com/gpu": str(GPUS), "cpu": "64", "memory": "64Gi", "pods": "110"}
-        cluster.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"n{number}"}, "status": {"allocatable": allocatable}})
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"n{number}"}}
+        cluster.apply({**node, "status": {"allocatable": allocatable}})
     for team, (least, most) in teams.items():
         spec = {"min": {"nvidia.com/gpu": least}, "max": {"nvidia.com/gpu": most}}
         cluster.apply(_of("scheduling.sigs.k8s.io/v1alpha1", "ElasticQuota", team, spec))

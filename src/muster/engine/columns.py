@@ -82,7 +82,9 @@ def values(s: Session, pod: Pod, rows: Rows, base: FloatColumn, *, check: bool =
         if check:
             _check_score(scores, "score", column, rows)
         total += column if scores.weight == 1.0 else scores.weight * column
-    for fits in s.policy.fits:
+    for fits, picky in zip(s.policy.fits, s.policy.minds, strict=True):
+        if picky is not None and not picky.minds(s, pod):
+            continue
         answer = fits.fit(s, pod, rows)
         if check:
             _check_bools(fits, "fit", answer, rows)

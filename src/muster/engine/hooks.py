@@ -400,6 +400,8 @@ class Policy:
         self.matches = [p for p in plugins if isinstance(p, Matches)]
         self.prefers = [p for p in plugins if isinstance(p, Prefers)]
         self.fits = [p for p in plugins if isinstance(p, Fits)]
+        self.minds = [p if isinstance(p, MindsSome) else None for p in self.fits]
+        """Beside each of `fits`: what tells whether it has anything to say of a pod, where it can tell."""
         self.scores = [p for p in plugins if isinstance(p, Scores)]
         self.scores_domains = [p for p in plugins if isinstance(p, ScoresDomains)]
         self.entangles = [p for p in plugins if isinstance(p, Entangles)]

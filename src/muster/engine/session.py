@@ -10,7 +10,7 @@ import numpy as np
 
 from muster.engine import quota
 from muster.engine.columns import KindColumns
-from muster.engine.hooks import WHOLE_CLUSTER, Ask, Comparable, Domain, MindsSome, Policy, Room, ScoresDomainsAhead, Where
+from muster.engine.hooks import WHOLE_CLUSTER, Ask, Comparable, Domain, Policy, Room, ScoresDomainsAhead, Where
 from muster.model.devices import Slot
 from muster.model.effects import YES, Effect, Verdict
 from muster.model.gang import Gang
@@ -197,8 +197,7 @@ class Session:
 
     def minds_room_only(self, pod: Pod) -> bool:
         """Is room all that decides where such a pod can go, among the nodes that match it?"""
-        fits = [p for p in self.policy.fits if not isinstance(p, MindsSome) or p.minds(self, pod)]
-        return len(fits) == 1 and not self.is_entangled(pod)
+        return sum(plugin is None or plugin.minds(self, pod) for plugin in self.policy.minds) == 1 and not self.is_entangled(pod)
 
     def is_entangled(self, pod: Pod) -> bool:
         return any(plugin.entangled(self, pod) for plugin in self.policy.entangles)

@@ -27,16 +27,8 @@ class Roster:
         return gang if all(a is b for a, b in zip(roles, gang.roles, strict=True)) else changed(gang, roles=roles)
 
     def _in_queue(self, gang: Gang, role: Role) -> Role:
-        named = role.named_queue or (self._named_before(gang, role) if not role.group else "")
-        queue = self._world.tree.settle(named, namespace=_namespace(gang, role))
-        if role.queue == queue and role.named_queue == named:
-            return role
-        return changed(role, queue=queue, named_queue=named)
-
-    def _named_before(self, gang: Gang, role: Role) -> str:
-        """The queue that its PodGroup named while there was one: a job that is deleted leaves the queue when its pods do."""
-        before = self._world.gangs.get(gang.key)
-        return next((r.named_queue for r in before.roles if r.name == role.name), "") if before is not None else ""
+        queue = self._world.tree.settle(role.named_queue, namespace=_namespace(gang, role))
+        return role if role.queue == queue else changed(role, queue=queue)
 
     def enlist(self, gang: Gang) -> None:
         """The gang as it is now: its pods are its members, charged to their queues."""

@@ -27,9 +27,13 @@ class SlotFacts:
     # -- facts in --------------------------------------------------------------------------------------------------------------
 
     def with_devices(self, node: Node) -> Node:
-        """The node with the devices that another object says it has, unless it says so itself."""
-        known = self._inventories.get(node.name)
-        return node if known is None or node.devices else replace(node, devices=known)
+        """The node with the devices that another object says it has, unless it says so itself. Devices that did not change stay the
+        same object: device plugins report them again and again, and nobody has to look at them anew."""
+        devices = node.devices or self._inventories.get(node.name, ())
+        before = self._world.nodes.get(node.name)
+        if before is not None and before.devices == devices:
+            devices = before.devices
+        return node if devices is node.devices else replace(node, devices=devices)
 
     def see_inventory(self, found: Inventory) -> Node | None:
         """The node that this changes, as it is now."""
