@@ -36,6 +36,7 @@ class Device:
     kind: str = GPU_KIND
     memory: int = 0
     cores: int = WHOLE_CORES
+    """Above zero."""
     uuid: str = ""
     island: str = ""
     shares: int = 0

@@ -15,7 +15,7 @@ from muster.model.pod import Pod
 from muster.model.resources import MEMORY, show_amount
 from muster.plugins._options import option
 from muster.state.devices import Left, Occupancy, occupancy
-from muster.state.slot_choice import Choices, empty, seats_by_device
+from muster.state.slot_choice import Choices, seats_by_device
 from muster.state.table import BoolColumn, Rows
 from muster.state.world import World
 
@@ -42,7 +42,7 @@ class Devices:
         if len({ask.dialect for ask in asks}) > 1:
             return np.zeros(len(rows), dtype=np.bool_)
         book = occupancy(s.world)
-        return _serves(book, asks, rows, empty(book, rows.index)) | _only_counts(book, asks, rows)
+        return _serves(book, asks, rows, book.bounds(rows.index)) | _only_counts(book, asks, rows)
 
     def minds(self, s: Session, pod: Pod) -> bool:
         asks = pod.kind.devices

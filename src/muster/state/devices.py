@@ -27,22 +27,20 @@ _NONE, _BROKEN = -1, -2
 
 # A device without a bound on its shares.
 PLENTY = 1_000_000
+_MOST_CHANGES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What is left of each device of some nodes, and how many are on it."""
+    """What is left of each device of some nodes: memory, cores, and how many more may share it."""
 
     memory: Figures
     cores: Figures
-    holders: Figures
+    shares: Figures
 
 
-@dataclass(frozen=True, slots=True)
-class _Taken:
-    slots: tuple[Slot, ...]
-    node: str
-    standing: int
+_Taken = tuple[tuple[Slot, ...], str, int]
+"""Slots, the node that they are on, and how who has them stands there."""
 
 
 class Occupancy(Follower[_Taken]):
@@ -56,6 +54,7 @@ class Occupancy(Follower[_Taken]):
         self._names: list[str] = []
         self._row: dict[str, int] = {}
         self._layout = -1
+        self._changes: dict[tuple[int, int, int, int], Figures] = {}
         self._over: BoolColumn = np.zeros(0, dtype=np.bool_)
         self._checked = -2
         self._lay_out([])
@@ -69,25 +68,25 @@ class Occupancy(Follower[_Taken]):
 
     def left(self, index: RowIndex | None, *, soon: bool) -> Left:
         """What a further pod may have of the devices of these rows: never what somebody else was promised."""
-        found = self._figures if index is None else self._figures[:, :, index]
-        gone = found[_TAKEN] if soon else np.maximum(found[_USED], found[_TAKEN])
-        memory, cores = (self.memory, self.cores) if index is None else (self.memory[index], self.cores[index])
-        return Left(memory - gone[MEMORY], cores - gone[CORES], gone[HOLDERS])
+        found = self._figures if index is None else self._figures[index]
+        gone = found[:, :, _TAKEN] if soon else found.max(axis=2)
+        bounds = self.bounds(index)
+        return Left(bounds.memory - gone[:, :, MEMORY], bounds.cores - gone[:, :, CORES], bounds.shares - gone[:, :, HOLDERS])
 
     def left_on(self, row: int, *, soon: bool) -> tuple[list[int], list[int], list[int]]:
         """The same of one node, as plain lists: memory, cores and holders of each of its devices."""
         count = len(self.shelves[row])
-        found = self._figures[:, :, row, :count]
-        gone = found[_TAKEN] if soon else np.maximum(found[_USED], found[_TAKEN])
-        memory, cores = self.memory[row, :count] - gone[MEMORY], self.cores[row, :count] - gone[CORES]
-        return memory.tolist(), cores.tolist(), gone[HOLDERS].tolist()
+        found = self._figures[row, :count]
+        gone = found[:, _TAKEN] if soon else found.max(axis=1)
+        memory, cores = self.memory[row, :count] - gone[:, MEMORY], self.cores[row, :count] - gone[:, CORES]
+        return memory.tolist(), cores.tolist(), gone[:, HOLDERS].tolist()
 
     def may_be_overfull(self, row: int) -> bool:
         """Is there a device on this node that is broken, or of which more is promised than there is? It may say yes in vain."""
         if self._checked != self._position:
-            left, bounds = self.left(None, soon=True), self.bounds(None)
-            over = (left.memory < 0) | (left.cores < 0) | (left.holders > bounds.holders)
-            over |= (left.holders > 1) & (left.cores <= 0)
+            left = self.left(None, soon=True)
+            over = (left.memory < 0) | (left.cores < 0) | (left.shares < 0)
+            over |= (self.shares - left.shares > 1) & (left.cores <= 0)
             self._over = np.asarray((over | (self._kind == _BROKEN)).any(axis=1), dtype=np.bool_)
             self._checked = self._position
         return bool(self._over[row])
@@ -103,7 +102,7 @@ class Occupancy(Follower[_Taken]):
         return found
 
     def bounds(self, index: RowIndex | None) -> Left:
-        """The same of empty devices; `holders` is how many each takes."""
+        """The same of empty devices."""
         if index is None:
             return Left(self.memory, self.cores, self.shares)
         return Left(self.memory[index], self.cores[index], self.shares[index])
@@ -113,7 +112,7 @@ class Occupancy(Follower[_Taken]):
         found: dict[object, object] = {}
         for row, name in enumerate(self._names):
             for place, device in enumerate(self.shelves[row]):
-                here = self._figures[:, :, row, place]
+                here = self._figures[row, place]
                 if here.any():
                     found[name, device.index] = here.tolist()
         return found
@@ -132,21 +131,30 @@ class Occupancy(Follower[_Taken]):
             self._position = -1
 
     def entry(self, pod: Pod, node: str, placement: Placement) -> _Taken | None:  # noqa: ARG002
-        return _Taken(placement.devices, node, standing_of(placement)) if placement.devices else None
+        return (placement.devices, node, standing_of(placement)) if placement.devices else None
 
     def count(self, entry: _Taken, *, by: int) -> None:
-        row = self._row.get(entry.node)
+        slots, node, standing = entry
+        row = self._row.get(node)
         if row is None:
             return
-        for slot in entry.slots:
+        for slot in slots:
             place = place_of(self.shelves[row], slot.index)
-            if place is None:
-                continue
-            amounts = (by * slot.memory, by * slot.cores, by)
-            if entry.standing != NOMINATED:
-                self._figures[_USED, :, row, place] += amounts
-            if entry.standing != LEAVING:
-                self._figures[_TAKEN, :, row, place] += amounts
+            if place is not None:
+                here = self._figures[row, place]
+                here += self._change(slot.memory, slot.cores, standing, by)
+
+    def _change(self, memory: int, cores: int, standing: int, by: int) -> Figures:
+        """What a slot adds to the figures of its device. There are few different ones."""
+        key = (memory, cores, standing, by)
+        found = self._changes.get(key)
+        if found is None:
+            if len(self._changes) >= _MOST_CHANGES:
+                self._changes.clear()
+            found = np.zeros((2, 3), dtype=np.int64)
+            found[[standing != NOMINATED, standing != LEAVING]] = (by * memory, by * cores, by)
+            self._changes[key] = found
+        return found
 
     def clear(self) -> None:
         self._figures[:] = 0
@@ -171,14 +179,14 @@ class Occupancy(Follower[_Taken]):
         self._checked = -2
         self._over = np.zeros(len(devices), dtype=np.bool_)
         self._kinds: dict[str, int] = {}
-        self._figures: Figures = np.zeros((2, 3, *shape), dtype=np.int64)
+        self._figures: Figures = np.zeros((*shape, 2, 3), dtype=np.int64)
         self._has: BoolColumn = np.array([bool(shelf) for shelf in self.shelves], dtype=np.bool_)
-        rows: dict[tuple[Device, ...], list[int]] = {}
+        rows: dict[int, list[int]] = {}
         for row, shelf in enumerate(self.shelves):
             if shelf:
-                rows.setdefault(shelf, []).append(row)
-        for shelf, some in rows.items():
-            self._put(some, shelf)
+                rows.setdefault(id(shelf), []).append(row)
+        for some in rows.values():
+            self._put(some, self.shelves[some[0]])
 
     def _put(self, rows: list[int], shelf: tuple[Device, ...]) -> None:
         count = len(shelf)

@@ -8,14 +8,13 @@ several asks gets them served in order, each in the best way that leaves the lat
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import combinations, product
 
 import numpy as np
 
 from muster.model.devices import Device, DeviceAsk, Slot
 from muster.state.devices import PLENTY, Figures, Left, Occupancy, take, takes
-from muster.state.table import BoolColumn, RowIndex
+from muster.state.table import RowIndex
 
 State = tuple[list[int], list[int], list[int]]
 """Of each device of a node: the memory left, the cores left, and how many are on it."""
@@ -188,41 +187,30 @@ def _ways(shelf: tuple[Device, ...], state: State, ask: DeviceAsk, sign: int) ->
 # -- all nodes at once -------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Need:
-    """What an ask wants of each device of some nodes."""
-
-    memory: Figures
-    cores: int
-    offered: BoolColumn
-
-
 def seats_by_device(book: Occupancy, ask: DeviceAsk, index: RowIndex | None, left: Left) -> Figures:
     """How many pods each device of these rows takes that ask for this and no more, one share of it each."""
-    need = _need(book, ask, index)
-    bounds = book.bounds(index)
-    seats = np.where(need.offered, bounds.holders - left.holders, 0)
-    asked = need.memory > 0
-    np.minimum(seats, np.where(asked, left.memory // np.maximum(need.memory, 1), np.where(left.memory >= 0, PLENTY, 0)), out=seats)
-    if need.cores:
-        np.minimum(seats, left.cores // need.cores, out=seats)
-        seats[(left.holders > 0) & (bounds.cores == need.cores)] = 0
+    seats: Figures = np.where(book.of_kind(ask.kind, index), left.shares, 0)
+    if ask.ratio:
+        need = _memory_of(ask, book.memory if index is None else book.memory[index])
+        np.minimum(seats, np.where(need > 0, left.memory // np.maximum(need, 1), PLENTY), out=seats)
+    elif ask.memory:
+        np.minimum(seats, left.memory // ask.memory, out=seats)
+    seats[left.memory < 0] = 0
+    if ask.cores:
+        np.minimum(seats, left.cores // ask.cores, out=seats)
+        bounds = book.bounds(index)
+        # Whoever wants all cores is alone.
+        seats[(bounds.cores == ask.cores) & (left.shares < bounds.shares)] = 0
     else:
-        seats[(left.holders > 0) & (left.cores <= 0)] = 0
+        seats[left.cores <= 0] = 0
     return np.maximum(seats, 0, out=seats)
 
 
-def empty(book: Occupancy, index: RowIndex | None) -> Left:
-    """The devices of these rows as if nobody were on them."""
-    bounds = book.bounds(index)
-    return Left(bounds.memory, bounds.cores, np.zeros_like(bounds.holders))
-
-
-def _need(book: Occupancy, ask: DeviceAsk, index: RowIndex | None) -> _Need:
-    memory = book.bounds(index).memory
-    if ask.ratio:
-        wanted = np.array([ask.memory_of(size) for size in np.unique(memory).tolist()], dtype=np.int64)
-        each: Figures = wanted[np.searchsorted(np.unique(memory), memory)] if memory.size else memory
-    else:
-        each = np.full_like(memory, ask.memory)
-    return _Need(each, ask.cores, book.of_kind(ask.kind, index))
+def _memory_of(ask: DeviceAsk, memory: Figures) -> Figures:
+    """What an ask for a part takes of devices with so much memory. There are few different sizes."""
+    if not memory.size:
+        return memory
+    sizes, at = np.unique(memory, return_inverse=True)
+    wanted = np.array([ask.memory_of(size) for size in sizes.tolist()], dtype=np.int64)
+    each: Figures = wanted[at].reshape(memory.shape)
+    return each

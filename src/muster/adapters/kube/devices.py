@@ -95,7 +95,7 @@ def read_inventory(written: wire.Device, *, problems: Problems) -> Inventory:
         found[one.minor] = Device(
             one.minor,
             memory=amounts.get(names.KOORDINATOR_GPU_MEMORY, 0),
-            cores=amounts.get(names.KOORDINATOR_GPU_CORE, WHOLE_CORES),
+            cores=amounts.get(names.KOORDINATOR_GPU_CORE) or WHOLE_CORES,
             uuid=one.id,
             island=_island(one.topology),
             healthy=one.health,

@@ -7,6 +7,7 @@ Sums only say when a placement is worth trying: they may allow what a check refu
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from muster.model.pod import Placement, Pod
 from muster.state.columns import Amounts
 from muster.state.devices import PLENTY, Left, Occupancy, occupancy, place_of
 from muster.state.slot_choice import seats_by_device
-from muster.state.table import RowIndex
+from muster.state.table import BoolColumn, RowIndex
 from muster.state.world import World
 
 
@@ -42,8 +43,8 @@ class Figures:
         if self.book is None:
             return free
         occupancy(self._world)
-        left, bounds = self.book.left(None, soon=True), self.book.bounds(None)
-        return np.hstack([free, left.memory, left.cores, bounds.holders - left.holders])
+        left = self.book.left(None, soon=True)
+        return np.hstack([free, left.memory, left.cores, left.shares])
 
     def of(self, pod: Pod, placement: Placement) -> Amounts:
         """What one placed pod takes of its node."""
@@ -68,12 +69,22 @@ class Figures:
         found.refresh(self._world, seats, self)
         return np.hstack([request, found.taken[seat]])
 
+    def device_columns(self, taken: Amounts) -> list[DeviceColumns]:
+        """The part of `of_seats` that is about devices, figure by figure."""
+        found: list[DeviceColumns] = []
+        for start in range(self.columns, self.width, self.devices or 1):
+            seat, place = np.nonzero(taken[:, start : start + self.devices])
+            found.append(DeviceColumns(start, self.devices, seat, place, taken[seat, start + place]))
+        return found
+
     def _add_slots(self, taken: Amounts, row: int, slots: tuple[Slot, ...]) -> None:
         assert self.book is not None
         for slot in slots:
             place = place_of(self.book.shelves[row], slot.index)
             if place is not None:
-                taken[[place, self.devices + place, 2 * self.devices + place]] += (slot.memory, slot.cores, 1)
+                taken[place] += slot.memory
+                taken[self.devices + place] += slot.cores
+                taken[2 * self.devices + place] += 1
 
     def put_slots(self, taken: Amounts, row: int, slots: tuple[Slot, ...]) -> None:
         taken[:] = 0
@@ -86,12 +97,31 @@ class Figures:
             return None
         width, start = self.devices, self.columns
         memory, cores, shares = (free[:, start + i * width : start + (i + 1) * width] for i in range(3))
-        left = Left(memory, cores, self.book.bounds(rows).holders - shares)
+        left = Left(memory, cores, shares)
         counts = [seats_by_device(self.book, ask, rows, left).sum(axis=1) // ask.count for ask in asks]
         least: Ints = np.minimum.reduce(counts)
         if asks[0].dialect is DeviceDialect.WHOLE:
             least[~self.book.has_devices(rows)] = PLENTY
         return least
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceColumns:
+    """What seats take of devices in one figure, as few numbers as there are: most seats are on one device of many."""
+
+    start: int
+    width: int
+    seat: RowIndex
+    place: RowIndex
+    amount: Ints
+
+    def add(self, free: Amounts, rows: RowIndex, which: BoolColumn) -> None:
+        """Give back what some of the seats take; `rows` has the node of each seat."""
+        mine = which[self.seat]
+        at = rows[self.seat[mine]] * self.width + self.place[mine]
+        # Sums of whole numbers below 2**53 are exact.
+        freed = np.bincount(at, weights=self.amount[mine], minlength=len(free) * self.width).astype(np.int64)
+        free[:, self.start : self.start + self.width] += freed.reshape(len(free), self.width)
 
 
 class _SeatSlots:

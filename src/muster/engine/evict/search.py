@@ -14,7 +14,7 @@ import numpy as np
 
 from muster.engine.domains import place_gang
 from muster.engine.evict.bundles import Bundles, bundles
-from muster.engine.evict.figures import Figures
+from muster.engine.evict.figures import DeviceColumns, Figures
 from muster.engine.evict.policy import EvictionPolicy, may_take
 from muster.engine.evict.seats import Ints, SeatTable, seat_table
 from muster.engine.hooks import Ask, Domain, Purpose
@@ -124,8 +124,7 @@ class Search:
         self.pods = tuple(pod for want in self.wants for pod in want.pods)
         need = np.sum([want.request * len(want.pods) for want in self.wants], axis=0)
         self.bundles: Bundles = bundles(s, ask, policy, self.seats, domain, need)
-        columns = sorted({int(column) for want in self.wants for column in want.asked})
-        self._columns = [*columns, *range(len(need), len(need) + 3 * self._figures.devices)]
+        self._columns = sorted({int(column) for want in self.wants for column in want.asked})
         self.taken: list[int] = []
         self._before: dict[int, list[tuple[Pod, Placement]]] = {}
         self._out: BoolColumn = np.zeros(len(self.bundles), dtype=np.bool_)
@@ -161,6 +160,10 @@ class Search:
     def _request(self) -> Amounts:
         """What each seat takes of its node, devices included where the ask wants any."""
         return self._figures.of_seats(self.seats, self.bundles.seat, self.bundles.request)
+
+    @cached_property
+    def _slots_of_seats(self) -> list[DeviceColumns]:
+        return self._figures.device_columns(self._request)
 
     # -- could it ever work? ---------------------------------------------------------------------------------------------------
 
@@ -463,6 +466,8 @@ class Search:
         for column in self._columns:
             # Sums of whole numbers below 2**53 are exact.
             free[:, column] += np.bincount(rows, weights=self._request[which, column], minlength=len(free)).astype(np.int64)
+        for slot in self._slots_of_seats:
+            slot.add(free, self.bundles.row, which)
 
     def _end_gangs(self, trial: Trial) -> None:
         """A gang that goes whole leaves nobody behind: its spare members and its claims go with it."""

@@ -178,23 +178,26 @@ class SeatTable:
             changed = list(world.gangs)
         else:
             changed = world.regrouped[self._gangs_position - start :]
+        concerned: dict[str, None] = {}
+        for key in dict.fromkeys(changed):
+            number = self.gang_number.get(key)
+            for pod in self.gangs[number].pods() if number is not None else ():
+                self._rank_of.pop(pod.uid, None)
+                concerned[pod.uid] = None
         for key in dict.fromkeys(changed):
             gang = world.gangs.get(key)
-            self._rank_members(key, gang)
             if gang is not None:
                 self._put_gang(key, gang)
+                for rank, pod in enumerate(gang.pods()):
+                    self._rank_of[pod.uid] = rank
+                    concerned[pod.uid] = None
         self._gangs_position = start + len(world.regrouped)
         if changed:
             self._ranks = None
-
-    def _rank_members(self, key: str, gang: Gang | None) -> None:
-        number = self.gang_number.get(key)
-        for pod in self.gangs[number].pods() if number is not None else ():
-            self._rank_of.pop(pod.uid, None)
-        for rank, pod in enumerate(gang.pods() if gang is not None else ()):
-            self._rank_of[pod.uid] = rank
-            if (at := self.index.get(pod.uid)) is not None:
-                self.rank[at] = rank
+        # Whoever changed gangs has its seat for another one now, though it did not move.
+        for uid in concerned if self._position >= 0 and self.request.shape[1] == len(world.columns.names) else ():
+            if uid in self.index:
+                self._put(world, uid)
 
     def _put_gang(self, key: str, gang: Gang) -> None:
         number = self.gang_number.setdefault(key, len(self.gangs))
