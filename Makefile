@@ -12,7 +12,7 @@ TOOLS := .tools
 
 SHELL         := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench soak conformance lock clean
+.PHONY: crashes help setup demo test lint bench soak conformance lock clean
 
 # uv does not read pip's settings; a machine that has only those is served all the same.
 ifdef PIP_INDEX_URL
@@ -44,7 +44,7 @@ demo: setup  ## Run the demo scenario in the simulator.
 	$(BIN)/muster sim scenarios/demo.yaml
 
 test: lint  ## Run every check: lint and types first, then the tests.
-	$(BIN)/pytest -n $(WORKERS)
+	$(BIN)/pytest -m "not crash" -n $(WORKERS)
 
 lint: setup  ## Check style, formatting and types.
 	$(BIN)/ruff check .
@@ -53,6 +53,9 @@ lint: setup  ## Check style, formatting and types.
 
 bench: setup  ## Measure how long a scheduling cycle takes.
 	$(BIN)/muster bench
+
+crashes: setup  ## Kill the scheduler at every write of every scenario (long).
+	$(BIN)/pytest -n $(WORKERS) -m crash --timeout 0
 
 soak: setup  ## Run the seeded simulations over many seeds (SEEDS=1000).
 	MUSTER_SEEDS=$(SEEDS) $(BIN)/pytest -n $(WORKERS) -m soak --timeout 0

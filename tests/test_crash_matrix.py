@@ -9,7 +9,9 @@ import pytest
 
 from muster.scenario import Scenario, load
 from muster.scenario.crashes import End, end_of
-from muster.scenario.story import Fail
+from muster.scenario.story import Crash, Fail
+
+pytestmark = pytest.mark.crash
 
 HOME = Path(__file__).parents[1] / "scenarios"
 MOST_POINTS = int(os.environ.get("MUSTER_CRASH_POINTS", "24"))
@@ -18,7 +20,7 @@ MOST_POINTS = int(os.environ.get("MUSTER_CRASH_POINTS", "24"))
 
 def _joins(scenario: Scenario) -> bool:
     """Faults of the network make two runs differ by themselves, and deeds that fail once do not fail again for a new scheduler."""
-    return not scenario.faults and not any(isinstance(step, Fail) for step in scenario.steps)
+    return not scenario.faults and not any(isinstance(step, Fail | Crash) for step in scenario.steps)
 
 
 SCENARIOS = [

@@ -243,8 +243,7 @@ RULES = (
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_the_source_keeps_the_rule(rule: Rule) -> None:
     modules = [
-        parse(path.relative_to(SOURCE).as_posix(), source=path.read_text(encoding="utf-8"))
-        for path in sorted(SOURCE.rglob("*.py"))
+        parse(path.relative_to(SOURCE).as_posix(), source=path.read_text(encoding="utf-8")) for path in sorted(SOURCE.rglob("*.py"))
     ]
     found = [line for module in modules for line in complaints(rule, module=module)]
     assert not found, "\n" + "\n".join(found)
@@ -295,9 +294,7 @@ BREACHES = (
 
 
 @pytest.mark.parametrize(("name", "file", "source", "line", "what"), BREACHES)
-def test_a_breach_is_named_with_its_place_and_the_reason(
-    name: str, file: str, source: str, line: int, what: str
-) -> None:
+def test_a_breach_is_named_with_its_place_and_the_reason(name: str, file: str, source: str, line: int, what: str) -> None:
     rule = next(rule for rule in RULES if rule.name == name)
     first, *_ = complaints(rule, module=parse(file, source=source))
     assert first.startswith(f"src/muster/{file}:{line}: ")

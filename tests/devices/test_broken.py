@@ -79,9 +79,7 @@ def again(test: Any, *strategies: st.SearchStrategy[Any]) -> Callable[[], None]:
 best = again(test_twins.test_the_slots_are_the_best_of_all_that_serve, shelves, test_twins.taken_slots, pod_asks(), st.booleans())
 fits = again(test_twins.test_a_pod_fits_exactly_where_slots_can_be_chosen, cases())
 bulk = again(test_twins.test_members_in_bulk_get_the_nodes_and_slots_that_they_would_get_one_by_one, cases())
-undone = again(
-    test_undo.test_after_any_rolled_back_simulation_every_slot_is_as_before, cases(), st.randoms(use_true_random=False)
-)
+undone = again(test_undo.test_after_any_rolled_back_simulation_every_slot_is_as_before, cases(), st.randoms(use_true_random=False))
 
 BUGS: dict[str, tuple[Callable[[Patch], None], Callable[[], None]]] = {
     "memory is all that counts": (memory_is_all_that_counts, best),

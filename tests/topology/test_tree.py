@@ -300,9 +300,7 @@ def assert_trees_agree(nodes: Sequence[Node], specs: Sequence[DomainSpec], tiers
 
 @settings(max_examples=300, deadline=None)
 @given(nodes=some_nodes, specs=some_specs, tiers=some_tiers)
-def test_the_tree_is_what_the_rules_say_node_by_node(
-    nodes: list[Node], specs: list[DomainSpec], tiers: dict[str, str]
-) -> None:
+def test_the_tree_is_what_the_rules_say_node_by_node(nodes: list[Node], specs: list[DomainSpec], tiers: dict[str, str]) -> None:
     assert_trees_agree(nodes, specs, tiers)
 
 

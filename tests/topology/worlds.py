@@ -79,9 +79,7 @@ def specs_of_case(case: Case) -> Iterator[DomainSpec]:
         yield hypernode(f"b{b}", parts(*(f"b{b}r{r}" for r in range(len(block)))), tier=2, tier_name="block")
 
 
-def town_of(
-    case: Case, topology: Plugin | None = None, *, backwards: bool = False, actions: Sequence[str] = ACTIONS
-) -> Town:
+def town_of(case: Case, topology: Plugin | None = None, *, backwards: bool = False, actions: Sequence[str] = ACTIONS) -> Town:
     town = Town(policy(topology or Topology(), actions=actions))
     things = [*nodes_of_case(case), *specs_of_case(case)]
     town.see(*(reversed(things) if backwards else things))
