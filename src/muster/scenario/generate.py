@@ -181,20 +181,20 @@ class _Story:
 
     def event(self) -> Document:
         choices: list[tuple[int, Callable[[], Document]]] = [
-            (8 if self._gangs_left else 0, lambda: {"submit": self.gang()}),
-            (1 if self._gangs_left > 1 else 0, self._submit_group),
-            (1, self._change_queue),
-            (3 if self._live else 0, self._delete),
-            (3 if self._live else 0, self._scale),
-            (2 if self._live else 0, self._lose_member),
-            (2 if self._live else 0, self._fail_bind),
-            (2 if len(self._up) > 1 else 0, self._fail_node),
-            (3 if self._down else 0, self._return_node),
-            (2 if self._up else 0, self._change_node),
-            (1, self._add_node),
+            (16 if self._gangs_left else 0, lambda: {"submit": self.gang()}),
+            (2 if self._gangs_left > 1 else 0, self._submit_group),
+            (2, self._change_queue),
+            (6 if self._live else 0, self._delete),
+            (6 if self._live else 0, self._scale),
+            (4 if self._live else 0, self._lose_member),
+            (4 if self._live else 0, self._fail_bind),
+            (4 if len(self._up) > 1 else 0, self._fail_node),
+            (6 if self._down else 0, self._return_node),
+            (4 if self._up else 0, self._change_node),
+            (2, self._add_node),
             (1, lambda: {"restart": {}}),
             (1, lambda: {"crash": self._chance.randrange(6)}),
-            (2, lambda: {"advance": f"{self._chance.randrange(1, 120)}s"}),
+            (4, lambda: {"advance": f"{self._chance.randrange(1, 120)}s"}),
         ]
         happens = self._chance.choices([event for _, event in choices], [weight for weight, _ in choices])[0]
         return happens()

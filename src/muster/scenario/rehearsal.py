@@ -21,7 +21,7 @@ from muster.state.follow import drifted
 from muster.state.trial import Trial
 from muster.state.world import World
 
-ACTS = 8
+ACTS = 5
 _PHASES = (Phase.NOMINATED, Phase.HELD, Phase.BINDING, Phase.LEAVING)
 
 
@@ -133,7 +133,7 @@ def _stale(world: World, policy: Policy, chance: random.Random) -> Iterator[Pod]
         return
     s = Session(world, policy)
     s.prepare()
-    for uid in chance.sample(sorted(world.pods), min(2, len(world.pods))):
+    for uid in chance.sample(sorted(world.pods), min(1, len(world.pods))):
         pod, soon = world.pods[uid], chance.random() < 0.5
         remembered, fresh = s.columns(pod, soon=soon), KindColumns(soon=soon)
         fresh.refresh(s, pod)
