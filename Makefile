@@ -44,7 +44,7 @@ demo: setup  ## Run the demo scenario in the simulator.
 	$(BIN)/muster sim scenarios/demo.yaml
 
 test: lint  ## Run every check: lint and types first, then the tests.
-	$(BIN)/pytest -m "not crash" -n $(WORKERS)
+	$(BIN)/pytest -n $(WORKERS)
 
 lint: setup  ## Check style, formatting and types.
 	$(BIN)/ruff check .
@@ -55,7 +55,7 @@ bench: setup  ## Measure how long a scheduling cycle takes.
 	$(BIN)/muster bench
 
 crashes: setup  ## Kill the scheduler at every write of every scenario (long).
-	$(BIN)/pytest -n $(WORKERS) -m crash --timeout 0
+	MUSTER_CRASH_POINTS=100000 $(BIN)/pytest -n $(WORKERS) -m crash --timeout 0
 
 soak: setup  ## Run the seeded simulations over many seeds (SEEDS=1000).
 	MUSTER_SEEDS=$(SEEDS) $(BIN)/pytest -n $(WORKERS) -m soak --timeout 0

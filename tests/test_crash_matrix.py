@@ -14,8 +14,8 @@ from muster.scenario.story import Crash, Fail
 pytestmark = pytest.mark.crash
 
 HOME = Path(__file__).parents[1] / "scenarios"
-MOST_POINTS = int(os.environ.get("MUSTER_CRASH_POINTS", "24"))
-"""Longer stories are killed at this many moments, evenly spread; `make soak` takes all of them."""
+MOST_POINTS = int(os.environ.get("MUSTER_CRASH_POINTS", "6"))
+"""Longer stories are killed at this many moments, evenly spread; `make crashes` takes all of them."""
 
 
 def _joins(scenario: Scenario) -> bool:

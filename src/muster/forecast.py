@@ -15,7 +15,7 @@ from muster.model.gang import Gang
 from muster.model.pod import Pod
 from muster.model.resources import GPU
 from muster.plugins.pdb import budgets_of
-from muster.state.store import Store
+from muster.runtime import store_for
 from muster.state.world import World
 
 RUNS_NOW, RUNS_AFTER_EVICTION, CANNOT_RUN = 0, 2, 3
@@ -76,7 +76,7 @@ class Forecast:
 
 def forecast(policy: Policy, facts: Iterable[Event], job: Iterable[Event], *, now: float) -> tuple[Forecast, ...]:
     """What one cycle would decide about the gangs of a job, given all that is known of a cluster."""
-    store = Store(default_wait_s=policy.settings.default_wait_s, preemptible_by_default=policy.preemptible_by_default)
+    store = store_for(policy)
     job = list(job)
     for event in (*facts, *job):
         store.fold(event)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from muster.engine.cycle import run_cycle
+from muster.engine.cycle import Enter, run_cycle
 from muster.engine.hooks import Policy
 from muster.model.effects import Effect, Outcome
 from muster.model.events import Event
@@ -37,12 +37,22 @@ class Log(Protocol):
     def outcome(self, outcome: Outcome) -> None: ...
 
 
+def store_for(policy: Policy) -> Store:
+    """An empty memory that reads facts as this policy wants them read."""
+    return Store(
+        default_wait_s=policy.settings.default_wait_s,
+        preemptible_by_default=policy.preemptible_by_default,
+        victim_schedulers=policy.settings.victim_schedulers,
+    )
+
+
 class Scheduler:
     """All that a running scheduler remembers. Throw it away and make a new one from the cluster's objects: nothing is lost."""
 
-    def __init__(self, policy: Policy, *, log: Log | None = None) -> None:
+    def __init__(self, policy: Policy, *, log: Log | None = None, enter: Enter | None = None) -> None:
         self.policy = policy
-        self._store = Store(default_wait_s=policy.settings.default_wait_s, preemptible_by_default=policy.preemptible_by_default)
+        self._enter = enter
+        self._store = store_for(policy)
         self._log = log
         self.world: World = self._store.world(0.0)
         if log is not None:
@@ -58,7 +68,7 @@ class Scheduler:
     def tick(self, now: float) -> Outcome:
         """Decide on what is known at this time."""
         self.world = self._store.world(now)
-        outcome = run_cycle(self.world, self.policy)
+        outcome = run_cycle(self.world, self.policy, enter=self._enter)
         if self._log is not None:
             self._log.outcome(outcome)
         return outcome

@@ -44,7 +44,7 @@ def test_the_default_policy_has_every_check_of_a_placement_and_spares_who_has_ju
 
 def test_every_setting_can_be_written_into_a_policy_and_is_in_the_default_policy() -> None:
     written = read(DEFAULT_POLICY, file="p").mapping["settings"].plain()
-    assert written == {option.key: option.default for option in SETTINGS}
+    assert written == {o.key: list(o.default) if isinstance(o.default, tuple) else o.default for o in SETTINGS}
     assert all(option.doc.endswith(".") for option in SETTINGS)
     changed = load_policy({"settings": {"wholeGang": "domain", "strictDeserved": True, "claimSeconds": 5}}).settings
     assert changed == Settings(whole_gang="domain", strict_deserved=True, claim_s=5.0)

@@ -82,6 +82,8 @@ def decide(town: Town) -> Chosen | None:
         here = [unit for unit in units if any(seat.node == node for seat in unit.seats)]
         taken = on_node(town, node, here) if here else None
         if taken is not None:
+            taken = with_followers(town, taken, units)
+        if taken is not None and passes(town, node, taken):
             victims = [seat for unit in taken for seat in unit.seats if not seat.claimed]
             released = frozenset(seat.name for unit in taken for seat in unit.seats if seat.claimed)
             found.append((cost(town, taken, victims), node, Chosen(node, frozenset(v.name for v in victims), released)))
@@ -124,8 +126,8 @@ def breaks(town: Town, unit: Unit, gone: Sequence[Body] = ()) -> bool:
 def order(town: Town, unit: Unit) -> Key:
     """Whose budget allows it first, then the less important; of equals the spare, and those of whom most is gained for what it
     costs, who lose least, the youngest, by name."""
-    hours = sum(town.now - seat.started for seat in unit.seats)
-    cost = round(sum(seat.gpus / town.asker.gpus * (1.0 + town.now - seat.started) for seat in unit.seats), 9)
+    hours = sum(worked(town, seat) for seat in unit.seats)
+    cost = round(sum(seat.gpus / town.asker.gpus * (1.0 + worked(town, seat)) for seat in unit.seats), 9)
     gain = min(sum(seat.gpus for seat in unit.seats), town.asker.gpus) / town.asker.gpus
     worth = 0.0 if unit.spare or cost <= 0 else float(round(gain / cost / 0.05))
     kind = 0 if unit.free else 1 if unit.spare else 2
@@ -134,12 +136,17 @@ def order(town: Town, unit: Unit) -> Key:
     return (breaks(town, unit), unit.company.priority, not unit.spare, *tail)
 
 
+def worked(town: Town, seat: Body) -> int:
+    """Who only has a claim has not begun."""
+    return 0 if seat.claimed else town.now - seat.started
+
+
 # -- one node ----------------------------------------------------------------------------------------------------------------------
 
 
 def on_node(town: Town, node: str, units: Sequence[Unit]) -> list[Unit] | None:
     """Take in order until the pod passes, then put back from the most important on, whoever may come back for the pod to pass; it
-    may be just one of these that the pod needs beside it. None: that does not help."""
+    may be just one of these that the pod needs beside it, so others may follow in another round. None: that does not help."""
     in_order = sorted(units, key=lambda unit: order(town, unit))
     taken: list[Unit] = []
     for unit in in_order:
@@ -147,12 +154,25 @@ def on_node(town: Town, node: str, units: Sequence[Unit]) -> list[Unit] | None:
             break
         if not (town.hard and breaks(town, unit, [seat for other in taken for seat in other.seats])):
             taken.append(unit)
-    back = sorted(taken, key=lambda unit: in_order.index(unit), reverse=True)
-    for unit in sorted(back, key=lambda unit: not breaks(town, unit)):
-        rest = [other for other in taken if other is not unit]
-        if passes(town, node, rest):
-            taken = rest
+    before = None
+    while before != len(taken):
+        before = len(taken)
+        back = sorted(taken, key=lambda unit: in_order.index(unit), reverse=True)
+        for unit in sorted(back, key=lambda unit: not breaks(town, unit)):
+            rest = [other for other in taken if other is not unit]
+            if passes(town, node, rest):
+                taken = rest
     return taken if passes(town, node, taken) else None
+
+
+def with_followers(town: Town, taken: list[Unit], units: Sequence[Unit]) -> list[Unit]:
+    """Whoever is left of a gang that goes whole goes with it, unless a budget forbids."""
+    ended = [unit.company for unit in taken if not unit.spare and unit.company.kind != "single"]
+    for unit in units:
+        if unit.company in ended and unit not in taken:
+            if not (town.hard and breaks(town, unit, [seat for other in taken for seat in other.seats])):
+                taken = [*taken, unit]
+    return taken
 
 
 def passes(town: Town, node: str, taken: Sequence[Unit]) -> bool:
@@ -194,10 +214,15 @@ def cost(town: Town, taken: Sequence[Unit], victims: Sequence[Body]) -> Key:
     beyond = sum(max(0, count - max(0, town.budgets[app])) for app, count in going.items() if app in town.budgets)
     return (
         beyond,
-        sum(not unit.spare and len(unit.seats) > 1 for unit in taken),
+        sum(not unit.spare and (len(unit.seats) > 1 or _has_spare(unit, taken)) for unit in taken),
         max((seat.priority for seat in victims), default=-(2**31)),
         sum(seat.priority for seat in victims),
         len(victims),
         sum(town.now - seat.started for seat in victims),
         -max((seat.started for seat in victims), default=float("-inf")),
     )
+
+
+def _has_spare(unit: Unit, taken: Sequence[Unit]) -> bool:
+    """A gang of several members, of which but one is needed."""
+    return unit.company.kind != "single" and any(other.spare and other.company is unit.company for other in taken)

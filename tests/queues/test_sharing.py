@@ -196,3 +196,8 @@ def test_what_a_branch_wants_is_its_own_and_its_childrens_within_its_limit(
     most = {key: data.draw(st.integers(0, 80)) for key in children}
     wants = wants_up_the_tree(children, own.__getitem__, lambda key, want: min(want, most[key]), tops=children[""])
     assert wants == {key: wanted_by_hand(key, children, own, most) for key in children if key}
+
+
+def test_fractions_are_rounded_once_at_the_end() -> None:
+    crowd = [Sharer("a", 1, want=5), Sharer("b", 1, want=5), Sharer("c", 1, want=2)]
+    assert share_out(10, crowd) == {"a": 4, "b": 4, "c": 2}

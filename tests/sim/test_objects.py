@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 from tests.sim.manifests import node, pod, pod_group
 
+from muster.adapters.kube.merge import merged
+from muster.adapters.kube.refs import NODE, POD, Ref
 from muster.adapters.sim.clock import START, Clock
-from muster.adapters.sim.manifests import NODE, POD, BadManifest, Ref, merged, ref_of
+from muster.adapters.sim.manifests import BadManifest, ref_of
 from muster.adapters.sim.objects import Conflict, NotFound, ObjectStore, What
 
 A = Ref(*POD, "default", "a")

@@ -123,7 +123,9 @@ def assert_slots_keep_up(case: Case) -> None:
             place(s, trial, [pod], domain=Topology()._tree(s).whole, phase=Phase.HELD)
             for room in Room:
                 kept = slots(s, pods[0], room).tolist()
-                town.world.memo.pop(("slots", id(s.policy), pods[0].kind.alone(), room))
+                remembered = town.world.memo["slots"]
+                assert isinstance(remembered, dict)
+                del remembered[id(s.policy), pods[0].kind.alone(), room]
                 assert kept == slots(s, pods[0], room).tolist()
 
 

@@ -162,6 +162,89 @@ def convert(
     raise typer.Exit(convert_file(file))
 
 
+_KUBECONFIG = typer.Option(
+    metavar="FILE", help="How to reach the cluster; else KUBECONFIG, the pod's own account, or ~/.kube/config.", show_default=False
+)
+_CONTEXT = typer.Option(help="Which context of the kubeconfig.", show_default=False)
+
+
+@app.command(epilog="Exit codes: 0 asked to stop, 2 the input cannot be used, 3 the lease is lost, 70 a bug in Muster.")
+def run(
+    kubeconfig: Annotated[Path | None, _KUBECONFIG] = None,
+    context: Annotated[str, _CONTEXT] = "",
+    policy: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The policy file; else the default policy.", show_default=False)
+    ] = None,
+    bind_address: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Where /healthz, /readyz and /metrics are; empty: nowhere.")
+    ] = "127.0.0.1:10259",
+    leader_election: Annotated[
+        bool, typer.Option("--leader-election/--no-leader-election", help="Whether another scheduler may be running.")
+    ] = True,
+    lease_namespace: Annotated[
+        str, typer.Option(help="Namespace of the lease; else that of the pod, or kube-system.", show_default=False)
+    ] = "",
+    lease_name: Annotated[str, typer.Option(help="Name of the lease.")] = "muster",
+    lease_duration: Annotated[float, typer.Option(help="Seconds after which another may take a lease that stands still.")] = 15.0,
+    renew_deadline: Annotated[float, typer.Option(help="Seconds after which a lease that cannot be renewed is given up.")] = 10.0,
+    retry_period: Annotated[float, typer.Option(help="Seconds between two renewals.")] = 2.0,
+    decision_log: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write every event and decision here, for `muster replay`.", show_default=False),
+    ] = None,
+    log_size: Annotated[int, typer.Option(help="MiB after which a new file of the decision log is begun.", min=1)] = 256,
+    log_files: Annotated[int, typer.Option(help="How many files of the decision log are kept.", min=1)] = 5,
+    log_format: Annotated[str, typer.Option(metavar="json|text", help="How log lines are written.")] = "json",
+    qps: Annotated[
+        float | None, typer.Option(help="At most so many requests in a second; without it the server says.", show_default=False)
+    ] = None,
+) -> None:
+    """Schedule a real cluster until told to stop."""
+    from muster.cli.run import Wishes, schedule
+
+    wishes = Wishes(
+        kubeconfig=kubeconfig,
+        context=context,
+        policy=policy,
+        bind_address=bind_address,
+        lease=(lease_namespace, lease_name) if leader_election else None,
+        lease_times=(lease_duration, renew_deadline, retry_period),
+        decision_log=decision_log,
+        log_size=log_size,
+        log_files=log_files,
+        log_format=log_format,
+        qps=qps,
+    )
+    raise typer.Exit(schedule(wishes))
+
+
+@app.command(epilog=_EPILOG_CODES)
+def crds(
+    install: Annotated[bool, typer.Option("--install", help="Create those that the cluster does not have.")] = False,
+    kubeconfig: Annotated[Path | None, _KUBECONFIG] = None,
+    context: Annotated[str, _CONTEXT] = "",
+) -> None:
+    """Print the definitions of the custom objects that Muster reads, or install those that are absent."""
+    from muster.cli.crds import install_absent, show
+
+    raise typer.Exit(install_absent(kubeconfig, context) if install else show())
+
+
+@app.command(epilog=_EPILOG_CODES)
+def snapshot(
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="Where to, such as cluster.json.gz.", show_default=False)
+    ],
+    kubeconfig: Annotated[Path | None, _KUBECONFIG] = None,
+    context: Annotated[str, _CONTEXT] = "",
+    anonymous: Annotated[bool, typer.Option("--anonymous", help="Replace all names, the same one by the same word.")] = False,
+) -> None:
+    """Save what the scheduler sees of a cluster; `muster plan --cluster` and `muster sim` take it as input."""
+    from muster.cli.snapshot import save
+
+    raise typer.Exit(save(output, kubeconfig=kubeconfig, context=context, anonymous=anonymous))
+
+
 def _end(command: str, *, json: bool, work: Callable[[], int]) -> NoReturn:
     """Do it and leave with its exit code. A machine that asked for JSON gets it also where the input is wrong."""
     try:

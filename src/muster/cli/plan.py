@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from muster.adapters.sim.manifests import KINDS
+from muster.cli.clusters import items_of, read_cluster, text_of
 from muster.cli.errors import BadFiles, UserError, show_user_error
 from muster.cli.files import read_text, scenarios_of
 from muster.cli.machine import errors_document, show_json
@@ -26,7 +25,7 @@ from muster.scenario.play import Play
 from muster.scenario.steps import read_object
 from muster.scenario.story import GangSpec, Manifest, Scenario, Submit, Written
 from muster.state.domains import WHOLE_CLUSTER
-from muster.yaml_marks import Faults, InputError, Marked, marked, read_all
+from muster.yaml_marks import Faults, InputError, Marked, read_all
 
 _MOST_INSTEAD = 6
 _OF_SCENARIOS = ("nodes", "gangs", "steps")
@@ -95,70 +94,28 @@ def _forecasts(wishes: Wishes) -> tuple[Forecast, ...]:
 
 
 def _cluster(word: str) -> Scenario:
-    """A scenario (`file.yaml`, `file.yaml:12`), or Kubernetes objects as `kubectl get -o yaml` or `-o json` writes them."""
+    """A scenario (`file.yaml`, `file.yaml:12`), or Kubernetes objects as `kubectl get` or `muster snapshot` writes them."""
     path = Path(word)
-    if not path.is_file() or not _is_snapshot(text := _text(path)):
-        scenarios = scenarios_of([word])
-        if len(scenarios) > 1:
-            begins = ", ".join(str(each.line) for each in scenarios)
-            which = f"say which, as {word}:{scenarios[0].line}"
-            raise UserError(f"{word} holds {len(scenarios)} scenarios, at the lines {begins}: {which}")
-        return scenarios[0]
-    faults = Faults(word)
-    objects = [
-        written
-        for item in _objects(read_all(text, file=word))
-        if _is_known(item)
-        for written in read_object(item, path="cluster", faults=faults)
-    ]
-    faults.raise_any()
-    first = (("", "Namespace"), ("scheduling.k8s.io", "PriorityClass"), ("", "Node"))
-    objects.sort(key=lambda written: next((at for at, kind in enumerate(first) if kind[1] == written.manifest["kind"]), len(first)))
-    return Scenario(name=word, file=word, line=1, policy=None, objects=tuple(objects))
-
-
-def _text(path: Path) -> str:
-    if path.suffix != ".gz":
-        return read_text(path)
-    try:
-        return gzip.decompress(path.read_bytes()).decode()
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: this is no text in gzip ({error})") from None
-
-
-def _is_snapshot(text: str) -> bool:
-    try:
-        documents = read_all(text, file="")
-    except InputError:
-        return False
-    return bool(documents) and is_manifest(documents[0])
-
-
-def _objects(documents: Sequence[Marked]) -> Iterator[Marked]:
-    for document in documents:
-        items = document.mapping.get("items")
-        if items is not None and str(document.mapping.get("kind", marked("")).value).endswith("List"):
-            yield from items.items
-        else:
-            yield document
-
-
-def _is_known(item: Marked) -> bool:
-    """Objects of other kinds are in many snapshots, and nothing to a scheduler."""
-    kind, version = (str(item.mapping.get(key, marked("")).value) for key in ("kind", "apiVersion"))
-    return (version.rpartition("/")[0], kind) in KINDS
+    if path.is_file() and (found := read_cluster(path)) is not None:
+        return found
+    scenarios = scenarios_of([word])
+    if len(scenarios) > 1:
+        begins = ", ".join(str(each.line) for each in scenarios)
+        which = f"say which, as {word}:{scenarios[0].line}"
+        raise UserError(f"{word} holds {len(scenarios)} scenarios, at the lines {begins}: {which}")
+    return scenarios[0]
 
 
 def _job(path: Path, play: Play) -> Submit:
     """Manifests, or gangs in the short form of scenarios."""
     faults = Faults(str(path))
-    items = [item for document in read_all(_text(path), file=str(path)) for item in (document.items or (document,))]
+    items = [item for document in read_all(text_of(path), file=str(path)) for item in (document.items or (document,))]
     if not items:
         raise UserError(f"{path}: there is no job in this file")
     reading = Reading(_cast(items, play), faults)
     objects: list[Written] = []
     gangs: list[GangSpec] = []
-    for item in _objects(items):
+    for item in items_of(items):
         if any(key in item.mapping for key in _OF_SCENARIOS):
             raise UserError(f"{path}: this is a scenario, not a job: give it as --cluster")
         if is_manifest(item):

@@ -10,6 +10,7 @@ from typing import IO
 
 from muster.adapters.trace import TraceWriter
 from muster.cli import BAD_INPUT, FAILED, OK
+from muster.cli.clusters import SUFFIXES, read_cluster
 from muster.cli.errors import BadFiles, UserError, fault_lines
 from muster.cli.files import scenarios_of
 from muster.cli.live import Watch
@@ -81,12 +82,23 @@ def _scenarios(wishes: Wishes) -> list[Scenario]:
     if wishes.generate is None and not wishes.files:
         raise UserError("name a scenario file or a folder of them, such as `muster sim scenarios/demo.yaml`, or use --generate")
     try:
-        found = [generate_from(wishes.generate)] if wishes.generate is not None else scenarios_of(wishes.files)
+        found = [generate_from(wishes.generate)] if wishes.generate is not None else list(_read(wishes.files))
         if wishes.policy is not None:
             load_policy(wishes.policy)
     except InputError as error:
         raise BadFiles(error.faults) from None
     return [replace(scenario, policy=wishes.policy) for scenario in found] if wishes.policy is not None else found
+
+
+def _read(words: Sequence[str]) -> Iterator[Scenario]:
+    """Scenarios, and clusters that somebody saved."""
+    yield from scenarios_of(word for word in words if not word.endswith(SUFFIXES))
+    for word in words:
+        if word.endswith(SUFFIXES):
+            saved = read_cluster(Path(word))
+            if saved is None:
+                raise UserError(f"{word}: this is no list of Kubernetes objects, as `muster snapshot` writes one")
+            yield saved
 
 
 @contextmanager

@@ -49,7 +49,14 @@ plugins:
 - pdb
 - min_runtime: {actions: [gang-reclaim]}
 - lost_work
-settings: {wholeGang: cluster, strictDeserved: false, claimSeconds: 600, spareSeconds: 600, defaultWaitSeconds: 600}
+settings:
+  victimSchedulers: []
+  wholeGang: cluster
+  strictDeserved: false
+  shareOf: cluster
+  claimSeconds: 600
+  spareSeconds: 600
+  defaultWaitSeconds: 600
 """
 
 KEYS: Mapping[str, str] = {

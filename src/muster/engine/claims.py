@@ -138,8 +138,8 @@ def needed(world: World, gang: Gang) -> tuple[Pod, ...]:
 def end_broken_plans(s: Session) -> None:
     """A gang that lost a claim and found no new room gives up its other claims too: half of it is worth nothing."""
     world = s.world
-    promised = {world.members[uid].gang: None for uid in sorted(world.claims) if world.placements[uid].phase is Phase.NOMINATED}
-    for key in promised:
+    promised = {world.members[uid].gang for uid in world.claims if world.placements[uid].phase is Phase.NOMINATED}
+    for key in sorted(promised):
         gang = world.gangs[key]
         if not reaches_min(world, gang, PROMISED):
             end_claims(s, gang, "claims that it needs were lost and no other room was found", cause="PlanBroken")

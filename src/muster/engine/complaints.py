@@ -1,4 +1,4 @@
-"""What is wrong with the objects of a gang, told to their owner: said when it changes, and only then."""
+"""What is wrong with the objects of a gang, or with a node, told to their owner: said when it changes, and only then."""
 
 from __future__ import annotations
 
@@ -19,4 +19,13 @@ def complaints(s: Session) -> Iterator[Condition]:
         why = "; ".join(f"{problem.field}: {problem.text}" for problem in gang.problems)
         if why != memory.complaint:
             memory.complaint = why
-            yield Condition("gang", gang.title, not why, INVALID if why else VALID, why or "nothing is wrong with it any more")
+            yield _condition("gang", gang.title, why)
+    for name in sorted({*world.faulty, *world.faults_told}):
+        why = "; ".join(text for _, text in sorted(world.faulty.get(name, {}).items()))
+        if name in world.nodes and why != world.faults_told.get(name, ""):
+            world.faults_told[name] = why
+            yield _condition("node", name, why)
+
+
+def _condition(subject: str, key: str, why: str) -> Condition:
+    return Condition(subject, key, not why, INVALID if why else VALID, why or "nothing is wrong with it any more")

@@ -28,21 +28,31 @@ ACTIONS: dict[str, Callable[[Session], None]] = {
     "gang-reclaim": gang_reclaim,
 }
 
+Enter = Callable[[str], None]
+"""Is told the name of each part of a cycle before it begins, so that somebody with a clock can measure it."""
 
-def run_cycle(world: World, policy: Policy) -> Outcome:
+
+def _in_silence(_: str) -> None:
+    return
+
+
+def run_cycle(world: World, policy: Policy, *, enter: Enter | None = None) -> Outcome:
     """Decide. What was decided stands in the world from now on, and comes out as effects to be carried out."""
-    return run_session(Session(world, policy))
+    return run_session(Session(world, policy), enter=enter or _in_silence)
 
 
-def run_session(s: Session) -> Outcome:
+def run_session(s: Session, *, enter: Enter = _in_silence) -> Outcome:
     """One cycle in a session of its own, which can be looked into afterwards."""
     world, policy = s.world, s.policy
     world.cycle += 1
     world.journal.clear()
+    enter("recover")
     s.prepare()
     recover(s)
     for action in policy.actions:
+        enter(action)
         ACTIONS[action](s)
+    enter("deeds")
     end_broken_plans(s)
     end_idle_evictions(s)
     stand_still(s)

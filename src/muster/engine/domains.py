@@ -159,9 +159,10 @@ def place_gang(
 
 
 def _place_cells(s: Session, trial: Trial, ask: Ask, domain: Domain, phase: Phase) -> Placed:
-    """Cell by cell, the largest first, then the members that are in none."""
+    """Cell by cell, those that are begun first, because they have no choice where to go on, then the largest; then the members that
+    are in none."""
     count, refused = 0, Placed(0, None)
-    for cell, pods in _by_cell(ask):
+    for cell, pods in _by_cell(s, ask):
         placed = _place_cell(s, trial, replace(ask, pods=pods, cell=cell, within=domain), phase)
         count += placed.count
         if placed.first_refused is not None and refused.first_refused is None:
@@ -175,13 +176,13 @@ def _place_cells(s: Session, trial: Trial, ask: Ask, domain: Domain, phase: Phas
     return replace(refused, count=count)
 
 
-def _by_cell(ask: Ask) -> list[tuple[Cell, tuple[Pod, ...]]]:
+def _by_cell(s: Session, ask: Ask) -> list[tuple[Cell, tuple[Pod, ...]]]:
     cell_of = {uid: at for at, cell in enumerate(ask.gang.cells) for uid in cell.members}
     found: dict[int, list[Pod]] = {}
     for pod in ask.pods:
         if pod.uid in cell_of:
             found.setdefault(cell_of[pod.uid], []).append(pod)
-    order = sorted(found, key=lambda at: (-len(found[at]), at))
+    order = sorted(found, key=lambda at: (not seats_in(s.world, ask.gang.cells[at]), -len(found[at]), at))
     return [(ask.gang.cells[at], tuple(found[at])) for at in order]
 
 

@@ -95,13 +95,17 @@ def release_hopeless(s: Session) -> None:
 def could_ever_complete(s: Session, gang: Gang) -> bool:
     """Would the gang fit if nobody else were there? Worked out on an empty copy of the nodes, once for each state of both."""
     world = s.world
-    key = ("could complete", gang.key)
+    known = world.memo.setdefault("could complete", {})
+    assert isinstance(known, dict)
     state = (id(gang), id(world.tree), world.table.layout, world.version(DOMAINS), world.version(STORAGE))
-    found = world.memo.get(key)
-    if isinstance(found, tuple) and found[0] == state:
+    found = known.get(gang.key)
+    if found is not None and found[0] == state:
         return bool(found[1])
+    for gone in [key for key in known if key not in world.gangs]:
+        del known[gone]
     answer = _fits_alone(s, gang)
-    world.memo[key] = (state, answer, gang, world.tree)
+    # The gang and the tree are kept with the answer, so that nothing else gets their identity.
+    known[gang.key] = (state, answer, gang, world.tree)
     return answer
 
 

@@ -361,10 +361,18 @@ class Settings:
 
     scheduler_names: tuple[str, ...] = ("muster",)
     """Pods whose schedulerName is one of these are ours."""
+    victim_schedulers: tuple[str, ...] = setting(
+        (), "Pods of these other schedulers may be evicted too, each by itself, and count in their queues. Of all others nobody is."
+    )
     whole_gang: Literal["cluster", "domain"] = setting(
         "cluster", "What goes when a whole gang must go: all its seats in the `cluster`, or only those in the `domain`."
     )
     strict_deserved: bool = setting(False, "Reclaim never takes a queue below its deserved share, not even with the last unit.")
+    share_of: Literal["cluster", "deserved"] = setting(
+        "cluster",
+        "Reclaim goes from a queue with the larger share to one with the smaller: of the `cluster`, which spares small queues, or "
+        "of what each has `deserved`, so that a large queue gets back all that it deserves.",
+    )
     claim_s: float = setting(600.0, "How long a promise stands after the last of those who leave for it should be gone.")
     spare_s: float = setting(600.0, "For how long a pod whose soft eviction was taken back is not softly chosen again.")
     default_wait_s: float = setting(600.0, "How long a gang holds nodes for members that do not come, where nobody says otherwise.")

@@ -102,10 +102,16 @@ class Line:
         if head is None:
             self._entries.pop(queue, None)
             return
-        entry = (self._s.queue_key(queue), head, queue)
-        if entry != self._entries.get(queue):
-            self._entries[queue] = entry
-            heapq.heappush(self._heaps.setdefault(parent, []), entry)
+        entry, before = (self._s.queue_key(queue), head, queue), self._entries.get(queue)
+        if entry == before:
+            return
+        self._entries[queue] = entry
+        heap = self._heaps.setdefault(parent, [])
+        # Most of the time it is the first that changes, because its gang was just served.
+        if heap and heap[0] is before:
+            heapq.heapreplace(heap, entry)
+        else:
+            heapq.heappush(heap, entry)
 
     def _head(self, queue: str) -> Key | None:
         """The key of the gang that would be next in this branch. A queue's own gangs go before its children's."""

@@ -165,9 +165,7 @@ def admit(s: Session, ask: Ask, bound: Bounds) -> Verdict:
 
 def fits_easily(s: Session, bound: Bounds, queue: str, amounts: Amounts, *, own: bool = False) -> bool:
     """The same as `fits` for a bind in one queue and all above it (or its `own` bounds alone), without the words: most asks fit."""
-    ledger = s.world.ledger
-    rows = ledger.rows_up(queue)
-    standing, need = ledger.standing_in(rows[:1] if own else rows).tolist(), amounts.tolist()
+    standing, need = s.world.ledger.standing_up(queue), amounts.tolist()
     for up, column, most in bound.on_path(s.world, queue):
         if need[column] and (not own or not up) and standing[up][column] + need[column] > most:
             return False

@@ -6,6 +6,7 @@ that was torn before it was carried out is dropped whole.
 
 from __future__ import annotations
 
+from muster.engine.claims import SPARED
 from muster.engine.evict.actions import action_for
 from muster.engine.place import fits_on
 from muster.engine.session import Session
@@ -29,11 +30,11 @@ def recover(s: Session) -> None:
     for pod in found:
         if pod.node is None and notes[pod.uid].victims and notes[pod.uid].plan not in torn:
             _send_away(s, pod, notes[pod.uid])
-    evictions = len(world.journal)
+    before = len(world.journal)
     for pod in found:
         _take_over(s, pod, notes[pod.uid], torn)
     # These claims stood before the cycle began: what becomes of them in it is a change from there.
-    del world.journal[evictions:]
+    world.journal[before:] = [step for step in world.journal[before:] if step.cause != RECOVERED]
 
 
 def _send_away(s: Session, pod: Pod, note: ClaimNote) -> None:
@@ -92,6 +93,7 @@ def _take_over(s: Session, pod: Pod, note: ClaimNote, torn: set[str]) -> None:
         return
     why = "its plan was never completely written" if note.plan in torn else _why_stale(s, pod, note)
     if why:
+        _let_stay(s, note)
         _clear(s, pod, note, why, STALE)
         s.extra.append(Condition("pod", pod.title, False, STALE, f"the claim on node {note.node} was ignored: {why}"))
         return
@@ -103,6 +105,17 @@ def _take_over(s: Session, pod: Pod, note: ClaimNote, torn: set[str]) -> None:
         trial.restore(pod, Placement(note.phase, note.node, note.since, _devices(s, pod, note), note.plan))
         trial.commit()
     s.count("claims recovered")
+
+
+def _let_stay(s: Session, note: ClaimNote) -> None:
+    """A plan that was being given up is given up: whoever was only asked to leave for it is asked no more."""
+    given_up = any(_was_spared_since(s, uid, note.since) for uid in note.victims)
+    for victim in [s.world.pods[uid] for uid in note.victims if given_up and uid in s.world.going and uid in s.world.pods]:
+        if victim.told_at is not None and victim.deleted_at is None:
+            with s.trial("the plan for which it was asked to leave was given up", cause=SPARED) as trial:
+                trial.turn(victim, phase=Phase.BOUND)
+                trial.commit()
+            s.world.spared[victim.uid] = s.now
 
 
 def _devices(s: Session, pod: Pod, note: ClaimNote) -> tuple[Slot, ...]:

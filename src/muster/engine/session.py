@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -33,6 +33,7 @@ RETRY_S = 300.0
 MOST_KINDS = 1024
 
 T = TypeVar("T")
+Kept = TypeVar("Kept")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +82,11 @@ class Session:
 
     def once(self, key: object, make: Callable[[], T]) -> T:
         """What `make` gives, worked out once a cycle."""
-        if key not in self._derived:
-            self._derived[key] = make()
-        return cast(T, self._derived[key])
+        try:
+            return cast(T, self._derived[key])
+        except KeyError:
+            made = self._derived[key] = make()
+            return made
 
     # -- verdicts ----------------------------------------------------------------------------------------------------------
 
@@ -115,8 +118,12 @@ class Session:
             self._needs = (ask, quota.needs(self, ask))
         return self._needs[1]
 
+    def _limits(self) -> quota.Bounds:
+        """The limits of all queues, as the ledger is laid out now."""
+        return self.once(("limits", self.world.ledger.layout), lambda: quota.limits(self.world))
+
     def admit(self, ask: Ask) -> Verdict:
-        verdict = quota.admit(self, ask, quota.limits(self.world))
+        verdict = quota.admit(self, ask, self._limits())
         if not verdict.ok:
             return verdict
         for plugin in self.policy.admits:
@@ -127,7 +134,7 @@ class Session:
 
     def room(self, pod: Pod, *, count: int, phase: Phase) -> Room:
         """How many of `count` pods like this one its queues take as they stand."""
-        least = quota.room(self, pod, quota.limits(self.world), count=count, phase=phase)
+        least = quota.room(self, pod, self._limits(), count=count, phase=phase)
         for plugin in self.policy.bounds_queues:
             found = plugin.quota_room(self, pod, count=count, phase=phase)
             if found.seats < least.seats:
@@ -173,7 +180,11 @@ class Session:
         return (0 if is_half_bound(self.world, gang) else 1, *keys, gang.created, gang.title, gang.key)
 
     def queue_key(self, queue: str) -> tuple[Comparable, ...]:
-        return tuple([plugin.queue_key(self, queue) for plugin in self.policy.orders_queues])
+        plugins = self.policy.orders_queues
+        if len(plugins) == 2:
+            first, second = plugins
+            return (first.queue_key(self, queue), second.queue_key(self, queue))
+        return tuple([plugin.queue_key(self, queue) for plugin in plugins])
 
     def score_domain(self, ask: Ask, domain: Domain) -> float:
         return sum(p.weight * p.score_domain(self, ask, domain) for p in self.policy.scores_domains)
@@ -205,15 +216,19 @@ class Session:
     def columns(self, pod: Pod, *, soon: bool) -> KindColumns:
         """What the plugins say of every node for this kind of pod, brought up to date. What a pod says of other pods is no part of
         it, so that the gangs of one template have one set of columns between them."""
-        key: tuple[str, int, Kind, bool] = ("kind", id(self.policy), pod.kind.alone(), soon)
-        kept = self.world.memo.setdefault("kinds", {})
-        assert isinstance(kept, dict)
-        found = kept.get(key)
-        if not isinstance(found, KindColumns):
-            if len(kept) >= MOST_KINDS:
-                # Those that were made first go: a cluster with so many kinds of pods seldom sees one again.
-                for old in list(kept)[: MOST_KINDS // 2]:
-                    del kept[old]
-            found = kept[key] = KindColumns(soon=soon)
+        key: tuple[int, Kind, bool] = (id(self.policy), pod.kind.alone(), soon)
+        found = self.kept("kinds", key, lambda: KindColumns(soon=soon))
         found.refresh(self, pod)
+        return found
+
+    def kept(self, what: str, key: Hashable, make: Callable[[], Kept]) -> Kept:
+        """Something of each kind of pod that outlives the cycle, made where there is none yet."""
+        known: dict[Hashable, Kept] = self.world.memo.setdefault(what, {})  # type: ignore[assignment]
+        found = known.get(key)
+        if found is None:
+            if len(known) >= MOST_KINDS:
+                # Those that were made first go: a cluster with so many kinds of pods seldom sees one again.
+                for old in list(known)[: MOST_KINDS // 2]:
+                    del known[old]
+            found = known[key] = make()
         return found

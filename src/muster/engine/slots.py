@@ -75,10 +75,8 @@ class _KindSlots:
 
 def slots(s: Session, pod: Pod, room: Room) -> Ints:
     """How many further pods like this one each node could take, counting by the figures of the node alone. Never write into it."""
-    key: tuple[str, int, Kind, Room] = ("slots", id(s.policy), pod.kind.alone(), room)
-    found = s.world.memo.get(key)
-    if not isinstance(found, _KindSlots):
-        found = s.world.memo[key] = _KindSlots()
+    key: tuple[int, Kind, Room] = (id(s.policy), pod.kind.alone(), room)
+    found = s.kept("slots", key, _KindSlots)
     found.refresh(s, pod, room)
     return found.column
 

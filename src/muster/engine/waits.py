@@ -24,12 +24,13 @@ def stand_still(s: Session) -> None:
 
 
 def _nominated_since(s: Session) -> dict[str, float]:
-    """Since when each gang with a nomination has had one."""
+    """Since when each gang that holds nodes and has a nomination has had one. Who holds nothing has no wait to stand still."""
     world = s.world
+    holders = {member.gang for uid in world.held if (member := world.members.get(uid)) is not None}
     found: dict[str, float] = {}
-    for uid in world.claims:
-        placement = world.placements[uid]
-        if placement.phase is Phase.NOMINATED and (member := world.members.get(uid)) is not None:
+    for uid in world.claims if holders else ():
+        member, placement = world.members.get(uid), world.placements[uid]
+        if member is not None and member.gang in holders and placement.phase is Phase.NOMINATED:
             found[member.gang] = min(placement.since, found.get(member.gang, placement.since))
     return found
 

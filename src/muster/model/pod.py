@@ -205,6 +205,8 @@ class Pod:
     version: int = 0
     ours: bool = True
     """True when its schedulerName is one of ours."""
+    scheduler: str = ""
+    """The scheduler that it names, where that is another one."""
     priority: int = 0
     priority_class: str = ""
     never_preempts: bool = False

@@ -46,17 +46,16 @@ def share_out(total: int, sharers: Sequence[Sharer]) -> dict[str, int]:
     part = {s.name: min(s.want, s.least) if s.lends else s.least for s in sharers}
     hungry = [s for s in sharers if s.want > s.least]
     left = total - sum(part.values())
-    while left > 0 and hungry:
-        given = by_weight(left, {s.name: s.weight for s in hungry})
-        if not any(given.values()):
+    while left > 0 and (weights := sum(s.weight for s in hungry)):
+        sated = [s for s in hungry if (s.want - part[s.name]) * weights <= left * s.weight]
+        if not sated:
+            # Nobody is given more than is wanted any more: only now are fractions rounded, once.
+            for name, more in by_weight(left, {s.name: s.weight for s in hungry}).items():
+                part[name] += more
             break
-        left = 0
-        for sharer in hungry:
-            part[sharer.name] += given[sharer.name]
-            surplus = part[sharer.name] - sharer.want
-            if surplus >= 0:
-                part[sharer.name] = sharer.want
-                left += surplus
+        for sharer in sated:
+            left -= sharer.want - part[sharer.name]
+            part[sharer.name] = sharer.want
         hungry = [s for s in hungry if part[s.name] < s.want]
     return part
 

@@ -60,7 +60,7 @@ class ElasticQuota:
     def queue_key(self, s: Session, queue: str) -> tuple[float, int]:
         if not self.enable_queue_order:
             return (0.0, 0)
-        deserved = s.once("quota shares", lambda: kept(s.world, "quota shares", lambda: _shares(s))).get(queue)
+        deserved = _in_use(s).get(queue)
         if not deserved:
             return (1.0, 1)
         taken, share = s.world.ledger.taken_list(queue), 0.0
@@ -157,6 +157,10 @@ class ElasticQuota:
         )
         fields = ((f"{word}.{name}", name, int(amounts[position[name]])) for word, amounts in figures for name in configures(node))
         return tuple(sorted((key, written(name, value)) for key, name, value in fields if value < UNLIMITED))
+
+
+def _in_use(s: Session) -> dict[str, tuple[tuple[int, int], ...]]:
+    return s.once("quota shares", lambda: kept(s.world, "quota shares", lambda: _shares(s)))
 
 
 def _shares(s: Session) -> dict[str, tuple[tuple[int, int], ...]]:

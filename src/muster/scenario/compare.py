@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from muster.adapters.kube import names
-from muster.adapters.sim.cluster import SimCluster
 from muster.model.effects import Bind, Evict, Release
 from muster.model.gang import Gang
 from muster.model.pod import Phase
@@ -17,6 +16,7 @@ from muster.model.resources import short_name, show_amount
 from muster.scenario.manifests import GANG_LABEL, pod_name
 from muster.scenario.report import Deed, Difference
 from muster.scenario.story import Check, Expect, GangSpec, Manifest, ObjectRef, Wanted, Who
+from muster.scenario.venue import Venue
 from muster.state.lifecycle import stage
 from muster.state.world import World
 
@@ -30,7 +30,7 @@ class Found(Protocol):
     """Where to look."""
 
     @property
-    def cluster(self) -> SimCluster: ...
+    def cluster(self) -> Venue: ...
 
     @property
     def world(self) -> World: ...

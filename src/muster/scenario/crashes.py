@@ -14,7 +14,7 @@ from muster.model.effects import Outcome
 from muster.model.pod import CLAIMS
 from muster.scenario.laws import Breach
 from muster.scenario.play import Play
-from muster.scenario.story import Expect, Restart, Run, Scenario
+from muster.scenario.story import Expect, Manifest, Restart, Run, Scenario
 
 _ONCE = ("bind", "delete", "evict")
 """Writes that must not happen twice."""
@@ -68,12 +68,25 @@ def end_of(scenario: Scenario, *, crash_after: int | None = None, settle_s: floa
     return _end(play)
 
 
-def _is_believed(claim: str, *, uid: str) -> bool:
+def has_claim(pod: Manifest) -> bool:
     """Anybody can write something there; only what a scheduler would believe can be left behind."""
+    metadata = pod["metadata"]
     try:
-        return read_claim(claim, uid=uid) is not None
+        return read_claim((metadata.get("annotations") or {}).get(names.CLAIM, ""), uid=metadata["uid"]) is not None
     except BadText:
         return False
+
+
+def shown(pod: Manifest) -> str:
+    """What anybody can see of a pod: whether it is bound, claims a node, waits or is finished; and whether it is marked."""
+    metadata = pod["metadata"]
+    state = "finished" if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed") else "waits"
+    state = "bound" if state == "waits" and pod["spec"].get("nodeName") else state
+    state = "claims" if state == "waits" and has_claim(pod) else state
+    marked = " marked" if (metadata.get("annotations") or {}).get(names.GANG_TIMEOUT) else ""
+    asked = " asked to go" if (metadata.get("labels") or {}).get(names.SOFT_EVICTION) else ""
+    leaving = " leaving" if metadata.get("deletionTimestamp") else ""
+    return state + marked + asked + leaving
 
 
 def _end(play: Play) -> End:
@@ -82,15 +95,10 @@ def _end(play: Play) -> End:
     claimed = {uid for uid, placement in play.world.placements.items() if placement.phase in CLAIMS}
     for pod in play.cluster.listed("Pod"):
         meta = pod["metadata"]
-        notes = meta.get("annotations") or {}
-        noted = _is_believed(notes.get(names.CLAIM, ""), uid=meta["uid"])
+        noted = has_claim(pod)
         if noted != (meta["uid"] in claimed) and not meta.get("deletionTimestamp"):
             where = "on its object and not in the scheduler" if noted else "in the scheduler and not on its object"
             leaks.append(f"{meta['namespace']}/{meta['name']}: a claim stands {where}")
-        state = "finished" if pod.get("status", {}).get("phase") in ("Succeeded", "Failed") else "waits"
-        state = "bound" if state == "waits" and pod["spec"].get("nodeName") else "claims" if noted and state == "waits" else state
-        marked = " marked" if notes.get(names.GANG_TIMEOUT) else ""
-        leaving = " leaving" if meta.get("deletionTimestamp") else ""
-        pods.append((f"{meta['namespace']}/{meta['name']}", state + marked + leaving))
+        pods.append((f"{meta['namespace']}/{meta['name']}", shown(pod)))
     deeds = Counter(f"{write.verb} {write.name}" for write in play.cluster.writes if write.verb in _ONCE)
     return End(tuple(sorted(pods)), tuple(sorted(deeds.items())), tuple(leaks), tuple(play.breaches), len(play.cluster.writes))

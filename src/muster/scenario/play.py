@@ -1,4 +1,4 @@
-"""Running a scenario: a simulated cluster, a scheduler, and the steps one after the other. The laws are judged after every cycle.
+"""Running a scenario: a cluster, a scheduler, and the steps one after the other. The laws are judged after every cycle.
 
 The loop is the one that schedules a real cluster; only the cluster differs. Nothing here decides anything, and the same scenario
 gives the same report, apart from the real seconds.
@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from time import perf_counter
 
+from muster.adapters.sim.clock import START
 from muster.adapters.sim.cluster import SimCluster
 from muster.adapters.sim.faults import Faults
 from muster.adapters.sim.manifests import BadManifest
@@ -50,6 +51,7 @@ from muster.scenario.story import (
     Written,
 )
 from muster.scenario.twin import Twin
+from muster.scenario.venue import Venue
 from muster.scenario.words import show_duration
 from muster.state.world import World
 from muster.yaml_marks import Fault, InputError
@@ -59,13 +61,21 @@ _REPORTS = 2
 """Cycles after which every status is written, if nothing happens any more."""
 
 
-def run(scenario: Scenario, *, observer: Observer | None = None, log: Log | None = None, twin: bool = False) -> Report:
+def run(
+    scenario: Scenario,
+    *,
+    observer: Observer | None = None,
+    log: Log | None = None,
+    twin: bool = False,
+    cluster: Venue | None = None,
+) -> Report:
     """Run it to its end, or to the first expectation that does not hold.
 
-    `twin`: a second scheduler is fed the same events, and must decide the same, byte for byte.
+    `twin`: a second scheduler is fed the same events, and must decide the same, byte for byte. `cluster`: where it is played, a new
+    embedded cluster where nobody says.
     """
     began = perf_counter()
-    play = Play(scenario, observer=observer, log=log, twin=twin)
+    play = Play(scenario, observer=observer, log=log, twin=twin, cluster=cluster)
     play.set_up()
     failures: list[Failure] = []
     for each in scenario.steps:
@@ -79,7 +89,7 @@ def run(scenario: Scenario, *, observer: Observer | None = None, log: Log | None
 class _Ears:
     """The cluster as the scheduler sees it, with a note of what it was told last."""
 
-    def __init__(self, cluster: SimCluster) -> None:
+    def __init__(self, cluster: Venue) -> None:
         self._cluster = cluster
         self.heard: list[Event] = []
         self.stop_after: int | None = None
@@ -95,22 +105,20 @@ class _Ears:
 class Play:
     """A scenario on its way."""
 
-    def __init__(self, scenario: Scenario, *, observer: Observer | None = None, log: Log | None = None, twin: bool = False) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        *,
+        observer: Observer | None = None,
+        log: Log | None = None,
+        twin: bool = False,
+        cluster: Venue | None = None,
+    ) -> None:
         self.scenario = scenario
         self._observer = observer
         self._log = log
         self.policy: Policy = policy_of(scenario)
-        shares = scenario.faults
-        faults = Faults(
-            seed=scenario.seed,
-            late=shares.late,
-            lost=shares.lost,
-            doubled=shares.doubled,
-            reordered=shares.reordered,
-            bind_fails=shares.bind_fails,
-        )
-        names = self.policy.settings.scheduler_names
-        self.cluster = SimCluster(seed=scenario.seed, faults=faults, scheduler_names=names)
+        self.cluster: Venue = cluster or _embedded(scenario, self.policy)
         self.gangs: dict[str, GangSpec] = {}
         """The gangs of the short form as they are now, scaled and all."""
         self._ears = _Ears(self.cluster)
@@ -389,6 +397,20 @@ class Play:
             yield
         except (BadManifest, ApiError) as error:
             raise InputError([Fault(str(error), file=self.scenario.file, line=line)]) from error
+
+
+def _embedded(scenario: Scenario, policy: Policy) -> SimCluster:
+    shares = scenario.faults
+    faults = Faults(
+        seed=scenario.seed,
+        late=shares.late,
+        lost=shares.lost,
+        doubled=shares.doubled,
+        reordered=shares.reordered,
+        bind_fails=shares.bind_fails,
+    )
+    starts_at = START if scenario.starts_at is None else scenario.starts_at
+    return SimCluster(seed=scenario.seed, faults=faults, scheduler_names=policy.settings.scheduler_names, starts_at=starts_at)
 
 
 _NODE_WORDS = {

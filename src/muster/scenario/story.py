@@ -242,6 +242,8 @@ class Scenario:
     seed: int = 0
     faults: FaultShares = FaultShares()
     steps: tuple[Step, ...] = ()
+    starts_at: float | None = None
+    """When it begins, where that matters: objects of a real cluster have real times."""
 
     @property
     def virtual_s(self) -> float:

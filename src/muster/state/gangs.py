@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from operator import attrgetter
 
 from muster.model.events import PriorityClass
 from muster.model.gang import Cell, Gang, Group, MatchPolicy, Mode, Role, changed
@@ -52,6 +53,13 @@ class _Part:
     unreadable: str = ""
 
 
+# All of a pod that its gang is made of. Whether it has ended counts, whether it has started does not.
+_MEMBER = attrgetter(
+    "finished", "created", "name", "namespace", "kind", "membership", "priority", "never_preempts", "labels", "queue", "gates",
+    "deleted_at", "problems",
+)  # fmt: skip
+
+
 class GangBook:
     def __init__(self, *, default_wait_s: float = DEFAULT_WAIT_S) -> None:
         self.default_wait_s = default_wait_s
@@ -65,6 +73,8 @@ class GangBook:
         """The other slots that a slot counts to its group, for those that name any."""
         self._named_by: dict[str, dict[str, None]] = {}
         self._dirty: dict[str, None] = {}
+        self._swapped: dict[str, dict[str, Pod]] = {}
+        """By slot, members of whom something is new that their gang does not follow from: most news is of this kind."""
 
     # -- facts -----------------------------------------------------------------------------------------------------------------
 
@@ -74,8 +84,13 @@ class GangBook:
         if before is not None and before != slot:
             self.drop_pod(pod.uid)
         self._slot_of[pod.uid] = slot
-        self._pods.setdefault(slot, {})[pod.uid] = pod
-        self._dirty[slot] = None
+        pods = self._pods.setdefault(slot, {})
+        known = pods.get(pod.uid)
+        pods[pod.uid] = pod
+        if known is not None and pod.deleted_at is None and _MEMBER(pod) == _MEMBER(known):
+            self._swapped.setdefault(slot, {})[pod.uid] = pod
+        else:
+            self._dirty[slot] = None
 
     def drop_pod(self, uid: str) -> None:
         slot = self._slot_of.pop(uid, None)
@@ -117,6 +132,8 @@ class GangBook:
         """The gangs that were touched, made anew, and the keys of those that are no more."""
         if not self._dirty:
             return {}, []
+        for slot in self._dirty:
+            self._swapped.pop(slot, None)
         stale, parts = self._take_apart()
         made: dict[str, Gang] = {}
         for slot in sorted(parts):
@@ -125,6 +142,16 @@ class GangBook:
                 gang = self._gang(part, parts)
                 made[gang.key] = gang
         return made, [key for key in stale if key not in made]
+
+    def swapped(self) -> dict[str, dict[str, Pod]]:
+        """By gang, the members of whom something is new although the gang is as it was. For gangs that were not just made anew."""
+        found: dict[str, dict[str, Pod]] = {}
+        for slot, pods in self._swapped.items():
+            key = self._gang_of_slot.get(slot)
+            if key is not None:
+                found.setdefault(key, {}).update(pods)
+        self._swapped = {}
+        return found
 
     def _take_apart(self) -> tuple[list[str], dict[str, _Part | None]]:
         """Keys of the gangs that must be made anew, and their parts: those of touched slots, and of all that they name or that name
@@ -205,7 +232,7 @@ class GangBook:
             dialect=membership.dialect if group is None else group.dialect,
             created=group.created if group is not None else oldest.created,
             priority=self._priority(unfinished, group),
-            never_preempts=oldest.never_preempts or (group is not None and group.never_preempts),
+            never_preempts=oldest.never_preempts or self._never_preempts(group),
             needs_group=membership.needs_group and group is None,
             problems=problems,
             unreadable=_unreadable(oldest, group, declared),
@@ -219,6 +246,13 @@ class GangBook:
             if found is not None:
                 return found.value
         return max((pod.priority for pod in unfinished), default=0)
+
+    def _never_preempts(self, group: Group | None) -> bool:
+        """The PodGroup itself may say so, or the class that it names."""
+        if group is None:
+            return False
+        named = self.classes.get(group.priority_class)
+        return group.never_preempts or (named is not None and named.never_preempts)
 
 
 def _as_declared(group: Group) -> Group:

@@ -70,6 +70,8 @@ class Ledger:
         self._below_root = {key: rows[:-1] for key, rows in self._rows.items()}
         self._figures: Amounts = np.zeros((7, len(self.names), len(self._columns.names)), dtype=np.int64)
         self._moving = 0
+        self._lists: dict[str, tuple[int, list[int]]] = {}
+        self._last: tuple[str, int, list[list[int]]] | None = None
         self.layout += 1
         self._forget_log()
 
@@ -105,8 +107,19 @@ class Ledger:
 
     def taken_list(self, queue: str) -> list[int]:
         """The same as plain numbers, for those who look at one after the other."""
-        amounts: list[int] = self._figures[_TAKEN, self.row[queue]].tolist()
-        return amounts
+        known = self._lists.get(queue)
+        position = len(self.log) + self.log_start
+        if known is None or known[0] != position:
+            # Several plugins ask the same one after the other.
+            known = self._lists[queue] = (position, self._figures[_TAKEN, self.row[queue]].tolist())
+        return known[1]
+
+    def standing_up(self, queue: str) -> list[list[int]]:
+        """What stands in the queue and in each above it but the root, now or soon, as plain numbers."""
+        position = len(self.log) + self.log_start
+        if self._last is None or self._last[:2] != (queue, position):
+            self._last = (queue, position, self.standing_in(self._below_root[queue]).tolist())
+        return self._last[2]
 
     def leaving(self, queue: str) -> Amounts:
         return self._of(queue, _LEAVING)
@@ -193,4 +206,5 @@ class Ledger:
 
     def _widen(self, width: int) -> None:
         self._figures = widened(self._figures, width)
+        self._lists, self._last = {}, None
         self.layout += 1

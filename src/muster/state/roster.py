@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from muster.model.gang import Gang, Role, changed
 from muster.model.pod import UNSEATED, Phase, Pod
@@ -48,6 +48,20 @@ class Roster:
                     world.members[pod.uid] = member
                     self._pods[pod.uid] = pod
                 self._charge(joined, member, sign=1)
+
+    def swap(self, key: str, pods: Mapping[str, Pod]) -> None:
+        """The same gang, with something new about some of its members that changes neither who they are nor what they take."""
+        world = self._world
+        gang = world.gangs.get(key)
+        if gang is None:
+            return
+        roles = tuple(changed(role, pods=tuple(pods.get(pod.uid, pod) for pod in role.pods)) for role in gang.roles)
+        world.gangs[key] = changed(gang, roles=roles)
+        world.touched[key] = None
+        world.regrouped.append(key)
+        world.attempts[key].verdict = None
+        # What a queue tells of its gangs may be another number now.
+        world.ledger.log.extend(role.queue for role in roles)
 
     def _index(self, gang: Gang) -> None:
         world = self._world

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from operator import attrgetter
+from typing import TypeVar
 
 from muster.model.budget import Budget
 from muster.model.devices import Slot
@@ -43,16 +44,24 @@ BUDGETS = "budgets"
 _GRAVES = 200_000
 _FACTS = attrgetter(*(field.name for field in fields(Pod) if field.name != "version"))
 
+K = TypeVar("K")
+V = TypeVar("V")
+
 
 class Store:
-    def __init__(self, *, default_wait_s: float = 600.0, preemptible_by_default: bool = True) -> None:
+    def __init__(
+        self, *, default_wait_s: float = 600.0, preemptible_by_default: bool = True, victim_schedulers: tuple[str, ...] = ()
+    ) -> None:
         self._world = World()
+        self._victim_schedulers = frozenset(victim_schedulers)
         self._book = GangBook(default_wait_s=default_wait_s)
         self._roster = Roster(self._world, preemptible_by_default=preemptible_by_default)
         self._slots = SlotFacts(self._world)
         self._seen: dict[str, Pod] = {}
         self._graves: dict[str, None] = {}
         self._versions: dict[tuple[str, str], int] = {}
+        self._gone_at: dict[tuple[str, str], int] = {}
+        """The last version of what is gone, so that late news of it is known to be late."""
         self._rows_stale = False
         self._queues_stale = True
         self._laid_out: Mapping[str, str] = {}
@@ -86,6 +95,8 @@ class Store:
         for key in gone:
             self._roster.disband(key)
         self._enlist(gangs)
+        for key, pods in self._book.swapped().items():
+            self._roster.swap(key, pods)
         world.table.trim_log()
         world.ledger.trim_log()
         world.trim_logs()
@@ -97,6 +108,9 @@ class Store:
         known = self._seen.get(pod.uid)
         if pod.uid in self._graves or (known is not None and pod.version <= known.version and pod.version):
             return
+        if pod.scheduler in self._victim_schedulers:
+            # Its gang, if any, is another scheduler's business: here it is one who may have to leave.
+            pod = replace(pod, membership=None)
         self._seen[pod.uid] = pod
         world = self._world
         before = world.placements.get(pod.uid, UNPLACED)
@@ -134,7 +148,8 @@ class Store:
         elif known is not None:
             world.pods.pop(pod.uid, None)
             self._roster.dismiss(pod)
-        if pod.ours and (known is None or _FACTS(pod) != _FACTS(known)):
+        takes_part = pod.ours or (pod.node is not None and pod.scheduler in self._victim_schedulers)
+        if takes_part and (known is None or _FACTS(pod) != _FACTS(known)):
             # What was written onto the pod comes back as news of it, and is no reason to try its gang again.
             self._book.put_pod(pod)
 
@@ -166,9 +181,7 @@ class Store:
 
     def _bury(self, uid: str) -> None:
         self._graves[uid] = None
-        if len(self._graves) > _GRAVES:
-            for old in list(self._graves)[: _GRAVES // 2]:
-                del self._graves[old]
+        _bound(self._graves)
 
     def _take_back(self, uid: str, node: str) -> None:
         """A bind failed: that pod, and no other, goes back to the claim that it came from, or is unplaced again. Whether the claim
@@ -216,16 +229,23 @@ class Store:
 
     # -- everything else -------------------------------------------------------------------------------------------------------
 
+    def _version(self, key: tuple[str, str]) -> int:
+        """The last version of a thing that was seen, of one that is gone too."""
+        return self._versions.get(key, self._gone_at.get(key, -1))
+
     def _see(self, thing: Thing) -> None:
         key = (type(thing).__name__, thing.key if isinstance(thing, Budget | Group | Queue | VolumeClaim) else thing.name)
-        if thing.version and thing.version <= self._versions.get(key, -1):
+        if thing.version and thing.version <= self._version(key):
             return
         self._versions[key] = thing.version
+        self._gone_at.pop(key, None)
         world = self._world
         match thing:
             case Node():
                 self._see_node(thing)
+                self._note_faults("", thing)
             case Inventory():
+                self._note_faults("Device: ", thing)
                 if (node := self._slots.see_inventory(thing)) is not None:
                     self._see_node(node)
             case Group():
@@ -246,6 +266,15 @@ class Store:
             case Budget():
                 self._mind_budget(thing.key)
                 world.budgets[thing.key] = thing
+
+    def _note_faults(self, where: str, thing: Node | Inventory) -> None:
+        """What is wrong with a node or with its list of devices, for whoever looks after it."""
+        said = self._world.faulty.pop(thing.name, {})
+        said = {part: why for part, why in said.items() if part != where}
+        if thing.problems:
+            said[where] = "; ".join(f"{where}{problem.field}: {problem.text}" for problem in thing.problems)
+        if said:
+            self._world.faulty[thing.name] = said
 
     def _mind_budget(self, key: str) -> None:
         """A budget changed: whoever it protected may be asked again."""
@@ -285,11 +314,17 @@ class Store:
     def _lose(self, event: Gone) -> None:
         world = self._world
         key = (event.what, event.key)
-        if event.version and event.version < self._versions.get(key, -1):
+        if event.version and event.version < self._version(key):
             return
-        self._versions[key] = event.version
+        self._versions.pop(key, None)
+        self._gone_at[key] = event.version
+        _bound(self._gone_at)
+        if event.what == "Inventory":
+            self._note_faults("Device: ", Inventory(event.key))
         match event.what:
             case "Node" if world.nodes.pop(event.key, None) is not None:
+                world.faulty.pop(event.key, None)
+                world.faults_told.pop(event.key, None)
                 self._rows_stale = True
                 world.wake(ROOM)
             case "Inventory" if (node := self._slots.lose_inventory(event.key)) is not None:
@@ -360,6 +395,13 @@ class Store:
         ledger.lay_out(dict.fromkeys(sorted(waited_in), "") | parents)
         self._laid_out = parents
         self._roster.charge_all()
+
+
+def _bound(graves: dict[K, V]) -> None:
+    """Forget the oldest half where there are too many."""
+    if len(graves) > _GRAVES:
+        for old in list(graves)[: _GRAVES // 2]:
+            del graves[old]
 
 
 def _start(pod: Pod) -> float:

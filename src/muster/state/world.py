@@ -171,6 +171,9 @@ class World:
         """Pods whose eviction was refused: not asked again before the budget changes that refused it, or for a while."""
         self.spared: dict[str, float] = {}
         """Pods whose soft eviction was taken back and when, until their objects show it."""
+        self.faulty: dict[str, dict[str, str]] = {}
+        """What is wrong with a node's own fields and with its list of devices, where something is."""
+        self.faults_told: dict[str, str] = {}
         self.memo: dict[object, object] = {}
         """Columns derived from the table, kept by the engine between cycles. Never a fact of its own."""
 

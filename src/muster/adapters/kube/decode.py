@@ -26,7 +26,7 @@ from muster.adapters.kube.values import read_version
 from muster.adapters.kube.volumes import read_csi_node, read_storage_class, read_volume, read_volume_claim
 from muster.model.budget import Budget
 from muster.model.events import Namespace, PriorityClass, Thing
-from muster.model.pod import Dialect
+from muster.model.pod import Dialect, Pod
 
 Written = Mapping[str, object] | bytes | msgspec.Raw
 
@@ -46,8 +46,20 @@ class Decoder:
 
         `api_version` and `kind` count where the object itself is silent: items of a list do not say what they are.
         """
-        door = self._doors.get(_identity(obj, api_version=api_version, kind=kind))
+        return self.decode_as(_identity(obj, api_version=api_version, kind=kind), obj)
+
+    def decode_as(self, kind: tuple[str, str], obj: Written) -> Thing | None:
+        """The same for an object of which API group and kind are known: it is not asked what it is."""
+        door = self._doors.get(kind)
         return None if door is None else door.thing(obj)
+
+
+def subject_of(thing: Thing) -> tuple[str, str]:
+    """What an event is about: the class name of the thing, and its UID, key or name."""
+    if isinstance(thing, Pod):
+        return "Pod", thing.uid
+    key: str = getattr(thing, "key", "") or thing.name
+    return type(thing).__name__, key
 
 
 S = TypeVar("S", bound=wire.Shape)

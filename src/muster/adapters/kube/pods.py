@@ -65,6 +65,8 @@ class Pods:
         note = shared.annotations.get(names.CLAIM)
         slots, bad_slots = slot_notes(shared.annotations, kind.devices) if kind.devices and spec.node_name else ((), ())
         problems.extend(bad_slots)
+        scheduler = spec.scheduler_name or names.DEFAULT_SCHEDULER
+        ours = scheduler in self._ours
         return Pod(
             uid=uid,
             namespace=namespace,
@@ -72,7 +74,8 @@ class Pods:
             kind=kind,
             created=epoch(meta.creation_timestamp) or 0.0,
             version=read_version(meta.resource_version),
-            ours=(spec.scheduler_name or names.DEFAULT_SCHEDULER) in self._ours,
+            ours=ours,
+            scheduler="" if ours else self._words.share(scheduler, scheduler),
             priority=spec.priority or 0,
             priority_class=spec.priority_class_name,
             never_preempts=shared.never_preempts or spec.preemption_policy == "Never",

@@ -9,9 +9,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from muster.adapters.kube.encode import YES, stamp
+from muster.adapters.kube.merge import merged
 from muster.adapters.kube.names import NATIVE_GROUP
+from muster.adapters.kube.refs import BUDGET, NODE, POD, Manifest, Ref, Stored
 from muster.adapters.sim.budgets import share_of
-from muster.adapters.sim.manifests import BUDGET, NODE, POD, BadManifest, Manifest, Ref, Stored, merged
+from muster.adapters.sim.manifests import BadManifest
 from muster.adapters.sim.objects import ObjectStore
 from muster.adapters.sim.wishes import wishes_of
 from muster.model.selectors import Operator, TaintEffect

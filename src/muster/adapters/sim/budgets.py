@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from muster.adapters.sim.manifests import BUDGET, POD, Manifest, Ref, Stored
+from muster.adapters.kube.refs import BUDGET, POD, Manifest, Ref, Stored
 from muster.adapters.sim.objects import ObjectStore
 from muster.model.selectors import LabelSelector, Operator, Requirement
 
@@ -57,14 +57,23 @@ class Budgets:
             if pod_ref.namespace == ref.namespace and _covers(budget, pod) and _is_expected(pod)
         ]
         desired = _desired(budget.get("spec") or {}, expected=len(pods))
-        healthy = sum(_is_healthy(pod) for pod in pods)
+        doomed = (budget.get("status") or {}).get("disruptedPods") or {}
+        healthy = sum(_is_healthy(pod) and pod["metadata"]["name"] not in doomed for pod in pods)
         return {
+            **_without_gone(doomed, pods=pods),
             "expectedPods": len(pods),
             "desiredHealthy": desired,
             "currentHealthy": healthy,
             "disruptionsAllowed": max(0, healthy - desired),
             "observedGeneration": budget["metadata"]["generation"],
         }
+
+
+def _without_gone(doomed: Stored, *, pods: list[Stored]) -> Manifest:
+    """A real API server notes an eviction in the status before it deletes the pod. Once that is seen, the note can go."""
+    staying = {pod["metadata"]["name"] for pod in pods if not pod["metadata"].get("deletionTimestamp")}
+    done = [name for name in doomed if name not in staying]
+    return {"disruptedPods": dict.fromkeys(done)} if done else {}
 
 
 def _is_expected(pod: Stored) -> bool:

@@ -7,8 +7,8 @@ by then is left alone.
 from __future__ import annotations
 
 from muster.adapters.kube.names import SOFT_EVICTION
+from muster.adapters.kube.refs import Ref, Stored
 from muster.adapters.sim.clock import Clock
-from muster.adapters.sim.manifests import Ref, Stored
 from muster.adapters.sim.objects import ObjectStore, What
 from muster.adapters.sim.wishes import wishes_of
 

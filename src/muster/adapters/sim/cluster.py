@@ -8,31 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from muster.adapters.kube.decode import BadObject, Decoder
+from muster.adapters.kube.decode import BadObject, Decoder, subject_of
+from muster.adapters.kube.index import PodIndex
+from muster.adapters.kube.merge import copied, merged
+from muster.adapters.kube.refs import BUDGET, Manifest, Ref, Stored
 from muster.adapters.sim.admission import admitted, check
 from muster.adapters.sim.budgets import Budgets
 from muster.adapters.sim.cleanup import Cleanup
-from muster.adapters.sim.clock import Clock
+from muster.adapters.sim.clock import START, Clock
 from muster.adapters.sim.controllers import Controllers
 from muster.adapters.sim.faults import NO_FAULTS, BindFaults, EventStream, Faults
 from muster.adapters.sim.hands import Hands, Write
-from muster.adapters.sim.index import PodIndex
 from muster.adapters.sim.kubelet import Kubelet
-from muster.adapters.sim.manifests import (
-    BUDGET,
-    DEFAULT_NAMESPACE,
-    KINDS,
-    BadManifest,
-    Manifest,
-    Ref,
-    Stored,
-    copied,
-    is_namespaced,
-    kinds_called,
-    merged,
-    ref_of,
-    with_texts,
-)
+from muster.adapters.sim.manifests import DEFAULT_NAMESPACE, KINDS, BadManifest, is_namespaced, kinds_called, ref_of, with_texts
 from muster.adapters.sim.nodes import NodeController
 from muster.adapters.sim.objects import Change, NotFound, ObjectStore, What
 from muster.adapters.sim.wishes import CONTROLLER
@@ -56,11 +44,12 @@ class SimCluster:
         scheduler_names: Iterable[str] = ("muster",),
         start_s: float = 1.0,
         lost_s: float = 5.0,
+        starts_at: float = START,
     ) -> None:
         faults = faults or NO_FAULTS
         self.rejected: list[Rejected] = []
         """Objects that no event could be made of."""
-        self._clock = Clock()
+        self._clock = Clock(start=starts_at)
         self._store = ObjectStore(self._clock)
         self._decoder = Decoder(tuple(scheduler_names))
         self._stream = EventStream(faults, seed=seed)
@@ -193,9 +182,9 @@ class SimCluster:
         what, ref, manifest = change
         thing = self._thing(ref, manifest)
         if thing is not None:
-            self._stream.send(_subject(thing), _event(what, thing), now=self._clock.now)
+            self._stream.send(subject_of(thing), _event(what, thing), now=self._clock.now)
         if isinstance(thing, Pod):
-            self._index.react(what, ref, thing)
+            self._place(what, ref, thing)
             self._kubelet.react(what, ref, thing)
             self._nodes.react(what, ref, thing)
             self._controllers.react(what, ref, manifest)
@@ -206,6 +195,12 @@ class SimCluster:
             self._kubelet.react_to_node(what, thing)
         elif ref[:2] == BUDGET:
             self._budgets.react(ref)
+
+    def _place(self, what: What, ref: Ref, pod: Pod) -> None:
+        if what is What.DELETED:
+            self._index.drop(ref)
+        else:
+            self._index.put(ref, pod)
 
     def _thing(self, ref: Ref, manifest: Stored) -> Thing | None:
         """The object as the scheduler reads it; one that cannot be read is remembered and left out."""
@@ -243,12 +238,5 @@ class SimCluster:
         return found[0]
 
 
-def _subject(thing: Thing) -> tuple[str, str]:
-    if isinstance(thing, Pod):
-        return "Pod", thing.uid
-    key: str = getattr(thing, "key", "") or thing.name
-    return type(thing).__name__, key
-
-
 def _event(what: What, thing: Thing) -> Event:
-    return Gone(*_subject(thing), thing.version) if what is What.DELETED else Seen(thing)
+    return Gone(*subject_of(thing), thing.version) if what is What.DELETED else Seen(thing)

@@ -6,8 +6,8 @@ The new pod is another pod: it has its own UID and bears no trace of what the sc
 from __future__ import annotations
 
 from muster.adapters.kube.encode import MARKING_LABELS, MARKS
+from muster.adapters.kube.refs import Manifest, Ref, Stored
 from muster.adapters.sim.clock import Clock
-from muster.adapters.sim.manifests import Manifest, Ref, Stored
 from muster.adapters.sim.objects import ObjectStore, What
 from muster.adapters.sim.wishes import RECREATED, Wishes, wishes_of
 

@@ -1,23 +1,23 @@
 """Carries out what a scheduler decided, one API write after the other, and says what failed.
 
-Nothing is written that is there already; what the scheduler did not write itself is left alone. All that one round says of an
-object goes there in one patch. A deed on a pod that is gone, or that is another pod of the same name by now, does nothing: the
-watch tells.
+What is written where, the scribe says; here it is done at once. Nothing is written that is there already. All that one round says
+of an object goes there in one patch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
-from muster.adapters.kube import encode
+from muster.adapters.kube import encode, scribe
+from muster.adapters.kube.index import PodIndex
+from muster.adapters.kube.merge import joined, merged
+from muster.adapters.kube.refs import Manifest, Ref, pod_ref
 from muster.adapters.sim import volumes
 from muster.adapters.sim.budgets import Budgets
 from muster.adapters.sim.clock import Clock
 from muster.adapters.sim.faults import BindFaults
-from muster.adapters.sim.index import FAMILIES, PodIndex
-from muster.adapters.sim.manifests import NODE, POD, Manifest, Ref, Stored, kinds_called
-from muster.adapters.sim.objects import ApiError, ObjectStore
+from muster.adapters.sim.objects import ObjectStore
 from muster.model.effects import Bind, Condition, Effect, Evict, GroupStatus, Hold, Nominate, QueueStatus, Release, Spare
 from muster.model.events import BindFailed, Event, EvictFailed
 
@@ -69,79 +69,63 @@ class Hands:
             case Bind():
                 why = self._bind(effect)
                 return BindFailed(effect.uid, effect.node, why) if why else None
-            case Hold() | Nominate():
-                self._claim(effect)
-            case Release():
-                self._patch_pod(effect, encode.no_claim_patch(timed_out=effect.timed_out))
-                # Before others are bound to the room: a claim that outlives its room would be in their way after a crash.
+            case Spare() | Release():
+                self._patch_pod(effect)
+                # Who may stay is told before the claim ends that says who was to go. And a claim ends before others are bound to
+                # the room: one that outlives its room would be in their way after a crash.
                 self._send(pod_ref(effect.pod))
+            case Hold() | Nominate():
+                self._patch_pod(effect)
             case Evict():
                 return self._evict(effect)
-            case Spare():
-                self._patch_pod(effect, encode.spare_patch(now=self._clock.now))
-            case Condition():
+            case Condition() | GroupStatus() | QueueStatus():
                 self._say(effect)
-            case GroupStatus():
-                self._report(effect)
-            case QueueStatus():
-                self._report_queue(effect)
         return None
 
     # -- pods ------------------------------------------------------------------------------------------------------------------
 
     def _bind(self, effect: Bind) -> str:
-        """Why the pod could not be bound, or nothing. One that is bound to the target already is bound."""
-        ref = pod_ref(effect.pod)
-        pod = self._pod(effect)
-        if pod is None:
-            return f"pod {effect.pod} with UID {effect.uid} is gone"
-        bound_to = pod["spec"].get("nodeName")
-        if bound_to:
-            self._patch_pod(effect, encode.no_claim_patch())
-            return "" if bound_to == effect.node else f"pod {effect.pod} is bound to {bound_to} already"
-        if pod["metadata"].get("deletionTimestamp"):
-            return f"pod {effect.pod} is being deleted"
-        if pod["spec"].get("schedulingGates"):
-            return f"pod {effect.pod} has scheduling gates"
-        if self._store.peek(Ref(*NODE, "", effect.node)) is None:
-            return f"node {effect.node} is gone"
+        """Why the pod could not be bound, or nothing."""
+        seen = scribe.outlook(effect, self._store)
+        if seen.bound:
+            self._patch_pod(effect)
+        if seen.bound or seen.why:
+            return seen.why
         why = self._refused("bind", effect.pod) or self._faults.why_not(effect.pod) or self._choose_volumes(effect)
         if why:
             return why
+        ref = pod_ref(effect.pod)
         self._write("bind", ref)
-        bound = encode.conditions_patch([_SCHEDULED], present=conditions(pod), now=self._clock.now)
+        bound = encode.conditions_patch([_SCHEDULED], present=scribe.conditions(self._store.peek(ref)), now=self._clock.now)
         status = {**bound.get("status", {}), "nominatedNodeName": None}
         annotations = encode.binding(effect, now=self._clock.now)["metadata"].get("annotations")
         noted = {"metadata": {"annotations": annotations}} if annotations else {}
         self._store.patch(ref, {"spec": {"nodeName": effect.node}, "status": status, **noted})
-        self._patch_pod(effect, encode.no_claim_patch())
+        self._patch_pod(effect)
         return ""
 
     def _choose_volumes(self, effect: Bind) -> str:
         """Write down which volumes the pod's waiting claims get; why that cannot be, or nothing."""
         for choice in effect.volumes:
-            why = volumes.why_not(self._store, choice)
+            why = scribe.volume_refusal(choice, self._store)
             if why:
                 return why
-            kind, patch = encode.volume_patch(choice, node=effect.node)
-            self._patch(volumes.claim_ref(choice) if kind == volumes.CLAIM[1] else volumes.volume_ref(choice.volume), patch)
+            ref, patch = scribe.volume_write(choice, node=effect.node)
+            self._note(ref, patch)
+            # Before the bind: after a crash a pod that is bound must not find its volume given to another.
+            self._send(ref)
             volumes.bind(self._store, choice)
         return ""
 
-    def _claim(self, effect: Hold | Nominate) -> None:
-        pod = self._pod(effect)
-        if pod is not None and not pod["spec"].get("nodeName"):
-            self._patch_pod(effect, encode.claim_patch(effect))
-
     def _evict(self, effect: Evict) -> EvictFailed | None:
-        ref, pod = pod_ref(effect.pod), self._pod(effect)
-        if pod is None or pod["metadata"].get("deletionTimestamp"):
+        ref, pod = pod_ref(effect.pod), scribe.pod_of(effect, self._store)
+        if pod is None or scribe.is_leaving(pod):
             return None
         why = self._refused("evict", effect.pod)
         if why:
             return EvictFailed(effect.uid, why)
         if effect.manner == "soft":
-            self._mark(effect, pod)
+            self._patch_pod(effect)
             return None
         refusal = self._budgets.refusal(ref, pod) if effect.manner == "evict" else None
         if refusal is not None:
@@ -150,21 +134,11 @@ class Hands:
         self._store.delete(ref, uid=effect.uid)
         return None
 
-    def _mark(self, effect: Evict, pod: Stored) -> None:
-        """One that is marked already keeps its mark: it says since when."""
-        patch = encode.soft_eviction_patch(effect, now=self._clock.now)
-        (label,) = patch["metadata"]["labels"]
-        if (pod["metadata"].get("labels") or {}).get(label) != "true":
-            self._patch_pod(effect, patch)
-
-    def _pod(self, effect: Bind | Hold | Nominate | Release | Evict | Spare) -> Stored | None:
-        """The pod that is meant, if it still exists."""
-        found = self._store.peek(pod_ref(effect.pod))
-        return found if found is not None and found["metadata"]["uid"] == effect.uid else None
-
-    def _patch_pod(self, effect: Bind | Hold | Nominate | Release | Evict | Spare, patch: Manifest) -> None:
-        if self._pod(effect) is not None:
-            self._patch(pod_ref(effect.pod), patch)
+    def _patch_pod(self, effect: scribe.PodDeed) -> None:
+        pod = scribe.pod_of(effect, self._store)
+        patch = None if pod is None else scribe.pod_patch(effect, pod, now=self._clock.now)
+        if patch is not None:
+            self._note(pod_ref(effect.pod), patch)
 
     def _refused(self, verb: str, pod: str) -> str:
         left = self._refusals.get((verb, pod), 0)
@@ -173,63 +147,21 @@ class Hands:
 
     # -- words -----------------------------------------------------------------------------------------------------------------
 
-    def _say(self, effect: Condition) -> None:
-        if effect.subject == "gang":
-            self._say_of_gang(effect)
-        elif effect.subject == "pod":
-            self._say_of_pods([pod_ref(effect.key)], effect)
-        else:
-            for ref in _subject(effect):
-                self._put_conditions(ref, [encode.validity(effect)])
-
-    def _say_of_gang(self, effect: Condition) -> None:
-        for slot in effect.key.replace("+", ",").split(","):
-            if effect.code in encode.VALIDITY:
-                for ref in (*self._groups(slot), *self._index.gathered(slot)):
-                    self._put_conditions(ref, [encode.validity(effect)])
+    def _say(self, word: scribe.Word) -> None:
+        for saying in scribe.sayings(word, gathered=self._index.gathered):
+            found = self._store.peek(saying.ref)
+            if found is None:
                 continue
-            for ref in self._groups(slot):
-                present = self._conditions(ref)
-                self._put_conditions(ref, encode.group_conditions(effect, api_group=ref.group, present=present))
-            self._say_of_pods(self._index.gathered(slot), effect)
-
-    def _groups(self, slot: str) -> list[Ref]:
-        """The PodGroups of a slot, or of all slots with this title."""
-        slots = [slot] if ":" in slot else [f"{family}:{slot}" for family in FAMILIES]
-        found = (encode.group_of_slot(one) for one in slots)
-        return [Ref(place[0], "PodGroup", *place[1:]) for place in found if place is not None]
-
-    def _say_of_pods(self, pods: Iterable[Ref], effect: Condition) -> None:
-        """Only those who wait are told; one that is bound was told by its bind."""
-        for ref in pods if not effect.ok else ():
-            pod = self._store.peek(ref)
-            if pod is not None and not pod["spec"].get("nodeName") and not pod["spec"].get("schedulingGates"):
-                self._put_conditions(ref, [encode.unscheduled(effect)])
-
-    def _put_conditions(self, ref: Ref, entries: Sequence[encode.ConditionEntry]) -> None:
-        if self._store.peek(ref) is not None:
-            self._patch(ref, encode.conditions_patch(entries, present=self._conditions(ref), now=self._clock.now))
-
-    def _conditions(self, ref: Ref) -> list[Any]:
-        """What the object will say once all that was noted down is sent."""
-        unsent = (self._unsent.get(ref) or {}).get("status") or {}
-        return conditions({"status": unsent} if "conditions" in unsent else self._store.peek(ref))
-
-    def _report(self, effect: GroupStatus) -> None:
-        for ref in self._groups(effect.group):
-            if self._store.peek(ref) is not None:
-                self._patch(ref, encode.group_status(effect, api_group=ref.group))
-
-    def _report_queue(self, effect: QueueStatus) -> None:
-        for ref in _queues(effect.key):
-            found = self._store.peek(ref)
-            if found is not None:
-                self._patch(ref, encode.queue_status(effect, present=found.get("status") or {}))
+            # As it will be once all that was noted down is sent.
+            present = merged(found, self._unsent.get(saying.ref, {}))
+            patch = scribe.word_patch(saying, present, now=self._clock.now)
+            if patch is not None:
+                self._note(saying.ref, patch)
 
     # -- writing ---------------------------------------------------------------------------------------------------------------
 
-    def _patch(self, ref: Ref, patch: Manifest) -> None:
-        self._unsent[ref] = _joined(self._unsent.get(ref, {}), patch)
+    def _note(self, ref: Ref, patch: Manifest) -> None:
+        self._unsent[ref] = joined(self._unsent.get(ref, {}), patch)
 
     def _send(self, *only: Ref) -> None:
         """One write for each object of which something new was said, in the order in which they were first spoken of."""
@@ -249,44 +181,4 @@ class _Stopped(Exception):
     """The scheduler died before this write."""
 
 
-def _joined(first: Manifest, then: Manifest) -> Manifest:
-    """Two merge patches as one: what the second says goes over the first."""
-    both = dict(first)
-    for key, value in then.items():
-        known = both.get(key)
-        both[key] = _joined(known, value) if isinstance(known, dict) and isinstance(value, dict) else value
-    return both
-
-
 _SCHEDULED = {"type": encode.POD_SCHEDULED, "status": encode.YES}
-
-
-def pod_ref(title: str) -> Ref:
-    namespace, _, name = title.rpartition("/")
-    return Ref(*POD, namespace, name)
-
-
-def conditions(manifest: Stored | None) -> list[Any]:
-    status = (manifest or {}).get("status") or {}
-    found: list[Any] = status.get("conditions") or []
-    return found
-
-
-def _subject(effect: Condition) -> list[Ref]:
-    """The objects that a sentence may be about."""
-    match effect.subject:
-        case "queue":
-            return _queues(effect.key)
-        case "node":
-            return [Ref(*NODE, "", effect.key)]
-        case "domain":
-            return [Ref(*kind, "", effect.key) for kind in kinds_called("HyperNode")]
-    raise ApiError(f"there is nothing to say about a {effect.subject}: {effect.key}")
-
-
-def _queues(key: str) -> list[Ref]:
-    """`queue/a` is a Queue, `quota/team/a` an ElasticQuota of either API group."""
-    kind, *place = key.split("/")
-    if kind == "quota":
-        return [Ref(*known, *place) for known in kinds_called("ElasticQuota")]
-    return [Ref(*known, "", *place) for known in kinds_called("Queue")]

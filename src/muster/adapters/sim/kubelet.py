@@ -6,9 +6,9 @@ from math import inf
 from typing import Any
 
 from muster.adapters.kube.encode import NO, YES, conditions_patch, stamp
+from muster.adapters.kube.index import PodIndex
+from muster.adapters.kube.refs import Manifest, Ref, Stored
 from muster.adapters.sim.clock import Clock
-from muster.adapters.sim.index import PodIndex
-from muster.adapters.sim.manifests import Manifest, Ref, Stored
 from muster.adapters.sim.objects import ObjectStore, What
 from muster.adapters.sim.wishes import wishes_of
 from muster.model.node import Node

@@ -1,4 +1,4 @@
-"""API objects as plain values: which kinds there are, what a manifest must have, and how a merge patch changes one.
+"""API objects as plain values: which kinds there are, and what a manifest must have.
 
 Stored manifests are never changed in place. A patch makes a new one that shares all that it did not touch, so that every version
 of an object costs only what is new in it.
@@ -10,19 +10,12 @@ import json
 from collections.abc import Mapping
 from datetime import date
 from difflib import get_close_matches
-from typing import Any, NamedTuple
+from typing import Any
 
 from muster.adapters.kube import names
-
-Manifest = dict[str, Any]
-Stored = Mapping[str, Any]
-"""A manifest to look at. Whoever wants another one makes it with `merged`."""
+from muster.adapters.kube.refs import BUDGET, NODE, POD, Manifest, Ref, Stored
 
 DEFAULT_NAMESPACE = "default"
-
-POD = (names.CORE_GROUP, "Pod")
-NODE = (names.CORE_GROUP, "Node")
-BUDGET = ("policy", "PodDisruptionBudget")
 
 # In the order in which they are listed: what others refer to comes first.
 _NAMESPACED: dict[tuple[str, str], bool] = {
@@ -54,19 +47,6 @@ _LEFT_OUT = {"PodGroup": names.SIGS_GROUP, "ElasticQuota": names.SIGS_GROUP}
 
 class BadManifest(ValueError):
     """No API server would take this. The message names the field."""
-
-
-class Ref(NamedTuple):
-    """Which object: one name exists once in each kind and namespace. `namespace` is empty for objects of the whole cluster."""
-
-    group: str
-    kind: str
-    namespace: str
-    name: str
-
-    @property
-    def title(self) -> str:
-        return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
 def kinds_called(kind: str) -> list[tuple[str, str]]:
@@ -113,15 +93,6 @@ def _nearest(word: str, known: list[str]) -> str:
     return f"; write for example {close[0]}"
 
 
-def copied(value: Any) -> Any:
-    """The same value, sharing nothing that could be changed."""
-    if isinstance(value, Mapping):
-        return {key: copied(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [copied(part) for part in value]
-    return value
-
-
 def with_texts(manifest: Manifest) -> Manifest:
     """Annotations as the API has them, which are texts: a number, a boolean or a list that somebody wrote becomes its JSON."""
     annotations = manifest["metadata"].get("annotations")
@@ -135,33 +106,6 @@ def _text(value: object) -> str:
     if isinstance(value, date):
         return value.isoformat().replace("+00:00", "Z")
     return value if isinstance(value, str) else json.dumps(value, default=str)
-
-
-def merged(old: Stored, patch: Stored) -> Stored:
-    """A JSON merge patch (RFC 7386): null removes, mappings merge, all else replaces. The same object if nothing changes."""
-    new: dict[str, Any] | None = None
-    for key, value in patch.items():
-        before = old.get(key)
-        after = _merged_value(before, value)
-        if after is before or (after == before and type(after) is type(before)):
-            continue
-        if new is None:
-            new = dict(old)
-        if after is None:
-            del new[key]
-        else:
-            new[key] = after
-    return old if new is None else new
-
-
-def _merged_value(before: Any, value: Any) -> Any:
-    if not isinstance(value, Mapping):
-        return copied(value)
-    if isinstance(before, Mapping):
-        return merged(before, value)
-    fresh = merged({}, value)
-    # A mapping that only removes things leaves nothing behind where there was nothing.
-    return fresh if fresh or not value or before is not None else None
 
 
 def annotation(manifest: Stored, name: str) -> str | None:

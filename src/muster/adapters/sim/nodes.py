@@ -10,10 +10,11 @@ from functools import partial
 from typing import Any
 
 from muster.adapters.kube.encode import NO, YES, conditions_patch, stamp
+from muster.adapters.kube.index import PodIndex
+from muster.adapters.kube.merge import merged
+from muster.adapters.kube.refs import NODE, Manifest, Ref, Stored
 from muster.adapters.sim.clock import Clock
-from muster.adapters.sim.index import PodIndex
 from muster.adapters.sim.kubelet import Kubelet
-from muster.adapters.sim.manifests import NODE, Manifest, Ref, Stored, merged
 from muster.adapters.sim.objects import NotFound, ObjectStore, What
 from muster.model.pod import Pod
 from muster.model.selectors import Taint, TaintEffect, Toleration

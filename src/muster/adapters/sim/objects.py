@@ -11,8 +11,10 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from muster.adapters.kube.encode import stamp
+from muster.adapters.kube.merge import copied, merged
+from muster.adapters.kube.refs import Manifest, Ref, Stored
 from muster.adapters.sim.clock import Clock
-from muster.adapters.sim.manifests import KINDS, Manifest, Ref, Stored, copied, merged, ref_of, with_texts
+from muster.adapters.sim.manifests import KINDS, ref_of, with_texts
 
 DEFAULT_GRACE_S = 30
 

@@ -8,42 +8,16 @@ from __future__ import annotations
 from typing import Any
 
 from muster.adapters.kube import names
-from muster.adapters.sim.manifests import Manifest, Ref, Stored
+from muster.adapters.kube.refs import Manifest, Ref, Stored, claim_ref, volume_ref
 from muster.adapters.sim.objects import ObjectStore
 from muster.model.volumes import VolumeChoice
 
-CLAIM = (names.CORE_GROUP, "PersistentVolumeClaim")
-VOLUME = (names.CORE_GROUP, "PersistentVolume")
 CLASS = ("storage.k8s.io", "StorageClass")
-
-
-def claim_ref(choice: VolumeChoice) -> Ref:
-    namespace, _, name = choice.claim.partition("/")
-    return Ref(*CLAIM, namespace, name)
-
-
-def volume_ref(name: str) -> Ref:
-    return Ref(*VOLUME, "", name)
-
-
-def why_not(store: ObjectStore, choice: VolumeChoice) -> str:
-    """Why the claim cannot get this volume, or nothing."""
-    claim = store.peek(claim_ref(choice))
-    if claim is None:
-        return f"claim {choice.claim} is gone"
-    if not choice.volume:
-        return ""
-    volume = store.peek(volume_ref(choice.volume))
-    if volume is None:
-        return f"volume {choice.volume} is gone"
-    holder = (volume.get("spec") or {}).get("claimRef") or {}
-    taken = bool(holder) and f"{holder.get('namespace', 'default')}/{holder.get('name')}" != choice.claim
-    return f"volume {choice.volume} went to claim {holder.get('namespace', 'default')}/{holder.get('name')}" if taken else ""
 
 
 def bind(store: ObjectStore, choice: VolumeChoice) -> None:
     """Bind the claim to the volume that was kept for it, or to one that is made now."""
-    ref = claim_ref(choice)
+    ref = claim_ref(choice.claim)
     claim = store.peek(ref)
     if claim is None or (claim.get("spec") or {}).get("volumeName"):
         return

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from math import inf
 
-from muster.adapters.sim.manifests import BadManifest, Stored
+from muster.adapters.kube.refs import Stored
+from muster.adapters.sim.manifests import BadManifest
 
 PREFIX = "sim.muster.dev/"
 RECREATED = f"{PREFIX}recreated"

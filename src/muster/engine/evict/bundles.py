@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from muster.engine.evict.policy import EvictionPolicy
-from muster.engine.evict.seats import BROKEN_AFTER_S, Ints, SeatTable
+from muster.engine.evict.seats import BROKEN_AFTER_S, Ints, SeatTable, among
 from muster.engine.hooks import Ask, Domain
 from muster.engine.session import Session
 from muster.model.gang import Cell, Gang
@@ -43,6 +43,7 @@ class Bundles:
     """Units that went since these were put together: an ask that looks like the last one need not sort all of them again."""
     free_at: float = np.inf
     """When the first of those who are barred for a time may be taken."""
+    _by_row: RowIndex | None = None
 
     def __len__(self) -> int:
         return len(self.unit_class)
@@ -50,6 +51,14 @@ class Bundles:
     @property
     def any_left(self) -> bool:
         return not bool(self.gone.all())
+
+    def by_row(self) -> RowIndex:
+        """Seats in the domain by node, and on each node in the order in which their units are taken."""
+        if self._by_row is None:
+            here = np.flatnonzero(self.local)
+            # Both are whole numbers that fit into one: a single sort is enough.
+            self._by_row = here[np.argsort(self.row[here] * np.int64(len(self) + 1) + self.unit[here])]
+        return self._by_row
 
     def seats_of(self, unit: int, seats: SeatTable) -> list[int]:
         """Its seats, members in their order."""
@@ -91,7 +100,9 @@ def _still_good(s: Session, seats: SeatTable, kept: _Kept) -> bool:
                 return False
         elif (last := seats.last_index.get(uid)) is not None:
             went.append(last)
-    units = found.unit[np.isin(found.seat, went)]
+    if not went:
+        return True
+    units = found.unit[among(went, len(seats.pods))[found.seat]]
     whole = np.bincount(found.unit, minlength=len(found))
     if (np.bincount(units, minlength=len(found))[units] < whole[units]).any() or found.unit_spare[units].any():
         return False

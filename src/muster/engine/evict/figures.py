@@ -130,15 +130,16 @@ class _SeatSlots:
     def __init__(self) -> None:
         self.taken: Amounts = np.zeros((0, 0), dtype=np.int64)
         self._position = -1
-        self._layout = -1
+        self._follows: tuple[int, object] = (-1, None)
 
     def refresh(self, world: World, seats: SeatTable, figures: Figures) -> None:
         shape = (len(seats.alive), 3 * figures.devices)
+        follows = (world.table.layout, seats.edition)
         moved = world.moved_since(self._position)
-        if moved is None or self._layout != world.table.layout or self.taken.shape != shape:
+        if moved is None or self._follows != follows or self.taken.shape != shape:
             self.taken = np.zeros(shape, dtype=np.int64)
             moved = list(seats.index)
-        self._position, self._layout = world.moves_position, world.table.layout
+        self._position, self._follows = world.moves_position, follows
         for uid in dict.fromkeys(moved):
             at = seats.index.get(uid)
             if at is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from muster.engine.place import fits_on
 from muster.engine.session import Session
 from muster.model.pod import Phase, Placement, Pod
 from muster.state.world import Step
@@ -51,18 +52,39 @@ def _stay(s: Session, pods: list[Pod], before: list[Placement], step: Step) -> b
     with s.trial(f"{step.for_gang} no longer needs the room", cause=step.cause) as trial:
         for pod, place in zip(pods, before, strict=True):
             trial.restore(pod, place)
-        if (table.taken[rows] > table.allocatable[rows]).any():
+        if (table.taken[rows] > table.allocatable[rows]).any() or not all(_stands(s, heir) for heir in _heirs(s, pods)):
             return False
         trial.commit()
     return True
 
 
-def _leave_for_another(s: Session, pods: list[Pod], step: Step) -> None:
-    """The first by name whose promise lies where they stand."""
+def _stands(s: Session, heir: Pod) -> bool:
+    """Would what this one was promised be promised again, with those back who were to leave?"""
+    placement = s.world.placement(heir)
+    with s.trial("simulated", cause="Simulated") as trial:
+        trial.release(heir)
+        fits = fits_on(s, heir, placement.node or "", soon=True, devices=placement.devices)
+        return fits and s.room(heir, count=1, phase=Phase.NOMINATED).seats > 0
+
+
+def _heirs(s: Session, pods: list[Pod]) -> list[Pod]:
+    """Those who may count on the leaving of these: their promise lies on the same nodes, or in the same queues."""
     world = s.world
     nodes = {world.placement(pod).node for pod in pods}
-    claims = [uid for uid in world.claims if world.placements[uid].node in nodes and world.placements[uid].phase is Phase.NOMINATED]
-    heir = min((world.pods[uid] for uid in claims), key=lambda pod: (pod.title, pod.uid), default=None)
+    queues = {queue for pod in pods if pod.uid in world.members for queue in world.tree.path(world.members[pod.uid].queue)}
+    found = [
+        (world.placements[uid].node not in nodes, world.pods[uid].title, uid)
+        for uid in world.claims
+        if world.placements[uid].phase is Phase.NOMINATED
+        and (world.placements[uid].node in nodes or not queues.isdisjoint(world.tree.path(world.members[uid].queue)))
+    ]
+    return [world.pods[uid] for *_, uid in sorted(found)]
+
+
+def _leave_for_another(s: Session, pods: list[Pod], step: Step) -> None:
+    """The first, by name, whose promise lies where they stand; else one who needs what they have of a queue."""
+    world = s.world
+    heir = next(iter(_heirs(s, pods)), None)
     gang = world.gang_of(heir) if heir is not None else None
     if heir is None or gang is None:
         return

@@ -109,6 +109,7 @@ class _OneNode:
             return board.rows_of(b, self._rows_with_enough()), None
         plain = np.ones(len(table), dtype=np.bool_)
         plain[b.row[self._guarded[b.unit]]] = False
+        plain[board.mixed] = False
         lacking = self.request[self.asked] - (table.allocatable - table.taken)[:, self.asked]
         board.judge(b, lacking, full.amounts, plain=plain, position=table.position, changed=table.changed_since(board.position))
         return board.rows_of(b, ~plain & self._rows_with_enough()), board.winner()
@@ -151,17 +152,37 @@ class _OneNode:
                     fits = self._fits(row)
             if not fits and not self._entangled:
                 return None
-            # Where other pods can be what the pod needs, one of those who went may have to come back before it passes at all.
-            for unit in sorted(taken, key=lambda u: (not self._violates[u], -int(rank[u]))):
-                mark = trial.mark()
-                for pod, placement in taken[unit]:
-                    trial.restore(pod, placement)
-                if self._fits(row):
-                    fits = True
-                    del taken[unit]
-                else:
-                    trial.undo_to(mark)
+            # Where other pods can be what the pod needs, one of those who went may have to come back before it passes at all; and
+            # once that one is back, others may follow who could not before.
+            while self._put_back(trial, row, taken):
+                fits = True
+                if not self._entangled:
+                    break
+            if fits and self._end_gangs(trial, taken) and self._entangled:
+                fits = self._fits(row)
             return self._plan(row, taken) if fits else None
+
+    def _put_back(self, trial: Trial, row: int, taken: _Taken) -> bool:
+        """Whoever is not needed goes back, the most important and those whose budget is broken first. Did anybody?"""
+        back = False
+        for unit in sorted(taken, key=lambda u: (not self._violates[u], -int(self.board.rank[u]))):
+            mark = trial.mark()
+            for pod, placement in taken[unit]:
+                trial.restore(pod, placement)
+            if self._fits(row):
+                back = True
+                del taken[unit]
+            else:
+                trial.undo_to(mark)
+        return back
+
+    def _end_gangs(self, trial: Trial, taken: _Taken) -> bool:
+        """A gang that goes whole leaves nobody behind: its spare members and its claims go with it. Was there anybody?"""
+        followers = [other for unit in taken for other in self.board.followers.get(unit, ()) if other not in taken]
+        for unit in followers:
+            if not self.bundles.gone[unit] and (gone := self._take(trial, unit)) is not None:
+                taken[unit] = gone
+        return bool(followers)
 
     def _take(self, trial: Trial, unit: int) -> list[tuple[Pod, Placement]] | None:
         pods = [self.seats.pods[at] for at in self.bundles.seats_of(unit, self.seats)]
@@ -267,6 +288,10 @@ class _Board:
     """Position of each unit in the order in which units go: the less important first."""
     breaks: BoolColumn
     """Units that are gangs of several members: these end."""
+    followers: dict[int, list[int]]
+    """Of a gang that goes whole, the units of its spare members: they go with it, and its figures contain theirs."""
+    mixed: RowIndex
+    """Nodes with both on them: there the figures would count somebody twice."""
     row: RowIndex
     """Entries: what one unit has on one node, nodes one after the other, and on each its units in order."""
     unit: Ints
@@ -349,19 +374,47 @@ def _board(s: Session, b: Bundles, seats: SeatTable, match: BoolColumn, asked: R
     row, unit, freed = _by_row_and_unit(b.row[here], b.unit[here], b.request[here][:, asked])
     whole = np.zeros((len(b), len(asked)), dtype=np.int64)
     np.add.at(whole, b.unit, b.request[:, asked])
+    followers = _followers(s, b, seats)
     breaks = ~b.unit_spare & (np.bincount(b.unit, minlength=len(b)) > 1)
-    figures = _unit_figures(s, b, seats, breaks)
+    breaks[list(followers)] = True
+    figures = _unit_figures(s, b, seats, breaks, followers)
     nodes = len(match)
     nothing = np.zeros(nodes, dtype=np.bool_)
     board = _Board(
-        b, match, rank, breaks, row, unit, freed, whole, figures,
+        b, match, rank, breaks, followers, _mixed(row, unit, followers), row, unit, freed, whole, figures,
         cost=np.zeros((len(figures), nodes)), possible=nothing.copy(), plain=nothing, gone=b.gone.copy(),
     )  # fmt: skip
     s.scratch["board"] = board
     return board
 
 
-def _unit_figures(s: Session, b: Bundles, seats: SeatTable, breaks: BoolColumn) -> tuple[tuple[np.ufunc, FloatColumn], ...]:
+def _followers(s: Session, b: Bundles, seats: SeatTable) -> dict[int, list[int]]:
+    """By unit that is a whole gang: the units of the same gang that can go alone as well. None where only what is here goes."""
+    if s.policy.settings.whole_gang == "domain":
+        return {}
+    whole = ~b.unit_spare & ~seats.gang_single[b.unit_gang]
+    leader = np.full(len(seats.gangs), -1, dtype=np.int64)
+    leader[b.unit_gang[whole]] = np.flatnonzero(whole)
+    found: dict[int, list[int]] = {}
+    for unit in np.flatnonzero(b.unit_spare & (leader[b.unit_gang] >= 0)).tolist():
+        found.setdefault(int(leader[b.unit_gang[unit]]), []).append(unit)
+    return found
+
+
+def _mixed(row: RowIndex, unit: Ints, followers: dict[int, list[int]]) -> RowIndex:
+    if not followers:
+        return np.zeros(0, dtype=np.intp)
+    leader = np.full(int(unit.max(initial=-1)) + 1, -1, dtype=np.int64)
+    for first, others in followers.items():
+        leader[[other for other in others if other < len(leader)]] = first
+    leads = {(r, u) for r, u in zip(row.tolist(), unit.tolist(), strict=True) if u in followers}
+    follows = zip(row.tolist(), leader[unit].tolist(), strict=True)
+    return np.array(sorted({r for r, u in follows if (r, u) in leads}), dtype=np.intp)
+
+
+def _unit_figures(
+    s: Session, b: Bundles, seats: SeatTable, breaks: BoolColumn, followers: dict[int, list[int]]
+) -> tuple[tuple[np.ufunc, FloatColumn], ...]:
     units = len(b)
     bound = seats.phase[b.seat] == Phase.BOUND
     pods = np.bincount(b.unit[bound], minlength=units).astype(np.float64)
@@ -370,13 +423,18 @@ def _unit_figures(s: Session, b: Bundles, seats: SeatTable, breaks: BoolColumn) 
         hours += plugin.lost_hours(s, seats, b.seat)
     youngest = np.full(units, -np.inf)
     np.maximum.at(youngest, b.unit[bound], seats.started[b.seat[bound]])
+    lost = np.asarray(np.bincount(b.unit[bound], weights=hours[bound], minlength=units), dtype=np.float64)
+    for unit, others in followers.items():
+        pods[unit] += pods[others].sum()
+        lost[unit] += lost[others].sum()
+        youngest[unit] = max(youngest[unit], youngest[others].max())
     priority = seats.gang_priority[b.unit_gang].astype(np.float64)
     return (
         (np.add, breaks.astype(np.float64)),
         (np.maximum, np.where(pods > 0, priority, -np.inf)),
         (np.add, priority * pods),
         (np.add, pods),
-        (np.add, np.asarray(np.bincount(b.unit[bound], weights=hours[bound], minlength=units), dtype=np.float64)),
+        (np.add, lost),
         (np.maximum, youngest),
     )
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from muster.engine.evict.seats import Ints, SeatTable
+from muster.engine.evict.seats import Ints, SeatTable, among
 from muster.engine.hooks import Ask
 from muster.engine.session import Session
 from muster.model.effects import YES, Verdict
@@ -49,13 +47,15 @@ def may_take(s: Session, ask: Ask, policy: EvictionPolicy, pods: Sequence[Pod]) 
 def lower_in_same_queue(s: Session, ask: Ask, seats: SeatTable) -> BoolColumn:  # noqa: ARG001
     """Gangs of strictly lower priority that share a queue with the asker."""
     count = len(seats.gangs)
+    lower: BoolColumn = seats.gang_priority[:count] < ask.gang.priority
+    if not lower.any():
+        return lower
     queues = {role.queue for role in ask.gang.roles}
     numbers = [seats.queue_number[queue] for queue in sorted(queues) if queue in seats.queue_number]
-    same = np.isin(seats.gang_queue[:count], numbers)
+    same = among(numbers, len(seats.queue_number))[seats.gang_queue[:count]]
     for number, theirs in seats.mixed.items():
         same[number] = bool(queues & theirs)
-    eligible: BoolColumn = same & (seats.gang_priority[:count] < ask.gang.priority)
-    return without_self(ask, seats, eligible)
+    return without_self(ask, seats, same & lower)
 
 
 def without_self(ask: Ask, seats: SeatTable, eligible: BoolColumn) -> BoolColumn:

@@ -108,11 +108,33 @@ def _between(s: Session, asker: str, giver: str, amounts: Amounts) -> Verdict:
         why = f"{show_queue(asker)} would not be within its deserved share of what it asks for"
     elif not _gives_in(s, giver, amounts):
         why = f"{show_queue(giver)} is within its deserved share"
-    elif dominant_share(s, asker, plus=amounts - s.world.ledger.taken(asker) + _stands(s, asker)) >= dominant_share(s, giver):
-        why = f"{show_queue(asker)} would have as large a share of the cluster as {show_queue(giver)} has now"
+    elif (unfair := _as_large(s, asker, giver, amounts)) is not None:
+        why = f"{show_queue(asker)} would have as large a share {unfair} as {show_queue(giver)} has now"
     else:
         return YES
     return Verdict(ok=False, why=why, code=NOT_ENTITLED)
+
+
+def _as_large(s: Session, asker: str, giver: str, amounts: Amounts) -> str | None:
+    """Would the asker's dominant share with the ask be no smaller than the giver's is now? Of what: of the cluster, or, where the
+    policy says so and both deserve something, of what each deserves."""
+    plus = amounts - s.world.ledger.taken(asker) + _stands(s, asker)
+    mine, theirs = deserved_by(s, asker), deserved_by(s, giver)
+    if s.policy.settings.share_of == "deserved" and _configured(mine) and _configured(theirs):
+        after, now = _part_of(s, asker, mine, plus=plus), _part_of(s, giver, theirs)
+        return "of what it deserves" if after >= now else None
+    return "of the cluster" if dominant_share(s, asker, plus=plus) >= dominant_share(s, giver) else None
+
+
+def _configured(deserved: Resources) -> bool:
+    return any(value for _, value in deserved.items)
+
+
+def _part_of(s: Session, queue: str, deserved: Resources, *, plus: Amounts | None = None) -> float:
+    """The largest part of anything that the queue deserves which it has, or would have with `plus` added."""
+    position, taken = s.world.columns.position, s.world.ledger.taken(queue)
+    taken = taken if plus is None else taken + plus
+    return max(float(taken[position[name]] / value) for name, value in deserved.items if value)
 
 
 def _is_entitled(s: Session, queue: str, amounts: Amounts) -> bool:

@@ -13,10 +13,10 @@ from functools import cached_property
 import numpy as np
 
 from muster.engine.domains import place_gang
-from muster.engine.evict.bundles import Bundles, bundles
+from muster.engine.evict.bundles import ROI_STEP, Bundles, bundles
 from muster.engine.evict.figures import DeviceColumns, Figures
 from muster.engine.evict.policy import EvictionPolicy, may_take
-from muster.engine.evict.seats import Ints, SeatTable, seat_table
+from muster.engine.evict.seats import Ints, SeatTable, among, seat_table
 from muster.engine.hooks import Ask, Domain, Purpose
 from muster.engine.session import Session
 from muster.model.pod import Phase, Placement, Pod
@@ -28,6 +28,7 @@ from muster.state.trial import Trial
 _GOOD_ENOUGH = 1.02
 _ROUNDS = 3
 _DEAREST = 3
+_FIRST_LOOK = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +76,8 @@ def plan_in(s: Session, ask: Ask, policy: EvictionPolicy, domain: Domain) -> Pla
         plans += [] if second is None else [second]
     if not plans:
         return NoPlan(search.refusal or "whoever may go, a check still refuses the placement", at)
-    best = min(plans, key=_rank)
+    best = min(plans, key=search.rank)
     return best if chosen is not None or len(ask.pods) == 1 else search.improved(best)
-
-
-def _rank(plan: Plan) -> tuple[int, float, int]:
-    return (plan.worst, plan.cost, len(plan.victims))
 
 
 def _chosen_by_plugin(s: Session, ask: Ask, found: Bundles) -> list[int] | None:
@@ -149,14 +146,6 @@ class Search:
         return sorted(wants, key=lambda want: -float((want.request / capacity).max()))
 
     @cached_property
-    def _by_row(self) -> RowIndex:
-        """Seats in the domain by node, and on each node in the order in which their units are taken."""
-        b = self.bundles
-        here = np.flatnonzero(b.local)
-        # Both are whole numbers that fit into one: a single sort is enough.
-        return here[np.argsort(b.row[here] * np.int64(len(b) + 1) + b.unit[here])]
-
-    @cached_property
     def _request(self) -> Amounts:
         """What each seat takes of its node, devices included where the ask wants any."""
         return self._figures.of_seats(self.seats, self.bundles.seat, self.bundles.request)
@@ -201,11 +190,21 @@ class Search:
             dearest = sorted(plan.units, key=lambda u: (-self.bundles.unit_cost[u], u))[:_DEAREST]
             ways = [(take, unit) for unit in dearest for take in (self.by_node_cost, self.by_order)]
             found = [better for take, unit in ways if (better := self.attempt(take, without=unit)) is not None]
-            best = min(found, key=_rank, default=plan)
-            if _rank(best) >= _rank(plan):
+            best = min(found, key=self.rank, default=plan)
+            if self.rank(best) >= self.rank(plan):
                 break
             plan = best
         return plan
+
+    def rank(self, plan: Plan) -> tuple[int, int, int, float, int]:
+        """The better plan ranks lower. Where priority does not decide who may go, plans that are about as cheap (as units are: in
+        steps of return on cost) are told apart by it before the rest of the cost counts."""
+        step = priority = 0
+        if self.policy.queue_rank is not None and plan.cost > 0:
+            gain = len(self._columns) - 1  # All of what is asked for, but for the number of pods.
+            step = -round(gain / plan.cost / ROI_STEP)
+            priority = max((int(self.seats.gang_priority[self.bundles.unit_gang[unit]]) for unit in plan.units), default=0)
+        return (plan.worst, step, priority, plan.cost, len(plan.victims))
 
     def _least_cost(self, worst: int) -> float:
         """About what the lacking seats cost at the price of the units that free them most cheaply. A guess, not a proof."""
@@ -328,7 +327,8 @@ class Search:
     def _options(self, want: _Want, free: Amounts, slots: Ints, missing: int) -> list[tuple[list[int], list[int], int]]:
         """Ways to gain seats, the cheapest per seat first: (units, nodes, seats gained)."""
         b = self.bundles
-        here = self._by_row[~self._out[b.unit[self._by_row]]]
+        here = b.by_row()
+        here = here[~self._out[b.unit[here]]]
         fits = np.zeros(len(slots), dtype=np.bool_)
         fits[want.rows] = True
         here = here[fits[b.row[here]]]
@@ -354,7 +354,7 @@ class Search:
         useful = np.minimum(total[found], missing)
         ratio = b.unit_cost[found] / useful
         best = found[np.lexsort((found, b.unit_cost[found], ratio, b.unit_class[found]))[: 4 * missing + 16]]
-        few = np.flatnonzero(np.isin(unit, best))
+        few = np.flatnonzero(among(best, len(b))[unit])
         rows: dict[int, list[int]] = {}
         for each, where in zip(unit[few].tolist(), row[few].tolist(), strict=True):
             rows.setdefault(each, []).append(where)
@@ -449,9 +449,12 @@ class Search:
             self._add(after, use & (b.unit < count))
             return bool(_slots(after[want.rows], want, want.rows).sum() >= len(want.pods))
 
-        low, high = 0, len(b)
-        if not enough(high):
-            return None
+        low, high = 0, min(_FIRST_LOOK, len(b))
+        # A short look first, then ever longer ones: few units are enough most of the time, and few are quick to sum.
+        while not enough(high):
+            if high == len(b):
+                return None
+            low, high = high + 1, min(4 * high, len(b))
         while low < high:
             middle = (low + high) // 2
             low, high = (low, middle) if enough(middle) else (middle + 1, high)
@@ -472,8 +475,8 @@ class Search:
     def _end_gangs(self, trial: Trial) -> None:
         """A gang that goes whole leaves nobody behind: its spare members and its claims go with it."""
         b = self.bundles
-        ended = self._ended()
-        for unit in np.flatnonzero(b.unit_spare & ~b.gone & np.isin(b.unit_gang, ended)).tolist():
+        ended = among(self._ended(), len(self.seats.gangs))
+        for unit in np.flatnonzero(b.unit_spare & ~b.gone & ended[b.unit_gang]).tolist():
             if unit not in self.taken:
                 self._out[unit] = False
                 self._take(trial, unit)
@@ -496,6 +499,14 @@ class Search:
             return True
         for pod in self.pods:
             trial.release(pod)
+        # Where members mind other pods, one who came back may be what allows another to.
+        while self._put_back(trial, candidates) and any(self.s.is_entangled(want.pods[0]) for want in self.wants):
+            candidates = [unit for unit in candidates if unit in self.taken]
+        return place_gang(self.s, trial, self.pods, domain=self.domain, phase=Phase.NOMINATED).count == len(self.pods)
+
+    def _put_back(self, trial: Trial, candidates: list[int]) -> bool:
+        """Each in turn, if the ask still finds its place. Did anybody come back?"""
+        back = False
         for unit in candidates:
             if self.bundles.unit_spare[unit] and self.bundles.unit_gang[unit] in self._ended():
                 continue
@@ -504,9 +515,10 @@ class Search:
                 trial.restore(pod, placement)
             if self._sums_allow() and self.s.admit(replace(self.ask, purpose=Purpose.NOMINATE)).ok and self._all_placed(trial):
                 self.taken.remove(unit)
+                back = True
             else:
                 trial.undo_to(mark)
-        return place_gang(self.s, trial, self.pods, domain=self.domain, phase=Phase.NOMINATED).count == len(self.pods)
+        return back
 
     def _back_first(self, unit: int) -> tuple[float, ...]:
         """The dearest is put back first, or the most important where that is the rule."""

@@ -6,6 +6,9 @@ of its seats are above its minimum) is a column over gangs.
 
 from __future__ import annotations
 
+from bisect import insort
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -22,6 +25,8 @@ _SEAT = frozenset({Phase.NOMINATED, Phase.HELD, Phase.BINDING, Phase.BOUND})
 
 # How long a member may be missing before its gang counts as broken: one lost node does not make the others free to take.
 BROKEN_AFTER_S = 60.0
+
+_MOST_GONE = 1000
 
 Ints = npt.NDArray[np.int64]
 
@@ -88,6 +93,10 @@ class SeatTable:
         self.mixed: dict[int, frozenset[str]] = {}
         """Gangs whose roles are in several queues, and which."""
         self._gangs_position = -1
+        self.edition = object()
+        """Another one whenever the rows were numbered anew."""
+        self._by_name: list[tuple[str, str, int]] = []
+        """Title, key and number of each gang, in order."""
         self._ranks: Ints | None = None
 
     def refresh(self, world: World) -> None:
@@ -107,10 +116,15 @@ class SeatTable:
         if self._layout != world.table.layout:
             self._find_rows(world)
 
+    def is_worn(self, world: World) -> bool:
+        """Are most of its numbers those of gangs that are long gone? Between cycles nobody remembers a number."""
+        return self._cycle != world.cycle and len(self.gangs) > 2 * len(world.gangs) + _MOST_GONE
+
     # -- keeping up ------------------------------------------------------------------------------------------------------------
 
     def _rebuild(self, world: World, width: int) -> None:
         self.pods, self.index, self.last_index, self._spare, self._resting = [], {}, {}, [], []
+        self.edition = object()
         self.alive[:] = False
         self.request = np.zeros((len(self.alive), width), dtype=np.int64)
         for uid in world.placements:
@@ -192,8 +206,6 @@ class SeatTable:
                     self._rank_of[pod.uid] = rank
                     concerned[pod.uid] = None
         self._gangs_position = start + len(world.regrouped)
-        if changed:
-            self._ranks = None
         # Whoever changed gangs has its seat for another one now, though it did not move.
         for uid in concerned if self._position >= 0 and self.request.shape[1] == len(world.columns.names) else ():
             if uid in self.index:
@@ -203,8 +215,10 @@ class SeatTable:
         number = self.gang_number.setdefault(key, len(self.gangs))
         if number == len(self.gangs):
             self.gangs.append(gang)
+            self._rename(number, "", gang.title, key=key)
             if number >= len(self.gang_priority):
                 self._grow(GANG_COLUMNS)
+        self._rename(number, self.gangs[number].title, gang.title, key=key)
         self.gangs[number] = gang
         self.gang_priority[number] = gang.priority
         self.gang_created[number] = gang.created
@@ -218,15 +232,27 @@ class SeatTable:
         else:
             self.mixed.pop(number, None)
 
+    def _rename(self, number: int, old: str, new: str, *, key: str) -> None:
+        if old != new:
+            if old:
+                self._by_name.remove((old, key, number))
+            insort(self._by_name, (new, key, number))
+            self._ranks = None
+
     @property
     def gang_rank(self) -> Ints:
         """Position of each gang's name among all, so that names can break ties in columns."""
-        if self._ranks is None or len(self._ranks) < len(self.gangs):
-            gangs = self.gangs
-            order = sorted(range(len(gangs)), key=lambda n: (gangs[n].title, gangs[n].key))
-            self._ranks = np.empty(len(gangs), dtype=np.int64)
-            self._ranks[order] = np.arange(len(gangs))
+        if self._ranks is None:
+            self._ranks = np.empty(len(self.gangs), dtype=np.int64)
+            self._ranks[[number for *_, number in self._by_name]] = np.arange(len(self.gangs))
         return self._ranks
+
+
+def among(numbers: Sequence[int] | Ints, size: int) -> BoolColumn:
+    """Which of the numbers below `size` are among these, as a column to look them up in."""
+    column = np.zeros(size, dtype=np.bool_)
+    column[numbers] = True
+    return column
 
 
 def is_protected(pod: Pod) -> bool:
@@ -238,7 +264,7 @@ def is_protected(pod: Pod) -> bool:
 def seat_table(world: World) -> SeatTable:
     """The seats as they stand now."""
     found = world.memo.get("seats")
-    if not isinstance(found, SeatTable):
+    if not isinstance(found, SeatTable) or found.is_worn(world):
         found = world.memo["seats"] = SeatTable()
     found.refresh(world)
     return found

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from muster.adapters.sim.manifests import Ref
-from muster.adapters.sim.objects import What
+from muster.adapters.kube.refs import POD, Ref
 from muster.model.pod import Pod
+
+FAMILIES = ("volcano", "koordinator", "sigs", "native")
 
 
 class PodIndex:
@@ -13,15 +14,20 @@ class PodIndex:
         self._in_slot: dict[str, dict[Ref, Pod]] = {}
         self._pods: dict[Ref, Pod] = {}
 
-    def react(self, what: What, ref: Ref, pod: Pod) -> None:
-        before = self._pods.pop(ref, None)
-        if before is not None:
-            _drop(self._on_node, before.node or "", ref)
-            _drop(self._in_slot, slot_of(before), ref)
-        if what is not What.DELETED:
-            self._pods[ref] = pod
-            self._on_node.setdefault(pod.node or "", {})[ref] = pod
-            self._in_slot.setdefault(slot_of(pod), {})[ref] = pod
+    def put(self, ref: Ref, pod: Pod) -> None:
+        self.drop(ref)
+        self._pods[ref] = pod
+        self._on_node.setdefault(pod.node or "", {})[ref] = pod
+        self._in_slot.setdefault(slot_of(pod), {})[ref] = pod
+
+    def drop(self, ref: Ref, *, uid: str = "") -> None:
+        """The pod is gone. `uid`: only if it is that one, and not another of the same name."""
+        before = self._pods.get(ref)
+        if before is None or (uid and before.uid != uid):
+            return
+        del self._pods[ref]
+        _drop(self._on_node, before.node or "", ref)
+        _drop(self._in_slot, slot_of(before), ref)
 
     def on(self, node: str) -> list[tuple[Ref, Pod]]:
         """The pods bound to a node, by name."""
@@ -32,12 +38,9 @@ class PodIndex:
         if ":" in slot:
             return sorted(self._in_slot.get(slot, ()))
         namespace, _, name = slot.partition("/")
-        alone = self._pods.get(Ref("", "Pod", namespace, name))
+        alone = self._pods.get(Ref(*POD, namespace, name))
         found = [ref for family in FAMILIES for ref in self.gathered(f"{family}:{slot}")]
-        return [Ref("", "Pod", namespace, name), *found] if alone is not None and alone.membership is None else found
-
-
-FAMILIES = ("volcano", "koordinator", "sigs", "native")
+        return [Ref(*POD, namespace, name), *found] if alone is not None and alone.membership is None else found
 
 
 def slot_of(pod: Pod) -> str:

@@ -1,0 +1,194 @@
+"""Where the API server is, how to know it, and who we are: a kubeconfig or the service account of a pod.
+
+The official client reads the configuration, since it knows every way to log in. Its requests are not used. Credentials may
+change while we run: tokens and certificates are looked at again as time passes, and at once when the server refuses them.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+import yaml
+
+log = structlog.get_logger(__name__)
+
+FILES_CHANGE_S: Final = 60.0
+"""How often files that others may replace are read again."""
+_MARGIN = 0.8
+"""The part of a token's life after which a new one is asked for."""
+_SHORTEST_S = 10.0
+_IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
+
+
+class AccessError(Exception):
+    """There is no way to a cluster. The message says what was tried and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What proves who we are: the value of the Authorization header, and the files of a client certificate. All may be empty.
+
+    After `good_for_s` they are read again, before anybody refuses them; None where time does not make them old.
+    """
+
+    header: str = field(default="", repr=False)
+    cert_file: str = ""
+    key_file: str = ""
+    good_for_s: float | None = None
+
+
+@dataclass(slots=True)
+class Access:
+    """The way to one API server. `renewed` reads the credentials again; without it they never change.
+
+    Two threads may share one: whatever is replaced is replaced whole.
+    """
+
+    server: str
+    context: ssl.SSLContext | None = None
+    credentials: Credentials = Credentials()
+    renewed: Callable[[], Awaitable[Credentials]] | None = None
+    server_name: str = ""
+    """The name in the server's certificate, where it is not that of the address."""
+    proxy: str = ""
+    _read_at: float = field(init=False, repr=False)
+    _files: tuple[float, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._read_at = time.monotonic()
+        self._files = _written_at(self.credentials)
+
+    @property
+    def is_due(self) -> bool:
+        good_for_s = self.credentials.good_for_s
+        return good_for_s is not None and time.monotonic() - self._read_at >= good_for_s
+
+    async def renew(self) -> None:
+        """Read the credentials again. Connections that are open keep the certificate they were made with."""
+        if self.renewed is None:
+            return
+        fresh = await self.renewed()
+        written_at = _written_at(fresh)
+        is_new = (written_at, fresh.cert_file) != (self._files, self.credentials.cert_file)
+        if self.context is not None and fresh.cert_file and is_new:
+            self.context.load_cert_chain(fresh.cert_file, fresh.key_file or None)
+        self.credentials, self._files, self._read_at = fresh, written_at, time.monotonic()
+
+
+def _written_at(credentials: Credentials) -> tuple[float, ...]:
+    """When the files of the certificate were last written; a certificate that is replaced in place keeps its name."""
+    files = (credentials.cert_file, credentials.key_file)
+    return tuple(Path(file).stat().st_mtime for file in files if file and Path(file).exists())
+
+
+async def read_access(kubeconfig: Path | None = None, context: str = "") -> Access:
+    """The way to the cluster: a kubeconfig that is named, else KUBECONFIG, else the pod that we are, else ~/.kube/config."""
+    named = str(kubeconfig) if kubeconfig is not None else os.environ.get("KUBECONFIG", "")
+    if not named and not context and os.environ.get(_IN_CLUSTER):
+        return _from_pod()
+    paths = named or str(Path.home() / ".kube" / "config")
+    if not any(Path(path).expanduser().is_file() for path in paths.split(os.pathsep) if path):
+        raise AccessError(f"no kubeconfig at {paths}; name one with --kubeconfig or KUBECONFIG, or run in a pod of the cluster")
+    return await _from_kubeconfig(paths, context=context)
+
+
+async def _from_kubeconfig(paths: str, *, context: str) -> Access:
+    config, loader = await _loaded(paths, context=context)
+
+    async def renewed() -> Credentials:
+        # All is read from the files again: a user's new login is in no other place.
+        return _credentials(*await _loaded(paths, context=context))
+
+    return Access(
+        server=config.host,
+        context=_tls(config) if config.host.startswith("https") else None,
+        credentials=_credentials(config, loader),
+        renewed=renewed,
+        server_name=config.tls_server_name or "",
+        proxy=config.proxy or "",
+    )
+
+
+async def _loaded(paths: str, *, context: str) -> tuple[Any, Any]:
+    client, config = _official()
+    settings = client.Configuration()
+    try:
+        loader = await config.load_kube_config(
+            config_file=paths, context=context or None, client_configuration=settings, persist_config=False
+        )
+    except (config.ConfigException, OSError, ValueError, TypeError, KeyError, yaml.YAMLError) as error:
+        raise AccessError(f"kubeconfig {paths}: {error}") from error
+    return settings, loader
+
+
+def _credentials(config: Any, loader: Any) -> Credentials:
+    header, cert_file = config.api_key.get("BearerToken", ""), config.cert_file or ""
+    user: Mapping[str, Any] = loader._user.value if loader._user is not None else {}
+    plugin = user.get("exec")
+    # The official client logs a plugin's failure and goes on as nobody; nobody may do nothing.
+    if plugin and not header and not cert_file:
+        raise AccessError(f"the login plugin {plugin.get('command', '')!r} of the kubeconfig gave no credentials; run it by hand")
+    good_for_s = _token_life_s(loader) if plugin else _file_life_s(user)
+    return Credentials(header, cert_file, config.key_file or "", good_for_s)
+
+
+def _token_life_s(loader: Any) -> float | None:
+    expiry: datetime | None = getattr(loader, "exec_plugin_expiry", None)
+    if expiry is None:
+        return None
+    return max(_SHORTEST_S, _MARGIN * (expiry - datetime.now(UTC)).total_seconds())
+
+
+def _file_life_s(user: Mapping[str, Any]) -> float | None:
+    return FILES_CHANGE_S if {"tokenFile", "auth-provider", "client-certificate"} & user.keys() else None
+
+
+def _from_pod() -> Access:
+    settings = _pod_settings()
+
+    async def renewed() -> Credentials:
+        return _pod_credentials(_pod_settings())
+
+    return Access(server=settings.host, context=_tls(settings), credentials=_pod_credentials(settings), renewed=renewed)
+
+
+def _pod_settings() -> Any:
+    client, config = _official()
+    settings = client.Configuration()
+    try:
+        config.load_incluster_config(settings, try_refresh_token=False)
+    except (config.ConfigException, OSError) as error:
+        raise AccessError(f"this is a pod of a cluster, but its service account cannot be read: {error}") from error
+    return settings
+
+
+def _pod_credentials(settings: Any) -> Credentials:
+    return Credentials(settings.api_key["BearerToken"].strip(), good_for_s=FILES_CHANGE_S)
+
+
+def _tls(config: Any) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=config.ssl_ca_cert, cadata=config.ca_cert_data)
+    # The authorities of clusters are often made by hand and lack what the strict rules of newer Pythons ask for.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if config.cert_file:
+        context.load_cert_chain(config.cert_file, config.key_file)
+    if not config.verify_ssl:
+        log.warning("the kubeconfig says insecure-skip-tls-verify: the server is not verified", server=config.host)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _official() -> tuple[Any, Any]:
+    """The official client. It takes a second to import, so only who goes to a cluster does; it has no types that we could use."""
+    from kubernetes.aio import client, config
+
+    return client, config

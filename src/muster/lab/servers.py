@@ -1,0 +1,230 @@
+"""An etcd and a kube-apiserver of one's own on loopback, with TLS and RBAC, in a folder that goes away with them."""
+
+from __future__ import annotations
+
+import json
+import time
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from itertools import count
+from pathlib import Path
+from tempfile import mkdtemp
+from types import TracebackType
+
+from muster.lab.assets import Assets, get_assets
+from muster.lab.certs import Authority, Pair, key_pair
+from muster.lab.door import Door
+from muster.lab.processes import Server, ServerDied, Watchdog, free_ports, remove_folder, write_private
+from muster.lab.wiping import keys_in, wipe
+
+ADMIN = ("admin", ("system:masters",))
+"""Who may do everything."""
+
+_READY_S = 60.0
+_POLL_S = 0.05
+_ANSWER_S = 2.0
+_TRIES = 3
+
+
+class Servers:
+    """A context manager. `native_gangs`: the server has PodGroups of its own, and pods that name them."""
+
+    def __init__(self, assets: Assets | None = None, *, native_gangs: bool = True, flags: Iterable[str] = ()) -> None:
+        self._assets = assets
+        self._native_gangs = native_gangs
+        self._flags = tuple(flags)
+        self._numbers = count(1)
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Servers:
+        assets = self._assets or get_assets()
+        with ExitStack() as stack:
+            self.folder = Path(mkdtemp(prefix="muster-lab-"))
+            stack.callback(remove_folder, self.folder)
+            self._watchdog = Watchdog(self.folder)
+            stack.callback(self._watchdog.dismiss)
+            self._make_certificates()
+            self._start(assets, stack=stack)
+            self._first = keys_in(self._store)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._stack.close()
+
+    # -- for clients -----------------------------------------------------------------------------------------------------------
+
+    @property
+    def url(self) -> str:
+        return f"https://127.0.0.1:{self._port}"
+
+    @property
+    def ca_file(self) -> Path:
+        return self.folder / "ca.crt"
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        return tuple(server.pid for server in self._running)
+
+    def kubeconfig(self, user: str = ADMIN[0], groups: Iterable[str] | None = None) -> Path:
+        """A new file for this user, with a certificate of its own. Without groups the admin is one, and others are in none."""
+        if groups is None:
+            groups = ADMIN[1] if user == ADMIN[0] else ()
+        pair = self._authority.user(user, groups=groups)
+        written = _kubeconfig(self.url, user=user, ca=self._authority.certificate, pair=pair)
+        return write_private(self.folder / f"kubeconfig-{next(self._numbers)}", json.dumps(written).encode())
+
+    @contextmanager
+    def door(self) -> Iterator[Door]:
+        """Requests without an event loop, as the admin."""
+        with closing(self._door(self._port)) as door:
+            yield door
+
+    def reset(self, *, kinds: bool = False) -> int:
+        """Remove all objects that were made since the start; say how many. `kinds`: custom kinds as well."""
+        return wipe(self._store, keep=self._first, kinds=kinds)
+
+    def check(self) -> None:
+        """Raises ServerDied, with the end of its log, if one of them does not run any more."""
+        for server in self._running:
+            server.check()
+
+    # -- starting --------------------------------------------------------------------------------------------------------------
+
+    def _make_certificates(self) -> None:
+        self._authority = Authority()
+        (self.folder / "ca.crt").write_bytes(self._authority.certificate)
+        for name in ("etcd", "apiserver"):
+            self._write_pair(name, self._authority.server(name))
+        self._write_pair("admin", self._authority.user(ADMIN[0], groups=ADMIN[1]))
+        private, public = key_pair()
+        write_private(self.folder / "accounts.key", private)
+        (self.folder / "accounts.pub").write_bytes(public)
+
+    def _write_pair(self, name: str, pair: Pair) -> None:
+        (self.folder / f"{name}.crt").write_bytes(pair.certificate)
+        write_private(self.folder / f"{name}.key", pair.key)
+
+    def _start(self, assets: Assets, *, stack: ExitStack) -> None:
+        """A port that was free a moment ago may be taken now: then try others."""
+        for tries_left in reversed(range(_TRIES)):
+            with ExitStack() as attempt:
+                try:
+                    self._try_to_start(assets, stack=attempt)
+                except ServerDied as died:
+                    if "address already in use" in str(died) and tries_left:
+                        continue
+                    raise
+                stack.push(attempt.pop_all())
+                return
+
+    def _try_to_start(self, assets: Assets, *, stack: ExitStack) -> None:
+        store_port, peer_port, self._port = free_ports(3)
+        etcd = self._run(_etcd(assets.etcd, self.folder, port=store_port, peer_port=peer_port), stack=stack)
+        command = _apiserver(assets.kube_apiserver, self.folder, port=self._port, store_port=store_port)
+        gangs = _NATIVE_GANGS if self._native_gangs else ()
+        apiserver = self._run([*command, *gangs, *self._flags], stack=stack)
+        self._running = (etcd, apiserver)
+        # Whoever listens there instead of our server may be silent for ever.
+        with (
+            closing(self._door(store_port, timeout_s=_ANSWER_S)) as store,
+            closing(self._door(self._port, timeout_s=_ANSWER_S)) as api,
+        ):
+            self._wait(lambda: store.is_open("/health") and api.is_open("/readyz"))
+        self._store = self._door(store_port)
+        stack.callback(self._store.close)
+
+    def _run(self, command: list[str], *, stack: ExitStack) -> Server:
+        server = Server(command, log=self.folder / f"{Path(command[0]).name}.log", watchdog=self._watchdog)
+        stack.callback(server.stop)
+        return server
+
+    def _wait(self, ready: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + _READY_S
+        while not ready():
+            self.check()
+            if time.monotonic() > deadline:
+                words = "\n".join(f"{server.name}:\n{server.last_words()}" for server in self._running)
+                raise ServerDied(f"the servers were not ready after {_READY_S:.0f} s\n{words}")
+            time.sleep(_POLL_S)
+
+    def _door(self, port: int, *, timeout_s: float = 30.0) -> Door:
+        certificate, key = self.folder / "admin.crt", self.folder / "admin.key"
+        return Door(port, ca_file=self.ca_file, certificate=certificate, key=key, timeout_s=timeout_s)
+
+
+# The gate alone never becomes ready: it wants the version served as well.
+_NATIVE_GANGS = ("--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1alpha2=true")
+
+
+def _etcd(program: Path, folder: Path, *, port: int, peer_port: int) -> list[str]:
+    clients, peers = f"https://127.0.0.1:{port}", f"https://127.0.0.1:{peer_port}"
+    flags = {
+        "name": "lab",
+        "data-dir": folder / "etcd",
+        "listen-client-urls": clients,
+        "advertise-client-urls": clients,
+        "listen-peer-urls": peers,
+        "initial-advertise-peer-urls": peers,
+        "initial-cluster": f"lab={peers}",
+        "cert-file": folder / "etcd.crt",
+        "key-file": folder / "etcd.key",
+        "trusted-ca-file": folder / "ca.crt",
+        "client-cert-auth": "true",
+        "peer-cert-file": folder / "etcd.crt",
+        "peer-key-file": folder / "etcd.key",
+        "peer-trusted-ca-file": folder / "ca.crt",
+        "peer-client-cert-auth": "true",
+        # What is kept here is worth nothing tomorrow.
+        "unsafe-no-fsync": "true",
+        "quota-backend-bytes": str(8 << 30),
+        "log-level": "warn",
+    }
+    return [str(program), *(f"--{flag}={value}" for flag, value in flags.items())]
+
+
+def _apiserver(program: Path, folder: Path, *, port: int, store_port: int) -> list[str]:
+    flags = {
+        "etcd-servers": f"https://127.0.0.1:{store_port}",
+        "etcd-cafile": folder / "ca.crt",
+        "etcd-certfile": folder / "admin.crt",
+        "etcd-keyfile": folder / "admin.key",
+        "bind-address": "127.0.0.1",
+        "advertise-address": "127.0.0.1",
+        "secure-port": port,
+        "tls-cert-file": folder / "apiserver.crt",
+        "tls-private-key-file": folder / "apiserver.key",
+        "client-ca-file": folder / "ca.crt",
+        "cert-dir": folder,
+        "authorization-mode": "RBAC",
+        "anonymous-auth": "false",
+        "service-account-issuer": "https://kubernetes.default.svc",
+        "service-account-key-file": folder / "accounts.pub",
+        "service-account-signing-key-file": folder / "accounts.key",
+        "service-cluster-ip-range": "10.0.0.0/24",
+        # Nobody here makes the service account that every pod would need, or lets go of the claims that would be protected.
+        "disable-admission-plugins": "ServiceAccount,StorageObjectInUseProtection",
+        # Pods leave a lost node as soon as they do in the embedded cluster.
+        "default-not-ready-toleration-seconds": "5",
+        "default-unreachable-toleration-seconds": "5",
+        "endpoint-reconciler-type": "none",
+    }
+    return [str(program), *(f"--{flag}={value}" for flag, value in flags.items())]
+
+
+def _kubeconfig(url: str, *, user: str, ca: bytes, pair: Pair) -> dict[str, object]:
+    """JSON is YAML as well."""
+    credentials = {"client-certificate-data": _data(pair.certificate), "client-key-data": _data(pair.key)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "lab", "cluster": {"server": url, "certificate-authority-data": _data(ca)}}],
+        "users": [{"name": user, "user": credentials}],
+        "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": user}}],
+        "current-context": "lab",
+    }
+
+
+def _data(pem: bytes) -> str:
+    return b64encode(pem).decode()

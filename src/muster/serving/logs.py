@@ -1,0 +1,64 @@
+"""The log of a running scheduler: one line for each thing worth reading, as JSON for machines or as text for people.
+
+Credentials never get here: no module that knows one logs it. What looks like one all the same is blotted out.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from enum import StrEnum
+from typing import Final
+
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+BLOT: Final = "***"
+_SECRET_KEY = re.compile(r"(?i)token|password|secret|authorization|credential|private.?key")
+_SECRET_TEXT = re.compile(
+    r"(?i)\b(bearer|basic)\s+\S+|eyJ[\w-]{8,}\.[\w-]+\.[\w-]*|-----BEGIN [A-Z ]*PRIVATE KEY-----.*", re.DOTALL
+)
+
+
+class LogFormat(StrEnum):
+    JSON = "json"
+    TEXT = "text"
+
+
+def set_up(style: LogFormat) -> None:
+    """All of the process logs to the error stream from now on, libraries included."""
+    last: Processor
+    if style is LogFormat.JSON:
+        last = structlog.processors.JSONRenderer()
+    else:
+        last = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            *([structlog.processors.format_exc_info] if style is LogFormat.JSON else []),
+            without_secrets,
+            last,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+    logging.basicConfig(handlers=[_Forward()], level=logging.WARNING, force=True)
+
+
+def without_secrets(_: WrappedLogger, __: str, line: EventDict) -> EventDict:
+    for key, value in line.items():
+        if _SECRET_KEY.search(key):
+            line[key] = BLOT
+        elif isinstance(value, str) and _SECRET_TEXT.search(value):
+            line[key] = _SECRET_TEXT.sub(BLOT, value)
+    return line
+
+
+class _Forward(logging.Handler):
+    """What libraries say goes the same way."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        structlog.get_logger(record.name).log(record.levelno, record.getMessage(), exc_info=record.exc_info, logger=record.name)

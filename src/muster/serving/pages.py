@@ -1,0 +1,78 @@
+"""Three pages over HTTP for those who watch over the process: /healthz, /readyz and /metrics. Nobody can change anything here."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from muster.serving.metrics import Metrics, State
+
+LONGEST_TURN_S: Final = 60.0
+"""A loop that has not come round for so long hangs."""
+_FINE, _NOT_NOW = 200, 503
+
+
+class BadAddress(ValueError):
+    """Not an address to listen on."""
+
+
+def read_address(text: str) -> tuple[str, int]:
+    """`127.0.0.1:10259`, `[::1]:10259`, or `:10259` for all addresses."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise BadAddress(f"{text!r} is no address to listen on; write for example 127.0.0.1:10259")
+    return host.strip("[]") or "0.0.0.0", int(port)
+
+
+class Pages:
+    def __init__(self, state: State, metrics: Metrics) -> None:
+        self._state = state
+        self._metrics = metrics
+
+    def health(self) -> tuple[int, str]:
+        """Does the loop still come round?"""
+        age_s = self._state.turn_age_s()
+        if age_s > LONGEST_TURN_S:
+            return _NOT_NOW, f"the loop has not come round for {age_s:.0f} s"
+        return _FINE, "ok"
+
+    def readiness(self) -> tuple[int, str]:
+        """Would it schedule, now or as soon as it is its turn? A standby is ready: it has nothing to do but to wait."""
+        if not self._state.is_leader():
+            return _FINE, "standby: another holds the lease"
+        if not self._state.is_synced():
+            return _NOT_NOW, "leading, but not all that exists has been seen yet"
+        return _FINE, "leading"
+
+    @asynccontextmanager
+    async def served(self, address: tuple[str, int]) -> AsyncIterator[tuple[str, int]]:
+        """Answer until the block ends; gives the address, where port 0 has become a real one."""
+        app = web.Application()
+        app.router.add_get("/healthz", self._health)
+        app.router.add_get("/readyz", self._ready)
+        app.router.add_get("/metrics", self._figures)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, *address).start()
+            host, port = runner.addresses[0][:2]
+            yield host, port
+        finally:
+            await runner.cleanup()
+
+    async def _health(self, _: web.Request) -> web.Response:
+        return _answer(*self.health())
+
+    async def _ready(self, _: web.Request) -> web.Response:
+        return _answer(*self.readiness())
+
+    async def _figures(self, _: web.Request) -> web.Response:
+        return web.Response(body=self._metrics.page(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+def _answer(status: int, text: str) -> web.Response:
+    return web.Response(status=status, text=f"{text}\n")

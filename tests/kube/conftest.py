@@ -1,0 +1,83 @@
+"""A real etcd and kube-apiserver for the tests in this folder: one pair for each worker, emptied after every test.
+
+The programs are found or built while tests are collected: a build takes minutes, and no test may be timed out by it.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from muster.adapters.kube.access import read_access
+from muster.adapters.kube.client import Client
+from muster.crds.install import install
+from muster.lab.assets import Assets, NoServers, get_assets
+from muster.lab.servers import Servers
+
+FOUND = pytest.StashKey[Assets | str]()
+"""The programs, or why there are none."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    wanted = any("assets" in getattr(item, "fixturenames", ()) for item in items)
+    if wanted and FOUND not in config.stash and not config.option.collectonly:
+        config.stash[FOUND] = _look(config)
+
+
+def _look(config: pytest.Config) -> Assets | str:
+    capture = config.pluginmanager.getplugin("capturemanager")
+    try:
+        if capture is None:
+            return get_assets()
+        # Whoever waits for a build should see that it goes on.
+        with capture.global_and_fixture_disabled():
+            return get_assets()
+    except NoServers as none:
+        return str(none)
+
+
+@pytest.fixture(scope="session")
+def assets(request: pytest.FixtureRequest) -> Assets:
+    found = request.config.stash[FOUND]
+    if isinstance(found, str):
+        pytest.skip(f"NO KUBE-APISERVER: {found}")
+    return found
+
+
+@pytest.fixture(scope="session")
+def servers(assets: Assets) -> Iterator[Servers]:
+    with Servers(assets) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def equipped(assets: Assets) -> Iterator[Servers]:
+    """Servers with the custom kinds that Muster ships. They are others, because some tests want to bring their own."""
+
+    async def equip(running: Servers) -> None:
+        client = Client(await read_access(running.kubeconfig()))
+        try:
+            await install(client)
+        finally:
+            await client.close()
+
+    with Servers(assets) as running:
+        asyncio.run(equip(running))
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def clean(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Whatever a test left behind is gone before the next one."""
+    running: list[Servers] = [request.getfixturevalue(name) for name in ("servers", "equipped") if name in request.fixturenames]
+    yield
+    for one in running:
+        one.check()
+        one.reset()
+
+
+@pytest.fixture
+def kubeconfig(servers: Servers) -> Path:
+    """Of somebody who may do everything."""
+    return servers.kubeconfig()

@@ -1,0 +1,122 @@
+"""What two clusters must agree on: what was decided in each cycle, and what stands on the objects in the end.
+
+UIDs differ from cluster to cluster, so they are read as the names of their pods.
+"""
+
+import dataclasses
+import json
+import re
+from collections.abc import Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from muster.adapters.kube import names
+from muster.adapters.kube.access import read_access
+from muster.adapters.kube.encode import MARKING_LABELS, POD_SCHEDULED, VALID
+from muster.lab.servers import Servers
+from muster.lab.stage import RealCluster
+from muster.scenario import Report, Scenario, load, run
+from muster.scenario.load import policy_of
+from muster.scenario.report import Deed
+from muster.scenario.venue import Venue
+
+HOME = Path(__file__).parents[2] / "scenarios"
+Manifest = dict[str, Any]
+
+_UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_OWN = frozenset({POD_SCHEDULED, VALID, "Scheduled", "Unschedulable", "PodGroupInitiallyScheduled"})
+_WITH_STATUS = ("PodGroup", "Queue", "ElasticQuota")
+_VOLUMES = ("PersistentVolumeClaim", "PersistentVolume")
+
+
+def scenario_of(file: str, name: str) -> Scenario:
+    return next(one for one in load(HOME / f"{file}.yaml") if one.name == name)
+
+
+def real_cluster(servers: Servers, scenario: Scenario) -> RealCluster:
+    scheduler_names = policy_of(scenario).settings.scheduler_names
+    return RealCluster(partial(read_access, servers.kubeconfig()), scheduler_names=scheduler_names)
+
+
+def played(scenario: Scenario, cluster: Venue) -> tuple[Report, Manifest]:
+    """How it went, and how the objects read in the end."""
+    report = run(scenario, cluster=cluster)
+    titles = {getattr(deed.effect, "uid", ""): getattr(deed.effect, "pod", "") for deed in report.deeds}
+    titles |= {pod["metadata"]["uid"]: _title(pod) for pod in cluster.listed("Pod")}
+    objects = {
+        **{f"Pod {_title(pod)}": _pod(pod) for pod in cluster.listed("Pod")},
+        **{f"{kind} {_title(one)}": _status(one) for kind in _WITH_STATUS for one in cluster.listed(kind)},
+        **{f"{kind} {_title(one)}": _volume(one) for kind in _VOLUMES for one in cluster.listed(kind)},
+    }
+    return report, {name: _named(one, titles) for name, one in sorted(objects.items())}
+
+
+def decisions(deeds: Iterable[Deed]) -> list[str]:
+    """One line for each deed, in order: all of it but what is a cluster's own (UIDs)."""
+    return [_line(deed) for deed in deeds]
+
+
+def _line(deed: Deed) -> str:
+    said = dataclasses.asdict(deed.effect)
+    victims = len(said.pop("victims", ()))
+    for own in ("uid", "plan"):
+        said.pop(own, None)
+    more = f" of {victims} victims" if victims else ""
+    return (
+        f"cycle {deed.cycle}, {deed.at_s:g} s: {type(deed.effect).__name__}{more} {json.dumps(said, sort_keys=True, default=str)}"
+    )
+
+
+# --- Objects ------------------------------------------------------------------------------------------------------------------
+
+
+def _title(one: Manifest) -> str:
+    namespace = one["metadata"].get("namespace")
+    return f"{namespace}/{one['metadata']['name']}" if namespace else str(one["metadata"]["name"])
+
+
+def _pod(pod: Manifest) -> Manifest:
+    metadata, status = pod["metadata"], pod.get("status") or {}
+    return {
+        "node": pod["spec"].get("nodeName") or "",
+        "nominated": status.get("nominatedNodeName") or "",
+        "phase": status.get("phase"),
+        "leaves": metadata.get("deletionTimestamp") or "",
+        "created": metadata["creationTimestamp"],
+        "notes": _only(metadata.get("annotations"), names.WRITTEN),
+        "labels": _only(metadata.get("labels"), MARKING_LABELS),
+        "conditions": _conditions(status),
+    }
+
+
+def _status(one: Manifest) -> Manifest:
+    status = dict(one.get("status") or {})
+    return {**{key: value for key, value in status.items() if key != "conditions"}, "conditions": _conditions(status)}
+
+
+def _volume(one: Manifest) -> Manifest:
+    spec = one.get("spec") or {}
+    holder = spec.get("claimRef") or {}
+    bound = (one.get("status") or {}).get("phase") == "Bound"
+    return {"bound": bound, "volume": spec.get("volumeName") or "", "claim": holder.get("name") or ""}
+
+
+def _conditions(status: Manifest) -> Manifest:
+    """Those that a scheduler writes. That a pod has a node, the server says in words of its own."""
+    found = {one["type"]: one for one in status.get("conditions") or [] if one["type"] in _OWN}
+    return {
+        kind: [one["status"], one["reason"], one["message"]]
+        for kind, one in sorted(found.items())
+        if (kind, one["status"]) != (POD_SCHEDULED, "True")
+    }
+
+
+def _only(texts: Mapping[str, str] | None, wanted: Iterable[str]) -> dict[str, str]:
+    return {key: (texts or {})[key] for key in sorted(wanted) if key in (texts or {})}
+
+
+def _named(one: Manifest, titles: Mapping[str, str]) -> Manifest:
+    text = _UID.sub(lambda uid: titles.get(uid[0], "of nobody"), json.dumps(one))
+    read: Manifest = json.loads(text)
+    return read

@@ -1,0 +1,221 @@
+"""A gate on loopback between schedulers and their API server: it sees every request, counts the writes, and can let one hang.
+
+Each scheduler comes through a door of its own, which is closed for good when that scheduler dies: what it sent with its last
+breath, and the gate has not passed on yet, never reaches the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Final
+
+import aiohttp
+import msgspec
+from aiohttp import web
+from yarl import URL
+
+from muster.adapters.kube import names
+from muster.adapters.kube.access import Access
+
+_WRITES: Final = frozenset({"POST", "PATCH", "PUT", "DELETE"})
+_WORDS: Final = ("/events", "/selfsubjectreviews", "/selfsubjectaccessreviews", "/selfsubjectrulesreviews")
+_LEASES: Final = "/leases"
+_OF_ONE_LEG: Final = frozenset({"host", "connection", "transfer-encoding", "content-length", "authorization", "keep-alive"})
+"""Headers that are about a connection, or about who came to the gate, and not about what was asked."""
+
+
+@dataclass(slots=True, eq=False)
+class Asked:
+    """One request. `status` is what the server answered, whether or not the scheduler was told; None before that."""
+
+    door: str
+    method: str
+    path: str
+    body: Any = None
+    number: int = 0
+    """Which write it is, from 1 on; 0: none that counts."""
+    status: int | None = None
+    at: float = 0.0
+
+    @property
+    def is_lease(self) -> bool:
+        return _LEASES in self.path
+
+    @property
+    def is_write(self) -> bool:
+        """A write that changes something which a scheduler decides by."""
+        return self.method in _WRITES and not self.is_lease and not any(word in self.path for word in _WORDS)
+
+    @property
+    def verb(self) -> str:
+        if self.method == "POST" and self.path.endswith(("/binding", "/eviction")):
+            return "bind" if self.path.endswith("/binding") else "evict"
+        if self.method == "PATCH" and _labels(self.body).get(names.SOFT_EVICTION):
+            return "mark"
+        return self.method.lower()
+
+    @property
+    def object(self) -> str:
+        """Namespace and name, where it has both."""
+        parts = self.path.strip("/").split("/")
+        at = parts.index("namespaces") if "namespaces" in parts else -1
+        return f"{parts[at + 1]}/{parts[at + 3]}" if 0 <= at < len(parts) - 3 else parts[-1]
+
+    @property
+    def uid(self) -> str:
+        """Of the object it is meant for, where the request says so."""
+        body = self.body if isinstance(self.body, dict) else {}
+        options = body.get("deleteOptions") or body
+        found: str = (options.get("preconditions") or {}).get("uid") or (body.get("metadata") or {}).get("uid") or ""
+        return found
+
+    @property
+    def is_done(self) -> bool:
+        return self.status is not None and self.status < 300
+
+
+def _labels(body: Any) -> dict[str, Any]:
+    metadata = body.get("metadata") if isinstance(body, dict) else None
+    return (metadata or {}).get("labels") or {}
+
+
+Hook = Callable[[Asked], Awaitable[bool]]
+"""May it go on? If not, it hangs until its door is closed. A hook may take its time."""
+
+
+async def _always(_: Asked) -> bool:
+    return True
+
+
+class _Door:
+    def __init__(self, name: str, runner: web.AppRunner) -> None:
+        self.name = name
+        self.runner = runner
+        self.closed = asyncio.Event()
+        self.passing: set[asyncio.Task[web.StreamResponse]] = set()
+
+
+class Gate:
+    """Lives in one event loop. `one_by_one`: no write begins before the one ahead of it was answered.
+
+    `before` is asked before a request goes to the server, `after` before the scheduler gets the answer.
+    """
+
+    def __init__(self, access: Access, *, one_by_one: bool = False) -> None:
+        self.writes: list[Asked] = []
+        self.leases: list[Asked] = []
+        self.before: Hook = _always
+        self.after: Hook = _always
+        self.last_at = 0.0
+        self._access = access
+        self._turn = asyncio.Lock() if one_by_one else None
+        self._doors: dict[str, _Door] = {}
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Gate]:
+        connector = aiohttp.TCPConnector(limit=0, ssl=self._access.context or True)
+        async with aiohttp.ClientSession(connector=connector, auto_decompress=False, timeout=aiohttp.ClientTimeout()) as session:
+            self._session = session
+            try:
+                yield self
+            finally:
+                for name in list(self._doors):
+                    await self.close(name)
+
+    async def door(self, name: str) -> str:
+        """The URL of a new door."""
+        app = web.Application(client_max_size=2**24)
+        runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True, access_log=None)
+        door = self._doors[name] = _Door(name, runner)
+
+        async def enter(request: web.Request) -> web.StreamResponse:
+            return await self._enter(door, request)
+
+        app.router.add_route("*", "/{path:.*}", enter)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        return f"http://127.0.0.1:{runner.addresses[0][1]}"
+
+    def shut(self, name: str) -> None:
+        """Nothing more gets through, from this moment on."""
+        self._doors[name].closed.set()
+
+    async def close(self, name: str) -> None:
+        self.shut(name)
+        door = self._doors.pop(name)
+        await asyncio.gather(*door.passing, return_exceptions=True)
+        await door.runner.cleanup()
+
+    # -- one request -----------------------------------------------------------------------------------------------------------
+
+    async def _enter(self, door: _Door, request: web.Request) -> web.StreamResponse:
+        raw = await request.read()
+        asked = Asked(door.name, request.method, request.path, _read(raw))
+        if "watch" in request.query:
+            return await self._watch(door, request, asked)
+        # It goes on without whoever sent it: a write that is held up may land when its scheduler is long gone.
+        passing = asyncio.create_task(self._pass(door, request, asked, raw))
+        door.passing.add(passing)
+        passing.add_done_callback(door.passing.discard)
+        return await asyncio.shield(passing)
+
+    async def _pass(self, door: _Door, request: web.Request, asked: Asked, raw: bytes) -> web.StreamResponse:
+        turn = self._turn if asked.is_write and self._turn is not None else nullcontext()
+        async with turn:
+            return await self._pass_in_turn(door, request, asked, raw)
+
+    async def _pass_in_turn(self, door: _Door, request: web.Request, asked: Asked, raw: bytes) -> web.StreamResponse:
+        if door.closed.is_set():
+            return await self._hang(door)
+        asked.at = self.last_at = time.monotonic()
+        if asked.is_write:
+            self.writes.append(asked)
+            asked.number = len(self.writes)
+        elif asked.is_lease and asked.method in _WRITES:
+            self.leases.append(asked)
+        if not await self.before(asked) or door.closed.is_set():
+            return await self._hang(door)
+        async with self._sent(request, raw) as answer:
+            asked.status = answer.status
+            body = await answer.read()
+            headers = _kept(answer.headers)
+        self.last_at = time.monotonic() if asked.is_write else self.last_at
+        if not await self.after(asked) or door.closed.is_set():
+            return await self._hang(door)
+        return web.Response(status=asked.status, body=body, headers=headers)
+
+    async def _watch(self, door: _Door, request: web.Request, asked: Asked) -> web.StreamResponse:
+        if not await self.before(asked):
+            return await self._hang(door)
+        async with self._sent(request, b"") as answer:
+            response = web.StreamResponse(status=answer.status, headers=_kept(answer.headers))
+            await response.prepare(request)
+            async for piece in answer.content.iter_any():
+                await response.write(piece)
+        return response
+
+    def _sent(self, request: web.Request, raw: bytes) -> aiohttp.client._RequestContextManager:
+        url = URL(self._access.server + request.raw_path, encoded=True)
+        headers = _kept(request.headers)
+        if self._access.credentials.header:
+            headers["Authorization"] = self._access.credentials.header
+        return self._session.request(request.method, url, data=raw or None, headers=headers)
+
+    async def _hang(self, door: _Door) -> web.StreamResponse:
+        await door.closed.wait()
+        raise web.HTTPServiceUnavailable
+
+
+def _read(raw: bytes) -> Any:
+    try:
+        return msgspec.json.decode(raw) if raw else None
+    except msgspec.DecodeError:
+        return None
+
+
+def _kept(headers: Any) -> dict[str, str]:
+    return {name: value for name, value in headers.items() if name.lower() not in _OF_ONE_LEG}

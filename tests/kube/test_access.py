@@ -1,0 +1,187 @@
+"""How a cluster is found and how one logs in: kubeconfig, login plugins, the service account of a pod, and what changes."""
+
+import asyncio
+import json
+import os
+import sys
+import time
+from base64 import b64decode
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster.adapters.kube.access import FILES_CHANGE_S, Access, AccessError, read_access
+from muster.adapters.kube.client import Client
+from muster.lab.servers import Servers
+
+
+@pytest.fixture(autouse=True)
+def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No cluster is to be found by chance."""
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
+def written(folder: Path, user: dict[str, Any], *, name: str = "config", server: str = "http://127.0.0.1:1") -> Path:
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "one",
+        "contexts": [
+            {"name": "one", "context": {"cluster": "c", "user": "u"}},
+            {"name": "two", "context": {"cluster": "d", "user": "u"}},
+        ],
+        "clusters": [{"name": "c", "cluster": {"server": server}}, {"name": "d", "cluster": {"server": server + "2"}}],
+        "users": [{"name": "u", "user": user}],
+    }
+    path = folder / name
+    path.write_text(json.dumps(config))
+    return path
+
+
+def read(path: Path | None = None, **more: str) -> Access:
+    return asyncio.run(read_access(path, **more))
+
+
+def test_a_kubeconfig_says_where_and_who(tmp_path: Path) -> None:
+    path = written(tmp_path, {"token": "secret"})
+    access = read(path)
+    assert (access.server, access.credentials.header) == ("http://127.0.0.1:1", "Bearer secret")
+    assert "secret" not in repr(access)
+    assert read(path, context="two").server == "http://127.0.0.1:12"
+
+
+def test_without_a_name_the_environment_counts_and_then_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".kube").mkdir()
+    written(tmp_path / ".kube", {"token": "home"})
+    assert read().credentials.header == "Bearer home"
+    named = written(tmp_path, {"token": "named"}, name="named")
+    # As kubectl has it: several files, of which some may be missing.
+    monkeypatch.setenv("KUBECONFIG", os.pathsep.join([str(tmp_path / "absent"), str(named)]))
+    assert read().credentials.header == "Bearer named"
+
+
+def test_what_is_wrong_is_said(tmp_path: Path) -> None:
+    with pytest.raises(AccessError, match=r"no kubeconfig at .*absent; name one with --kubeconfig"):
+        read(tmp_path / "absent")
+    with pytest.raises(AccessError, match="three"):
+        read(written(tmp_path, {"token": "x"}), context="three")
+    (tmp_path / "broken").write_text("{ no: [yaml")
+    with pytest.raises(AccessError, match="broken"):
+        read(tmp_path / "broken")
+    (tmp_path / "empty").write_text("")
+    with pytest.raises(AccessError, match="empty"):
+        read(tmp_path / "empty")
+    with pytest.raises(AccessError, match=r"lost\.key"):
+        read(written(tmp_path, {"client-certificate": "lost.key", "client-key": "lost.key"}, server="https://127.0.0.1:1"))
+
+
+def test_a_token_in_a_file_is_read_again_when_its_time_has_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "token").write_text("first")
+    access = read(written(tmp_path, {"tokenFile": "token"}))
+    seen = [(access.credentials.header, access.is_due)]
+    (tmp_path / "token").write_text("second")
+    later = time.monotonic() + FILES_CHANGE_S
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    seen.append((access.credentials.header, access.is_due))
+    asyncio.run(access.renew())
+    seen.append((access.credentials.header, access.is_due))
+    assert seen == [("Bearer first", False), ("Bearer first", True), ("Bearer second", False)]
+
+
+def test_a_token_that_cannot_change_is_never_due(tmp_path: Path) -> None:
+    assert read(written(tmp_path, {"token": "x"})).credentials.good_for_s is None
+
+
+def plugin(folder: Path, status: dict[str, Any], *, code: int = 0) -> dict[str, Any]:
+    """A login plugin: prints its credentials, with the number of times that it ran."""
+    answer = json.dumps({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status})
+    script = folder / "plugin.py"
+    script.write_text(
+        "import pathlib, sys\n"
+        "runs = pathlib.Path(sys.argv[1])\n"
+        "runs.write_text(runs.read_text() + 'x' if runs.exists() else 'x')\n"
+        f"print({answer!r}.replace('RUNS', str(len(runs.read_text()))))\n"
+        f"sys.exit({code})\n"
+    )
+    command = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": sys.executable,
+        "args": [str(script), str(folder / "runs")],
+    }
+    return {"exec": command}
+
+
+def test_a_login_plugin_gives_a_token_and_another_when_that_is_old(tmp_path: Path) -> None:
+    user = plugin(tmp_path, {"token": "token-RUNS", "expirationTimestamp": "2100-01-01T00:00:00Z"})
+    access = read(written(tmp_path, user))
+    assert access.credentials.header == "Bearer token-1"
+    assert access.credentials.good_for_s is not None
+    assert access.credentials.good_for_s > 3600
+    asyncio.run(access.renew())
+    assert access.credentials.header == "Bearer token-2"
+
+
+def test_a_login_plugin_that_fails_is_named(tmp_path: Path) -> None:
+    user = plugin(tmp_path, {}, code=3)
+    with pytest.raises(AccessError, match=r"login plugin .* gave no credentials"):
+        read(written(tmp_path, user))
+
+
+def test_in_a_pod_the_service_account_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, servers: Servers) -> None:
+    from kubernetes.aio.config import incluster_config
+
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", servers.url.rpartition(":")[2])
+    with pytest.raises(AccessError, match="its service account cannot be read"):
+        read()
+    token = tmp_path / "token"
+    token.write_text("one\n")
+    monkeypatch.setitem(incluster_config.load_incluster_config.__globals__, "SERVICE_TOKEN_FILENAME", str(token))
+    monkeypatch.setitem(incluster_config.load_incluster_config.__globals__, "SERVICE_CERT_FILENAME", str(servers.ca_file))
+    access = read()
+    assert (access.server, access.credentials.header) == (servers.url, "bearer one")
+    token.write_text("two\n")
+    asyncio.run(access.renew())
+    assert access.credentials.header == "bearer two"
+
+
+def test_a_certificate_that_was_replaced_in_place_is_used_by_new_connections(servers: Servers, tmp_path: Path) -> None:
+    """First somebody without rights, then, in the same files, the admin."""
+    pairs = {user: decoded(servers.kubeconfig(user)) for user in ("stranger", "admin")}
+
+    def place(user: str) -> None:
+        for name in ("client-certificate", "client-key"):
+            (tmp_path / name).write_bytes(pairs[user][name])
+
+    async def who(access: Access) -> str:
+        client = Client(access)
+        try:
+            review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+            answer = await client.request("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", body=review)
+        finally:
+            await client.close()
+        return str(json.loads(answer)["status"]["userInfo"]["username"])
+
+    async def story() -> None:
+        place("stranger")
+        path = written(tmp_path, {"client-certificate": "client-certificate", "client-key": "client-key"}, server=servers.url)
+        config = json.loads(path.read_text())
+        config["clusters"][0]["cluster"]["certificate-authority"] = str(servers.ca_file)
+        path.write_text(json.dumps(config))
+        access = await read_access(path)
+        assert await who(access) == "stranger"
+        place("admin")
+        for name in ("client-certificate", "client-key"):
+            os.utime(tmp_path / name, (1, 1))
+        await access.renew()
+        assert await who(access) == "admin"
+
+    asyncio.run(story())
+
+
+def decoded(kubeconfig: Path) -> dict[str, bytes]:
+    user = json.loads(kubeconfig.read_text())["users"][0]["user"]
+    return {name: b64decode(user[f"{name}-data"]) for name in ("client-certificate", "client-key")}

@@ -1,0 +1,363 @@
+"""The door to the network: what it repeats, what it bounds, and what it says when it fails."""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from aiohttp import web
+from tests.kube.stage import hangs, refuses, says, staged, streams
+
+from muster.adapters.kube.access import Access, Credentials, read_access
+from muster.adapters.kube.client import LEASE_OVER, ApiError, Client, path_kind
+from muster.lab.servers import Servers
+
+NODES = "/api/v1/nodes"
+
+
+def play(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(asyncio.wait_for(test(), timeout=60))
+
+
+# --- Answers ------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_busy_server_is_asked_again_when_it_says() -> None:
+    async def story() -> None:
+        busy = refuses(429, "TooManyRequests", Retry_After="0")
+        async with staged(busy, busy, says(200, {"ok": True})) as (stage, access):
+            client = Client(access)
+            assert await client.request("GET", NODES) == b'{"ok": true}'
+            assert len(stage.asked) == 3
+            await client.close()
+
+    play(story)
+
+
+def test_a_busy_server_is_not_asked_for_ever() -> None:
+    async def story() -> None:
+        async with staged(*[refuses(429, Retry_After="0")] * 20) as (stage, access):
+            client = Client(access)
+            with pytest.raises(ApiError) as refused:
+                await client.request("GET", NODES)
+            assert refused.value.status == 429
+            assert len(stage.asked) == 5
+            await client.close()
+
+    play(story)
+
+
+def test_an_eviction_that_a_budget_refuses_is_told_at_once_and_when_to_come_back() -> None:
+    async def story() -> None:
+        details = {"causes": [{"reason": "DisruptionBudget", "message": "needs 2"}]}
+        body = {"kind": "Status", "code": 429, "reason": "TooManyRequests", "message": "no", "details": details}
+        async with staged(says(429, body, Retry_After="10")) as (stage, access):
+            client = Client(access)
+            with pytest.raises(ApiError) as refused:
+                await client.request("POST", "/api/v1/namespaces/a/pods/b/eviction", body={}, retry_busy=False)
+            assert (refused.value.retry_after_s, refused.value.details) == (10.0, details)
+            assert len(stage.asked) == 1
+            await client.close()
+
+    play(story)
+
+
+def test_a_refusal_carries_what_the_server_said() -> None:
+    async def story() -> None:
+        async with staged(refuses(409, "Conflict", "the object has been modified"), says(502)) as (_, access):
+            client = Client(access)
+            with pytest.raises(ApiError, match="409 Conflict: the object has been modified"):
+                await client.request("PATCH", NODES + "/a", body={}, content_type="application/merge-patch+json")
+            with pytest.raises(ApiError, match="502 Bad Gateway"):
+                await client.request("GET", NODES)
+            await client.close()
+
+    play(story)
+
+
+def test_no_answer_is_an_error_of_status_zero() -> None:
+    async def story() -> None:
+        async with staged(hangs()) as (_, access):
+            client = Client(access, timeout_s=0.1)
+            with pytest.raises(ApiError, match="no answer") as late:
+                await client.request("GET", NODES)
+            assert late.value.status == 0
+            await client.close()
+        client = Client(access)
+        with pytest.raises(ApiError, match="GET /api/v1/nodes") as away:
+            await client.request("GET", NODES)
+        assert away.value.status == 0
+        await client.close()
+
+    play(story)
+
+
+def test_an_answer_that_breaks_off_is_an_error_and_not_half_an_answer() -> None:
+    async def story() -> None:
+        async with staged(streams(b'{"items": [', then="cut")) as (_, access):
+            client = Client(access)
+            with pytest.raises(ApiError) as cut:
+                await client.request("GET", NODES)
+            assert cut.value.status == 0
+            await client.close()
+
+    play(story)
+
+
+def test_every_exchange_is_observed() -> None:
+    async def story() -> None:
+        seen: list[tuple[str, str, int]] = []
+        async with staged(says(201), refuses(404), streams(b"{}\n")) as (_, access):
+            client = Client(access, observe=lambda method, kind, status, _: seen.append((method, kind, status)))
+            await client.request("POST", "/api/v1/namespaces/a/pods/b/binding", body={"target": {}})
+            with pytest.raises(ApiError):
+                await client.request("GET", "/apis/scheduling.volcano.sh/v1beta1/namespaces/a/podgroups/b")
+            async for _line in client.stream(NODES, params={"watch": "true"}):
+                pass
+            await client.close()
+        assert seen == [("POST", "pods/binding", 201), ("GET", "podgroups.scheduling.volcano.sh", 404), ("WATCH", "nodes", 200)]
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/api/v1/namespaces", "namespaces"),
+        ("/api/v1/namespaces/a", "namespaces"),
+        ("/api/v1/namespaces/a/status", "namespaces/status"),
+        ("/api/v1/namespaces/a/pods/b", "pods"),
+        ("/api/v1/nodes/b/status", "nodes/status"),
+        ("/apis/policy/v1/poddisruptionbudgets", "poddisruptionbudgets.policy"),
+        ("/apis/scheduling.volcano.sh/v1beta1/queues/q/status", "queues.scheduling.volcano.sh/status"),
+        ("/apis/policy/v1", "apis/policy/v1"),
+        ("/readyz", "readyz"),
+    ],
+)
+def test_a_path_is_counted_by_what_it_is_about(path: str, kind: str) -> None:
+    assert path_kind(path) == kind
+
+
+# --- Bounds -------------------------------------------------------------------------------------------------------------------
+
+
+def test_no_more_requests_are_under_way_than_allowed() -> None:
+    async def story() -> None:
+        under_way, most = 0, 0
+
+        async def slow(_: web.Request) -> web.StreamResponse:
+            nonlocal under_way, most
+            under_way += 1
+            most = max(most, under_way)
+            await asyncio.sleep(0.01)
+            under_way -= 1
+            return web.Response()
+
+        async with staged(*[slow] * 30) as (_, access):
+            client = Client(access, concurrency=3)
+            await asyncio.gather(*(client.request("GET", NODES) for _ in range(30)))
+            await client.close()
+        assert most == 3
+
+    play(story)
+
+
+def test_requests_keep_to_their_rate_after_the_first_second_of_them() -> None:
+    async def story() -> None:
+        async with staged(*[says()] * 60) as (_, access):
+            client = Client(access, qps=40)
+            began = time.monotonic()
+            await asyncio.gather(*(client.request("GET", NODES) for _ in range(60)))
+            took_s = time.monotonic() - began
+            await client.close()
+        # The first 40 are a second's worth; the other 20 take half a second.
+        assert took_s >= 0.45
+
+    play(story)
+
+
+def test_a_write_tells_the_server_how_long_it_may_take() -> None:
+    async def story() -> None:
+        async with staged(says(), says()) as (stage, access):
+            client = Client(access)
+            await client.request("POST", NODES, body={}, timeout_s=2.5)
+            await client.request("GET", NODES, timeout_s=2.5)
+            await client.close()
+        assert stage.queries("timeout") == ["2500ms", None]
+
+    play(story)
+
+
+# --- The lease ----------------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_written_without_the_lease_and_all_may_be_read() -> None:
+    async def story() -> None:
+        async with staged(says()) as (stage, access):
+            client = Client(access, may_write=lambda: False)
+            with pytest.raises(ApiError) as refused:
+                await client.request("DELETE", NODES + "/a")
+            await client.request("GET", NODES)
+            await client.close()
+        assert refused.value.reason == LEASE_OVER
+        assert [request.method for request in stage.asked] == ["GET"]
+
+    play(story)
+
+
+def test_a_write_that_waited_in_line_until_the_lease_was_over_is_not_sent() -> None:
+    async def story() -> None:
+        leads = True
+        came, go_on = asyncio.Event(), asyncio.Event()
+
+        async def slow(_: web.Request) -> web.StreamResponse:
+            came.set()
+            await go_on.wait()
+            return web.Response()
+
+        async with staged(slow) as (stage, access):
+            client = Client(access, concurrency=1, may_write=lambda: leads)
+            first = asyncio.create_task(client.request("POST", NODES, body={}))
+            second = asyncio.create_task(client.request("POST", NODES, body={}))
+            await came.wait()
+            leads = False
+            go_on.set()
+            await first
+            with pytest.raises(ApiError, match="was not sent"):
+                await second
+            await client.close()
+        assert len(stage.asked) == 1
+
+    play(story)
+
+
+# --- Credentials --------------------------------------------------------------------------------------------------------------
+
+
+def test_credentials_that_the_server_refuses_are_read_again_once_for_all_who_wait() -> None:
+    async def story() -> None:
+        reads = 0
+
+        async def renewed() -> Credentials:
+            nonlocal reads
+            reads += 1
+            return Credentials("Bearer new")
+
+        async def guarded(request: web.Request) -> web.StreamResponse:
+            return web.Response(status=200 if request.headers.get("Authorization") == "Bearer new" else 401)
+
+        async with staged(*[guarded] * 40) as (_, access):
+            access.credentials, access.renewed = Credentials("Bearer old"), renewed
+            client = Client(access)
+            await asyncio.gather(*(client.request("GET", NODES) for _ in range(10)))
+            await client.close()
+        assert reads == 1
+
+    play(story)
+
+
+def test_credentials_that_are_refused_though_they_are_new_are_an_error() -> None:
+    async def story() -> None:
+        async def renewed() -> Credentials:
+            return Credentials("Bearer old")
+
+        async with staged(*[refuses(401, "Unauthorized")] * 4) as (stage, access):
+            access.renewed = renewed
+            client = Client(access)
+            with pytest.raises(ApiError, match="401 Unauthorized"):
+                await client.request("GET", NODES)
+            await client.close()
+        assert len(stage.asked) == 2
+
+    play(story)
+
+
+# --- Streams ------------------------------------------------------------------------------------------------------------------
+
+
+async def lines_of(access: Access, *, quiet_s: float = 10.0) -> list[bytes]:
+    client = Client(access)
+    try:
+        return [line async for line in client.stream(NODES, params={"watch": "true"}, quiet_s=quiet_s)]
+    finally:
+        await client.close()
+
+
+def test_lines_are_whole_wherever_the_bytes_were_parted() -> None:
+    async def story() -> None:
+        huge = b"x" * 3_000_000
+        whole = b"\n".join([b"one", b"two", huge, b"", b"three"]) + b"\n"
+        for size in (1_500_001, 700_003, 65_536):
+            pieces = [whole[at : at + size] for at in range(0, len(whole), size)]
+            async with staged(streams(*pieces)) as (_, access):
+                assert await lines_of(access) == [b"one", b"two", huge, b"three"]
+        async with staged(streams(*(bytes([byte]) for byte in b"one\n\ntwo\nthree\n"))) as (_, access):
+            assert await lines_of(access) == [b"one", b"two", b"three"]
+
+    play(story)
+
+
+def test_half_a_line_at_the_end_is_no_line() -> None:
+    async def story() -> None:
+        async with staged(streams(b"one\ntw")) as (_, access):
+            assert await lines_of(access) == [b"one"]
+
+    play(story)
+
+
+def test_a_stream_that_falls_silent_or_is_cut_is_given_up() -> None:
+    async def story() -> None:
+        for ending in ("hangs", "cut"):
+            async with staged(streams(b"one\n", then=ending)) as (_, access):
+                with pytest.raises(ApiError) as broken:
+                    await lines_of(access, quiet_s=0.2)
+                assert broken.value.status == 0
+
+    play(story)
+
+
+def test_whoever_stops_to_listen_frees_the_connection() -> None:
+    async def story() -> None:
+        async with staged(streams(b"one\n", b"two\n", then="hangs"), says()) as (_, access):
+            client = Client(access)
+            batches = client.batches(NODES, params={"watch": "true"})
+            assert await anext(batches)
+            await batches.aclose()
+            await client.request("GET", NODES)
+            await client.close()
+
+    play(story)
+
+
+# --- A real server ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_real_server_is_reached_by_a_certificate_and_says_what_it_refuses(servers: Servers) -> None:
+    async def story() -> None:
+        admin = Client(await read_access(servers.kubeconfig()))
+        made = await admin.request("POST", "/api/v1/namespaces", body={"metadata": {"name": "seen"}})
+        assert b'"seen"' in made
+        with pytest.raises(ApiError) as twice:
+            await admin.request("POST", "/api/v1/namespaces", body={"metadata": {"name": "seen"}})
+        assert (twice.value.status, twice.value.reason) == (409, "AlreadyExists")
+        await admin.close()
+        stranger = Client(await read_access(servers.kubeconfig("stranger")))
+        with pytest.raises(ApiError) as refused:
+            await stranger.request("GET", "/api/v1/secrets")
+        assert (refused.value.status, refused.value.reason) == (403, "Forbidden")
+        await stranger.close()
+
+    play(story)
+
+
+def test_a_server_that_another_authority_signed_is_not_believed(servers: Servers) -> None:
+    async def story() -> None:
+        access = await read_access(servers.kubeconfig())
+        other = Client(Access(access.server))
+        with pytest.raises(ApiError, match="CERTIFICATE_VERIFY_FAILED") as unknown:
+            await other.request("GET", "/version")
+        assert unknown.value.status == 0
+        await other.close()
+
+    play(story)

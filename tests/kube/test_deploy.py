@@ -1,0 +1,309 @@
+"""What is shipped: one set of objects in two forms, and a role that is enough for everything and good for nothing else."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.cli.commands import ROOT, muster
+from tests.kube.chart import rendered
+from tests.kube.running import Running, eventually
+from tests.kube.village import MERGE, PODS, Village
+
+from muster import __version__
+from muster.adapters.kube.resources import WATCHED
+from muster.config import load_policy
+from muster.lab.assets import Assets
+from muster.lab.door import Door
+from muster.lab.servers import Servers
+
+DEPLOY = ROOT / "deploy"
+NAMESPACE = "muster-system"
+USER = "system:serviceaccount:muster-system:muster"
+REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+VOLCANO = "/apis/scheduling.volcano.sh/v1beta1"
+HYPERNODES = "/apis/topology.volcano.sh/v1alpha1/hypernodes"
+SOFT = "scheduling.koordinator.sh/soft-eviction"
+SIGS = "/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/default"
+
+
+def plain() -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((DEPLOY / "muster.yaml").read_text()))
+
+
+def one(kind: str) -> dict[str, Any]:
+    (found,) = [each for each in plain() if each["kind"] == kind]
+    return found
+
+
+# --- The objects --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_chart_and_the_plain_manifests_are_the_same_objects() -> None:
+    first, *others = plain()
+    assert first == {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+    assert others == rendered(DEPLOY / "chart", namespace=NAMESPACE)
+
+
+def test_values_of_the_chart_change_what_they_say() -> None:
+    policy = "schedulerNames: [muster, volcano]\n"
+    made = rendered(DEPLOY / "chart", namespace="elsewhere", replicas=3, image="our/muster:1", policy=policy)
+    deployment = next(each for each in made if each["kind"] == "Deployment")
+    assert deployment["spec"]["replicas"] == 3
+    assert deployment["spec"]["template"]["spec"]["containers"][0]["image"] == "our/muster:1"
+    assert {each["metadata"]["namespace"] for each in made if "Cluster" not in each["kind"]} == {"elsewhere"}
+    assert next(each for each in made if each["kind"] == "ConfigMap")["data"]["policy.yaml"] == policy
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    chart = yaml.safe_load((DEPLOY / "chart" / "Chart.yaml").read_text())
+    assert {chart["version"], chart["appVersion"]} == {__version__}
+    assert one("Deployment")["spec"]["template"]["spec"]["containers"][0]["image"] == f"muster:{__version__}"
+    assert f"muster:{__version__}" in (DEPLOY / "Dockerfile").read_text()
+
+
+def test_the_shipped_policy_and_the_shipped_flags_can_be_used() -> None:
+    assert load_policy(one("ConfigMap")["data"]["policy.yaml"]).settings.scheduler_names == ("muster",)
+    container = one("Deployment")["spec"]["template"]["spec"]["containers"][0]
+    ran = muster(*container["args"][:1], "--policy=nowhere.yaml", *container["args"][2:])
+    # All flags are understood: only the file is not there.
+    assert "nowhere.yaml: there is no such file" in ran.err
+
+
+def test_the_process_runs_as_nobody_and_cannot_write_where_it_stands() -> None:
+    spec = one("Deployment")["spec"]["template"]["spec"]
+    assert spec["securityContext"]["runAsNonRoot"]
+    (container,) = spec["containers"]
+    assert container["securityContext"]["readOnlyRootFilesystem"]
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert "USER 65532:65532" in (DEPLOY / "Dockerfile").read_text()
+
+
+# --- The role -----------------------------------------------------------------------------------------------------------------
+
+
+def granted() -> dict[str, set[tuple[str, str]]]:
+    """By verb: group and resource."""
+    found: dict[str, set[tuple[str, str]]] = {}
+    for rule in one("ClusterRole")["rules"]:
+        for verb in rule["verbs"]:
+            found.setdefault(verb, set()).update((group, what) for group in rule["apiGroups"] for what in rule["resources"])
+    return found
+
+
+def test_what_is_watched_may_be_read_and_nothing_else() -> None:
+    watched = {(resource.group, resource.plural) for resource in WATCHED}
+    rights = granted()
+    assert rights["get"] == rights["list"] == rights["watch"] == watched
+    assert not {"*", "update", "deletecollection"} & rights.keys()
+    assert rights["delete"] == {("", "pods")}
+    assert rights["create"] == {("", "pods/binding"), ("", "pods/eviction"), ("", "events")}
+
+
+@pytest.fixture(scope="module")
+def shipped(assets: Assets) -> Iterator[Servers]:
+    """A cluster with the shipped objects in it, applied as they are."""
+    with Servers(assets) as running:
+        with running.door() as door:
+            for manifest in plain():
+                _create(door, manifest)
+        assert muster("crds", "--install", "--kubeconfig", running.kubeconfig()).code == 0
+        yield running
+
+
+PATHS = {
+    "Namespace": "/api/v1/namespaces",
+    "ServiceAccount": f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts",
+    "ConfigMap": f"/api/v1/namespaces/{NAMESPACE}/configmaps",
+    "Deployment": f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments",
+    "PodDisruptionBudget": f"/apis/policy/v1/namespaces/{NAMESPACE}/poddisruptionbudgets",
+    "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+    "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+    "Role": f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/roles",
+    "RoleBinding": f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/rolebindings",
+}
+
+
+def _create(door: Door, manifest: dict[str, Any]) -> None:
+    # A field that the server does not know is a fault of the manifest.
+    door.ask("POST", f"{PATHS[manifest['kind']]}?fieldValidation=Strict", body=manifest)
+
+
+@pytest.mark.parametrize(
+    ("verb", "group", "resource", "subresource", "namespace"),
+    [
+        ("get", "", "secrets", "", "default"),
+        ("list", "", "secrets", "", ""),
+        ("watch", "", "secrets", "", ""),
+        ("get", "", "configmaps", "", "default"),
+        ("create", "", "configmaps", "", "default"),
+        ("patch", "", "configmaps", "", NAMESPACE),
+        ("create", "", "pods", "", "default"),
+        ("patch", "", "pods", "", "default"),
+        ("update", "", "pods", "status", "default"),
+        ("create", "", "pods", "exec", "default"),
+        ("create", "", "serviceaccounts", "token", NAMESPACE),
+        ("delete", "", "nodes", "", ""),
+        ("patch", "", "nodes", "", ""),
+        ("delete", "", "persistentvolumes", "", ""),
+        ("delete", "", "events", "", "default"),
+        ("patch", "scheduling.volcano.sh", "queues", "", ""),
+        ("delete", "scheduling.volcano.sh", "podgroups", "", "default"),
+        ("patch", "scheduling.sigs.k8s.io", "podgroups", "", "default"),
+        ("create", "apiextensions.k8s.io", "customresourcedefinitions", "", ""),
+        ("create", "rbac.authorization.k8s.io", "clusterrolebindings", "", ""),
+        ("create", "coordination.k8s.io", "leases", "", "kube-system"),
+        ("patch", "coordination.k8s.io", "leases", "", NAMESPACE),
+        ("impersonate", "", "users", "", ""),
+    ],
+)
+def test_the_shipped_role_is_refused(
+    shipped: Servers, verb: str, group: str, resource: str, subresource: str, namespace: str
+) -> None:
+    asked = {"verb": verb, "group": group, "resource": resource, "subresource": subresource, "namespace": namespace}
+    with shipped.door() as door:
+        review = {"spec": {"user": USER, "groups": ["system:authenticated"], "resourceAttributes": asked}}
+        assert door.ask("POST", REVIEWS, body=review)["status"]["allowed"] is False
+
+
+def test_the_shipped_role_is_enough_to_schedule(shipped: Servers, tmp_path: Path) -> None:
+    """Bind, nominate, evict in all three manners, say why on every kind of object, choose a volume: nothing is refused."""
+    kubeconfig = shipped.kubeconfig(USER, ("system:serviceaccounts", f"system:serviceaccounts:{NAMESPACE}"))
+    softly = tmp_path / "policy.yaml"
+    softly.write_text(SOFTLY)
+    with shipped.door() as door:
+        village = Village(door)
+        village.nodes("n1", "n2")
+        village.priority("high", 1000)
+        _write_queues(door)
+        with Running(kubeconfig, "--lease-namespace", NAMESPACE, election=True) as first:
+            first.until_ready()
+            _serves_a_gang_of_volcano(village)
+            _evicts_for_a_gang(village)
+            _tells_what_is_wrong(village)
+            _nothing_was_refused(first, evictions="evict")
+            assert first.stop() == 0
+        with Running(kubeconfig, "--lease-namespace", NAMESPACE, "--policy", softly, election=True) as second:
+            second.until_ready()
+            _deletes_for_a_pod(village)
+            _evicts_softly_for_a_job(village)
+            _chooses_a_volume(village)
+            _nothing_was_refused(second, evictions="delete")
+            assert second.stop() == 0
+
+
+SOFTLY = """\
+plugins:
+- priority
+- elastic_quota: {podShouldBeDeletedWhenPreempted: false}
+- selectors
+- taints
+- volumes
+- fit
+- binpack
+- nominated
+- pdb: {mode: soft}
+"""
+
+
+def _write_queues(door: Door) -> None:
+    odd = {"tier": 1, "members": [{"type": "Node", "selector": {"regexMatch": {"pattern": "("}}}]}
+    for path, kind, name, spec in (
+        (f"{VOLCANO}/queues", "Queue", "team", {"weight": 1}),
+        (f"{VOLCANO}/queues", "Queue", "odd", {"parent": "nobody"}),
+        (HYPERNODES, "HyperNode", "odd", odd),
+        (f"{SIGS}/elasticquotas", "ElasticQuota", "quota", {"min": {"cpu": 2}, "max": {"cpu": 2}}),
+    ):
+        door.ask("POST", path, body=_made(path, kind, name, spec))
+
+
+def _serves_a_gang_of_volcano(village: Village) -> None:
+    groups = f"{VOLCANO}/namespaces/default/podgroups"
+    village.door.ask("POST", groups, body=_made(VOLCANO, "PodGroup", "train", {"minMember": 2, "queue": "team"}))
+    for number in range(2):
+        village.pod(f"train-{number}", annotations={"scheduling.k8s.io/group-name": "train"})
+    eventually(lambda: len(village.placed()) == 2)
+    eventually(lambda: village.door.ask("GET", f"{groups}/train").get("status", {}).get("phase"))
+    eventually(lambda: village.door.ask("GET", f"{VOLCANO}/queues/team").get("status", {}).get("allocated"))
+    eventually(lambda: "Scheduled" in {event["reason"] for event in village.events()})
+
+
+def _evicts_for_a_gang(village: Village) -> None:
+    village.gang("low", pods=2)
+    eventually(lambda: len(village.placed()) == 4)
+    village.gang("high", pods=2, priorityClassName="high")
+    eventually(lambda: {"high-0", "high-1"} <= village.placed().keys())
+    eventually(lambda: "Preempting" in {event["reason"] for event in village.events()})
+
+
+def _tells_what_is_wrong(village: Village) -> None:
+    village.gang("big", pods=4, cpu="4")
+    eventually(lambda: any(word["type"] == "PodScheduled" for word in _conditions(village.get("big-0"))))
+    notes = {"metadata": {"annotations": {"volcano.sh/node-vgpu-register": "nonsense"}}}
+    village.door.ask("PATCH", "/api/v1/nodes/n2", body=notes, content_type=MERGE)
+    for path in (f"{VOLCANO}/queues/odd", f"{HYPERNODES}/odd", "/api/v1/nodes/n2"):
+        eventually(lambda path=path: any(word["type"] == "muster.dev/Valid" for word in _conditions(village.door.ask("GET", path))))
+    for name in ("big-0", "big-1", "big-2", "big-3"):
+        village.door.ask("DELETE", f"{PODS}/{name}")
+
+
+def _deletes_for_a_pod(village: Village) -> None:
+    village.priority("higher", 2000)
+    village.pod("lone", priorityClassName="higher")
+    eventually(lambda: "lone" in village.placed())
+
+
+def _evicts_softly_for_a_job(village: Village) -> None:
+    groups = f"{SIGS}/podgroups"
+    village.nodes("n3")
+    for name in ("modest", "grand"):
+        village.door.ask("POST", groups, body=_made(SIGS, "PodGroup", name, {"minMember": 1}))
+    quota = {"quota.scheduling.koordinator.sh/name": "quota"}
+    village.pod("modest", labels={**quota, "pod-group.scheduling.sigs.k8s.io": "modest"})
+    eventually(lambda: "modest" in village.placed())
+    eventually(lambda: village.door.ask("GET", f"{SIGS}/elasticquotas/quota").get("status", {}).get("used"))
+    safe = {**quota, "quota.scheduling.koordinator.sh/preemptible": "false"}
+    village.pod("grand", labels={**safe, "pod-group.scheduling.sigs.k8s.io": "grand"}, priorityClassName="high")
+    eventually(lambda: SOFT in (village.get("modest") or {})["metadata"]["labels"])
+    eventually(lambda: (village.get("grand") or {})["status"].get("nominatedNodeName") == "n3")
+    village.door.ask("DELETE", f"{PODS}/modest")
+    eventually(lambda: "grand" in village.placed())
+    eventually(lambda: village.door.ask("GET", f"{groups}/grand").get("status", {}).get("phase"))
+
+
+def _chooses_a_volume(village: Village) -> None:
+    ask, classes = village.door.ask, "/apis/storage.k8s.io/v1/storageclasses"
+    waits = {
+        "metadata": {"name": "local"},
+        "provisioner": "kubernetes.io/no-provisioner",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+    ask("POST", classes, body=waits)
+    size: dict[str, Any] = {"accessModes": ["ReadWriteOnce"], "storageClassName": "local"}
+    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n3"]}]}]
+    volume = {**size, "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/d"}}
+    volume["nodeAffinity"] = {"required": {"nodeSelectorTerms": terms}}
+    ask("POST", "/api/v1/persistentvolumes", body={"metadata": {"name": "v"}, "spec": volume})
+    ask("PATCH", "/api/v1/persistentvolumes/v/status", body={"status": {"phase": "Available"}}, content_type=MERGE)
+    claim = {**size, "resources": {"requests": {"storage": "1Gi"}}}
+    ask("POST", "/api/v1/namespaces/default/persistentvolumeclaims", body={"metadata": {"name": "c"}, "spec": claim})
+    village.pod("stores", cpu="1", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}])
+    eventually(lambda: ask("GET", "/api/v1/persistentvolumes/v")["spec"].get("claimRef"))
+
+
+def _nothing_was_refused(running: Running, *, evictions: str) -> None:
+    assert running.figure('muster_api_request_seconds_count{status="403"}') == 0
+    assert running.figure("muster_watch_refused") == 0
+    assert running.figure(f'muster_evictions_total{{manner="{evictions}"}}') > 0
+    assert not [line for line in running.lines if "403" in str(line) or line.get("level") == "error"]
+
+
+def _conditions(found: dict[str, Any] | None) -> list[dict[str, Any]]:
+    said: list[dict[str, Any]] = (found or {}).get("status", {}).get("conditions", [])
+    return said
+
+
+def _made(group: str, kind: str, name: str, spec: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+    version = "/".join(group.split("/")[2:4])
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name, **metadata}, "spec": spec}

@@ -1,0 +1,70 @@
+"""A few nodes and gangs on a real API server, made and looked at without an event loop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from muster.lab.door import Door, Refused
+
+PODS = "/api/v1/namespaces/default/pods"
+CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+MERGE = "application/merge-patch+json"
+KOORDINATOR = "gang.scheduling.koordinator.sh"
+
+
+class Village:
+    """What a user does and sees. Pods go at once when they are deleted: nobody here takes the time to end them."""
+
+    def __init__(self, door: Door) -> None:
+        self.door = door
+
+    def nodes(self, *names: str, cpu: str = "4") -> None:
+        room = {"cpu": cpu, "memory": "64Gi", "pods": "110"}
+        for name in names:
+            self.door.ask("POST", "/api/v1/nodes", body={"metadata": {"name": name}})
+            self.door.ask("PATCH", f"/api/v1/nodes/{name}", body={"spec": {"taints": None}}, content_type=MERGE)
+            status = {"status": {"capacity": room, "allocatable": room}}
+            self.door.ask("PATCH", f"/api/v1/nodes/{name}/status", body=status, content_type=MERGE)
+
+    def priority(self, name: str, value: int) -> None:
+        self.door.ask("POST", CLASSES, body={"metadata": {"name": name}, "value": value})
+
+    def gang(self, name: str, *, pods: int, cpu: str = "2", min_: int | None = None, **spec: Any) -> None:
+        annotations = {f"{KOORDINATOR}/name": name, f"{KOORDINATOR}/min-available": str(min_ or pods)}
+        for number in range(pods):
+            self.pod(f"{name}-{number}", cpu=cpu, annotations=annotations, **spec)
+
+    def pod(
+        self,
+        name: str,
+        *,
+        cpu: str = "2",
+        annotations: dict[str, str] | None = None,
+        labels: dict[str, str] | None = None,
+        **spec: Any,
+    ) -> dict[str, Any]:
+        container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": cpu}}}
+        body = {
+            "metadata": {"name": name, "annotations": annotations or {}, "labels": labels or {}},
+            "spec": {"schedulerName": "muster", "terminationGracePeriodSeconds": 0, "containers": [container], **spec},
+        }
+        made: dict[str, Any] = self.door.ask("POST", PODS, body=body)
+        return made
+
+    def get(self, name: str) -> dict[str, Any] | None:
+        try:
+            found: dict[str, Any] = self.door.ask("GET", f"{PODS}/{name}")
+        except Refused as error:
+            if error.status == 404:
+                return None
+            raise
+        return found
+
+    def placed(self) -> dict[str, str]:
+        """The node of each pod that has one."""
+        items = self.door.ask("GET", PODS)["items"]
+        return {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in items if pod["spec"].get("nodeName")}
+
+    def events(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.door.ask("GET", "/api/v1/namespaces/default/events")["items"]
+        return found
