@@ -149,7 +149,7 @@ def the_younger_keeps_a_node(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_pattern_must_match_from_the_start(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(hypernodes_module, "_matching", lambda pattern, names: frozenset(n for n in names if re.match(pattern, n)))
+    patch.setattr(hypernodes_module, "matching", lambda pattern, names: frozenset(n for n in names if re.match(pattern, n)))
 
 
 def nodes_in_no_domain_share_one(patch: pytest.MonkeyPatch) -> None:

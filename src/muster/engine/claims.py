@@ -107,7 +107,7 @@ def nominate_on_room_being_left(s: Session, gang: Gang) -> Attempted | None:
     pods = needed(s.world, gang)
     if not s.admit(Ask(gang, pods, Purpose.NOMINATE)).ok:
         return None
-    name = f"{gang.title}@{s.now:.0f}"
+    name = f"{gang.title}@{s.now:.3f}"
     for domain in s.where(Ask(gang, pods, Purpose.NOMINATE)).domains:
         with s.trial("the room that it needs is being left", cause="Nominated") as trial:
             placed = place_gang(s, trial, pods, domain=domain, phase=Phase.NOMINATED)

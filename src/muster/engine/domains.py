@@ -202,7 +202,8 @@ def _place_cell(s: Session, trial: Trial, ask: Ask, phase: Phase) -> Placed:
 
 
 def _too_small(s: Session, cell: Cell, settled: Settled) -> Verdict:
-    why = f"{cell.title}: {seats_in(s.world, cell)} of at least {cell.min} members find room in {settled.domain.title}"
+    least = explain.counted(cell.min, "member finds", "members find")
+    why = f"{cell.title}: {seats_in(s.world, cell)} of at least {least} room in {settled.domain.title}"
     return Verdict(ok=False, why=why, code=explain.NO_ROOM, curable=True, wakes=(ROOM, SOON, HOLDS))
 
 

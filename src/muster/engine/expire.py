@@ -47,7 +47,7 @@ def _forget_refusals(s: Session) -> None:
 def _mark_overdue(s: Session) -> None:
     """A pod that should have left long ago still fills its node, but nobody counts on its going any more."""
     world = s.world
-    for pod in [world.pods[uid] for uid in sorted(world.going) if _is_late(s, uid)]:
+    for pod in [world.pods[uid] for uid in sorted(uid for uid in world.going if _is_late(s, uid))]:
         with s.trial("still there long after it was told to go", cause="Overdue") as trial:
             trial.turn(pod, phase=Phase.OVERDUE)
             trial.commit()
@@ -59,8 +59,9 @@ def _mark_overdue(s: Session) -> None:
 
 def _is_late(s: Session, uid: str) -> bool:
     placement = s.world.placements[uid]
-    asked = s.world.pods[uid].deleted_at is not None
-    return asked and placement.phase is Phase.LEAVING and s.now >= placement.since + OVERDUE_AFTER_S
+    if s.now < placement.since + OVERDUE_AFTER_S:
+        return False
+    return placement.phase is Phase.LEAVING and s.world.pods[uid].deleted_at is not None
 
 
 def _end_lost_claims(s: Session) -> None:
@@ -73,6 +74,7 @@ def _end_lost_claims(s: Session) -> None:
                 trial.release(pod)
                 trial.commit()
                 s.count("claims lost")
+    s.world.unwritten.clear()
 
 
 def _doubtful(s: Session) -> Iterator[Pod]:
@@ -83,7 +85,7 @@ def _doubtful(s: Session) -> Iterator[Pod]:
     for uid in world.claims:
         pod, placement = world.pods[uid], world.placements[uid]
         row = table.row.get(placement.node or "")
-        if row is None or over[row] or placement.devices:
+        if row is None or over[row] or placement.devices or uid in world.unwritten:
             yield pod
             continue
         match = matches.get(id(pod.kind))
@@ -101,6 +103,8 @@ def _loses_first(s: Session, pod: Pod) -> tuple[int, float, str, str]:
 
 def _why_lost(s: Session, pod: Pod, placement: Placement) -> str:
     table = s.world.table
+    if pod.uid in s.world.unwritten:
+        return f"it could not be written: {s.world.unwritten[pod.uid]}"
     row = table.row.get(placement.node or "")
     if row is None:
         return f"node {placement.node} is gone"

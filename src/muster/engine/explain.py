@@ -37,12 +37,17 @@ def gathering(gang: Gang) -> Verdict:
         if there < role.min:
             name = f"role {role.name}: " if role.name else ""
             held_back = f", {role.gated} held back by scheduling gates" if role.gated else ""
-            return Verdict(ok=False, why=f"{name}{there} of at least {role.min} members exist{held_back}", code=GATHERING)
+            exist = exist_of(there, role.min)
+            return Verdict(ok=False, why=f"{name}{exist}{held_back}", code=GATHERING)
     lacking = lacks_cells(gang)
     if lacking:
         return Verdict(ok=False, why=lacking, code=GATHERING)
     there = sum(len(role.pods) + role.succeeded for role in gang.roles)
-    return Verdict(ok=False, why=f"{there} of at least {gang.min} members exist", code=GATHERING)
+    return Verdict(ok=False, why=exist_of(there, gang.min), code=GATHERING)
+
+
+def exist_of(there: int, least: int) -> str:
+    return f"{there} of at least {counted(least, 'member exists', 'members exist')}"
 
 
 def clearing(world: World, gang: Gang) -> Verdict:
@@ -51,9 +56,11 @@ def clearing(world: World, gang: Gang) -> Verdict:
     wakes = (ROOM, HOLDS)
     if not reaches_min(world, gang, PROMISED):
         missing = sum(seats_missing(world, gang, PROMISED).values())
-        why = f"{promised} members were promised a node, {missing} lost theirs and need another"
+        lost = counted(missing, "lost its node and needs another", "lost theirs and need another")
+        why = f"{counted(promised, 'member was', 'members were')} promised a node, {lost}"
         return Verdict(ok=False, why=why, code=CLEARING, curable=True, wakes=wakes)
-    why = f"{promised} members wait for the room that they were promised to become free"
+    waiting = counted(promised, "member waits for the room that it was", "members wait for the room that they were")
+    why = f"{waiting} promised to become free"
     return Verdict(ok=False, why=why, code=CLEARING, wakes=wakes)
 
 
@@ -63,7 +70,8 @@ def later(world: World, gang: Gang) -> Verdict:
     if not left:
         return YES
     expected = sum(role.total for role in gang.roles)
-    why = f"{left} members beyond the {expected} expected are tried in the next cycle"
+    are = "is" if left == 1 else "are"
+    why = f"{counted(left, 'member', 'members')} beyond the {expected} expected {are} tried in the next cycle"
     return Verdict(ok=False, why=why, code=LATER, at=world.now)
 
 
@@ -73,9 +81,14 @@ def refused(s: Session, gang: Gang, pod: Pod, domain: Domain, *, soon: bool) -> 
     phrases, curable, wakes = _blames(s, pod, domain, soon=soon)
     nodes = "; ".join(phrases) if phrases else "there are no nodes"
     inside = "" if domain.rows is None else f" in {domain.name}"
-    got = f"{seats} members have a node (it needs {gang.min})" if seats >= gang.min else f"{seats}/{gang.min} members placed"
-    why = f"{got}{inside}, {pod.name} fits nowhere: {nodes}"
+    why = f"{_got(seats, gang.min)}{inside}, {pod.name} fits nowhere: {nodes}"
     return Verdict(ok=False, why=why, code=NO_ROOM if curable else NO_NODE, curable=curable, wakes=wakes)
+
+
+def _got(seats: int, least: int) -> str:
+    if seats < least:
+        return f"{seats}/{least} members placed"
+    return f"{counted(seats, 'member has', 'members have')} a node (it needs {least})"
 
 
 def _blames(s: Session, pod: Pod, domain: Domain, *, soon: bool) -> tuple[list[str], bool, tuple[str, ...]]:
@@ -127,4 +140,9 @@ def _blame(s: Session, plugin: Plugin, pod: Pod, rows: Rows) -> str:
 
 
 def nodes(count: int) -> str:
-    return f"{count} node" if count == 1 else f"{count} nodes"
+    return counted(count, "node", "nodes")
+
+
+def counted(count: int, one: str, many: str) -> str:
+    """A number and its noun, with as much of the sentence as depends on it."""
+    return f"{count} {one if count == 1 else many}"

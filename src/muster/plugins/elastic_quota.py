@@ -181,8 +181,10 @@ def _agree(s: Session, gang: Gang) -> Verdict:
     if len(preemptible) in (0, len(pods)):
         return YES
     other = next(pod for pod in pods if not members[pod.uid].preemptible)
+    are = "is" if len(preemptible) == 1 else "are"
+    others = "the other is not" if len(pods) - len(preemptible) == 1 else "the others are not"
     why = (
-        f"{len(preemptible)} of its {len(pods)} pods are preemptible and the others are not "
+        f"{len(preemptible)} of its {len(pods)} pods {are} preemptible and {others} "
         f"({preemptible[0].name} is, {other.name} is not): give all of them the same label {PREEMPTIBLE_LABEL}"
     )
     return Verdict(ok=False, why=why, code=MIXED)

@@ -89,7 +89,8 @@ def with_cells(world: World, gang: Gang, needed: list[Pod], others: list[Pod]) -
         cells = [cell for cell in gang.cells if cell.sub_group == sub_group]
         missing = least - sum(seats_in(world, cell) >= cell.min for cell in cells)
         able = [uids for cell in cells if (uids := more[cell]) is not None and seats_in(world, cell) < cell.min]
-        for uids in sorted(able, key=lambda uids: (len(uids), uids))[: max(0, missing)]:
+        # Of equal ones the first cell: UIDs say nothing, and are others in each cluster.
+        for uids in sorted(able, key=len)[: max(0, missing)]:
             drawn.update(dict.fromkeys(uids))
     for cell, begun in more.items():
         if begun and not known.isdisjoint(cell.members):

@@ -6,7 +6,6 @@ older, then the first by name. Whatever a HyperNode loses or gets wrong is a pro
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -16,10 +15,12 @@ import numpy.typing as npt
 
 from muster.model.pod import Problem
 from muster.model.topology import DomainMember, DomainSpec
+from muster.state.patterns import BadPattern, matching
 from muster.state.table import BoolColumn, NodeTable, RowIndex
 
 # So many names are written into a sentence; the rest is a number.
 _SHOWN = 3
+_LONGEST_SHOWN = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,29 +41,37 @@ class NodeNames:
         self._known: frozenset[str] = frozenset()
         self._names: list[str] = []
         self._matching: dict[str, frozenset[str]] = {}
+        self._bad: dict[str, BadPattern] = {}
 
     def look_at(self, names: list[str], patterns: Set[str]) -> None:
         """These are the nodes now, and only these patterns are still asked about."""
-        for stale in self._matching.keys() - patterns:
-            del self._matching[stale]
+        for found in (self._matching, self._bad):
+            for stale in found.keys() - patterns:
+                del found[stale]
         if names is self._names:
             return
         now = frozenset(names)
         fresh = sorted(now - self._known)
-        for pattern, matching in self._matching.items():
-            self._matching[pattern] = (matching & now) | _matching(pattern, fresh)
         self._known, self._names = now, names
+        # A pattern that asked too much of other nodes may do for these.
+        self._bad.clear()
+        for pattern, found_before in list(self._matching.items()):
+            self._note(pattern, fresh, besides=found_before & now)
 
     def matching(self, pattern: str) -> frozenset[str]:
-        found = self._matching.get(pattern)
-        if found is None:
-            found = self._matching[pattern] = _matching(pattern, self._names)
-        return found
+        """Raises BadPattern."""
+        if pattern not in self._matching and pattern not in self._bad:
+            self._note(pattern, self._names)
+        if pattern in self._bad:
+            raise self._bad[pattern]
+        return self._matching[pattern]
 
-
-def _matching(pattern: str, names: Sequence[str]) -> frozenset[str]:
-    compiled = re.compile(pattern)
-    return frozenset(name for name in names if compiled.search(name))
+    def _note(self, pattern: str, names: Sequence[str], *, besides: frozenset[str] = frozenset()) -> None:
+        try:
+            self._matching[pattern] = besides | matching(pattern, names)
+        except BadPattern as bad:
+            self._matching.pop(pattern, None)
+            self._bad[pattern] = bad
 
 
 def owners(specs: Mapping[str, DomainSpec], table: NodeTable, names: NodeNames) -> Owners:
@@ -164,9 +173,9 @@ class _Sorting:
     def _matching(self, spec: DomainSpec, field: str, pattern: str) -> list[str]:
         try:
             return sorted(self.names.matching(pattern))
-        except (re.error, OverflowError, RecursionError) as error:
+        except BadPattern as error:
             advice = "write for example ^gpu-[0-9]+$"
-            text = f"{pattern!r} is no regular expression ({error}); {advice}"
+            text = f"{_short(pattern)} is no regular expression ({error}); {advice}"
             self._blame(spec, f"{field}.selector.regexMatch.pattern", text)
             return []
 
@@ -217,6 +226,10 @@ def _above(name: str, parent: Mapping[str, str]) -> set[str]:
         found.add(above)
         name = above
     return found
+
+
+def _short(pattern: str) -> str:
+    return repr(pattern if len(pattern) <= _LONGEST_SHOWN else f"{pattern[:_LONGEST_SHOWN]}...")
 
 
 def _some(names: Sequence[str]) -> str:

@@ -13,10 +13,10 @@ from typing import TypeVar
 
 from muster.model.budget import Budget
 from muster.model.devices import Slot
-from muster.model.events import BindFailed, Event, EvictFailed, Gone, Namespace, PriorityClass, Seen, Thing
+from muster.model.events import BindFailed, ClaimFailed, Event, EvictFailed, Gone, Namespace, PriorityClass, Seen, Thing
 from muster.model.gang import Gang, Group
 from muster.model.node import Inventory, Node
-from muster.model.pod import GOING, UNPLACED, Phase, Placement, Pod
+from muster.model.pod import CLAIMS, GOING, UNPLACED, Phase, Placement, Pod
 from muster.model.queue import Queue
 from muster.model.topology import DomainSpec
 from muster.model.volumes import CsiNode, PersistentVolume, StorageClass, VolumeClaim
@@ -83,6 +83,8 @@ class Store:
                 self._take_back(uid, node)
             case EvictFailed(uid=uid, refused_by=budget):
                 self._stay(uid, budget)
+            case ClaimFailed():
+                self._doubt(event)
 
     def world(self, now: float) -> World:
         """The picture for a cycle at this time: rows laid out, touched gangs made anew."""
@@ -214,6 +216,12 @@ class Store:
             self._world.refused[uid] = Refusal(budget, self._world.now)
             self._world.move(pod, Placement(Phase.BOUND, placement.node, _start(pod), placement.devices))
             self._world.wake(ROOM)
+
+    def _doubt(self, failed: ClaimFailed) -> None:
+        """A claim that only we know of is none. The next cycle ends it, and whatever depends on it."""
+        placement = self._world.placements.get(failed.uid, UNPLACED)
+        if placement.phase in CLAIMS and (placement.node, placement.since) == (failed.node, failed.since):
+            self._world.unwritten[failed.uid] = failed.why
 
     def _wake_room(self, uid: str, *what: str) -> None:
         """The pod left, or is leaving: its node and its queues have more room than before."""

@@ -145,6 +145,8 @@ class World:
         """Claims that are being bound, until the API server shows the pod on its node."""
         self.notes: dict[str, ClaimNote] = {}
         """Claims found on pods when they were first seen, to be judged by the next cycle."""
+        self.unwritten: dict[str, str] = {}
+        """Claims that could not be written and why, until the next cycle ends them."""
         self.marked: dict[str, None] = {}
         """Pods that were told they timed out, until their objects say so themselves."""
         self.touched: dict[str, None] = {}

@@ -138,10 +138,12 @@ def carry_out(s: Session, gang: Gang, plan: Plan, policy: EvictionPolicy) -> Non
     if not plan.victims and _bind_now(s, gang, plan):
         s.judge(gang, _rest_waits(s, gang))
         return
-    name = f"{gang.title}@{s.now:.0f}"
+    name = f"{gang.title}@{s.now:.3f}"
     victims = tuple(pod.uid for pod in plan.victims)
     s.world.plans[name] = PlanNote(gang.key, len(plan.seats), victims, s.now, soft=s.policy.manner(policy.name) == "soft")
-    why = f"{len(victims)} pods leave for it" if victims else "the room that it needs is being left"
+    why = (
+        f"{explain.counted(len(victims), 'pod leaves', 'pods leave')} for it" if victims else "the room that it needs is being left"
+    )
     with s.trial(why, cause=policy.name, for_gang=gang.title) as trial:
         for pod, placement in plan.seats:
             trial.restore(pod, Placement(Phase.NOMINATED, placement.node, s.now, placement.devices, name))
@@ -177,7 +179,9 @@ def _rest_waits(s: Session, gang: Gang) -> Verdict:
     waiting = s.world.unseated.get(gang.key, 0)
     if not waiting:
         return YES
-    why = f"its minimum has nodes; {waiting} members above it wait for the next attempt"
+    why = (
+        f"its minimum has nodes; {explain.counted(waiting, 'member above it waits', 'members above it wait')} for the next attempt"
+    )
     return Verdict(ok=False, why=why, code=explain.LATER, at=s.now)
 
 

@@ -15,8 +15,10 @@ import numpy as np
 from muster.engine.domains import place_gang
 from muster.engine.evict.bundles import ROI_STEP, Bundles, bundles
 from muster.engine.evict.figures import DeviceColumns, Figures
+from muster.engine.evict.options import ways
 from muster.engine.evict.policy import EvictionPolicy, may_take
 from muster.engine.evict.seats import Ints, SeatTable, among, seat_table
+from muster.engine.evict.wants import Want, fitting, seats_in_rows
 from muster.engine.hooks import Ask, Domain, Purpose
 from muster.engine.session import Session
 from muster.model.pod import Phase, Placement, Pod
@@ -64,14 +66,14 @@ def plan_in(s: Session, ask: Ask, policy: EvictionPolicy, domain: Domain) -> Pla
     if not search.bundles.any_left:
         return NoPlan(*barred_until(s, search.bundles, policy))
     if not search.could_ever_fit():
-        return NoPlan(f"it would not fit even if all {len(search.bundles)} gangs and seats that may go were gone", at)
+        gone = "the one gang or seat" if len(search.bundles) == 1 else f"all {len(search.bundles)} gangs and seats"
+        return NoPlan(f"it would not fit even if {gone} that may go were gone", at)
     chosen = _chosen_by_plugin(s, ask, search.bundles)
     if chosen is not None:
         search.only(chosen)
     first = search.attempt(search.by_node_cost if chosen is None else search.as_chosen)
     plans = [] if first is None else [first]
-    # Where nothing is lost, or one pod takes the place of the cheapest unit, no other order can do better.
-    if chosen is None and (first is None or (first.cost > 0 and (len(ask.pods) > 1 or len(search.taken) > 1))):
+    if chosen is None and (first is None or search.may_be_beaten(first)):
         second = search.attempt(search.by_order)
         plans += [] if second is None else [second]
     if not plans:
@@ -96,21 +98,6 @@ def barred_until(s: Session, found: Bundles, policy: EvictionPolicy) -> tuple[st
     return f"whoever it may evict started too short a time ago; the first may go in {found.free_at - s.now:.0f} s", found.free_at
 
 
-_Option = tuple[tuple[float, ...], list[int], list[int], int]
-"""A way to gain seats: its price, the units to take, the nodes that they are on, and the seats gained."""
-
-
-@dataclass(slots=True)
-class _Want:
-    """Equal members of the ask: how many, and what each needs."""
-
-    pods: list[Pod]
-    request: Amounts
-    asked: RowIndex
-    rows: RowIndex
-    figures: Figures
-
-
 class Search:
     def __init__(self, s: Session, ask: Ask, policy: EvictionPolicy, domain: Domain) -> None:
         self.s, self.ask, self.policy, self.domain = s, ask, policy, domain
@@ -132,7 +119,7 @@ class Search:
         """Take nobody but these, in this order."""
         self._allowed = units
 
-    def _wants(self, inside: BoolColumn) -> list[_Want]:
+    def _wants(self, inside: BoolColumn) -> list[Want]:
         """The ask by kinds of pod, the largest first: small ones find room more easily."""
         groups: dict[object, list[Pod]] = {}
         for pod in self.ask.pods:
@@ -141,7 +128,7 @@ class Search:
         for pods in groups.values():
             request = self.s.world.request(pods[0])
             rows = np.flatnonzero(inside & self.s.columns(pods[0], soon=True).match)
-            wants.append(_Want(pods, request, np.flatnonzero(request), rows, self._figures))
+            wants.append(Want(pods, request, np.flatnonzero(request), rows, self._figures))
         capacity = np.maximum(self.s.world.table.allocatable.max(axis=0, initial=1), 1)
         return sorted(wants, key=lambda want: -float((want.request / capacity).max()))
 
@@ -160,11 +147,11 @@ class Search:
         """With everybody gone who may go: is there room for each kind of member? Fewer questions could not refuse faster."""
         free = self._free()
         self._add(free, self.bundles.local & ~self.bundles.gone[self.bundles.unit])
-        return all(_slots(free[want.rows], want, want.rows).sum() >= len(want.pods) for want in self.wants)
+        return all(seats_in_rows(free[want.rows], want, want.rows).sum() >= len(want.pods) for want in self.wants)
 
     # -- one plan --------------------------------------------------------------------------------------------------------------
 
-    def attempt(self, take: Callable[[Trial, _Want], bool], *, without: int | None = None) -> Plan | None:
+    def attempt(self, take: Callable[[Trial, Want], bool], *, without: int | None = None) -> Plan | None:
         """Take, place, give back, write down, and undo everything."""
         self.taken, self._before = [], {}
         self._out = self.bundles.gone.copy()
@@ -180,6 +167,14 @@ class Search:
             if not self._give_back(trial):
                 return None
             return self._plan()
+
+    def may_be_beaten(self, plan: Plan) -> bool:
+        """Could another order do better? Not where nothing is lost, where one pod takes the place of the cheapest unit, or where
+        only units of the lowest class go, at the price of the cheapest seats there are."""
+        if not plan.cost or (len(self.ask.pods) == 1 and len(plan.units) == 1):
+            return False
+        left = self.bundles.unit_class[~self.bundles.gone]
+        return plan.worst > int(left.min(initial=plan.worst)) or plan.cost > self._least_cost(plan.worst)
 
     def improved(self, plan: Plan) -> Plan:
         """Is there a cheaper plan without one of the dearest units? Asked only where the units at hand promise one."""
@@ -210,7 +205,7 @@ class Search:
         """About what the lacking seats cost at the price of the units that free them most cheaply. A guess, not a proof."""
         b, free, total = self.bundles, self._free(), 0.0
         for want in self.wants:
-            missing = len(want.pods) - int(_slots(free[want.rows], want, want.rows).sum())
+            missing = len(want.pods) - int(seats_in_rows(free[want.rows], want, want.rows).sum())
             here = np.flatnonzero(b.local & ~b.gone[b.unit] & (b.unit_class[b.unit] <= worst))
             per_seat = self._freed_by(here, want, free)
             seats = np.bincount(b.unit[here], weights=per_seat, minlength=len(b))
@@ -221,15 +216,15 @@ class Search:
             total += float((np.diff(filled, prepend=0.0) * price[order]).sum())
         return total
 
-    def _freed_by(self, here: RowIndex, want: _Want, free: Amounts) -> Ints:
+    def _freed_by(self, here: RowIndex, want: Want, free: Amounts) -> Ints:
         """How many seats each of these frees, about: what it takes itself or, of devices, what is left there without it."""
         b = self.bundles
         if not want.figures.devices:
-            return _fitting(b.request[here], want)
+            return fitting(b.request[here], want)
         rows = b.row[here]
-        return _slots(free[rows] + self._request[here], want, rows) - _slots(free[rows], want, rows)
+        return seats_in_rows(free[rows] + self._request[here], want, rows) - seats_in_rows(free[rows], want, rows)
 
-    def _make_room(self, trial: Trial, want: _Want, take: Callable[[Trial, _Want], bool]) -> bool:
+    def _make_room(self, trial: Trial, want: Want, take: Callable[[Trial, Want], bool]) -> bool:
         """Take until these members are placed. Where the sums are right and a check still says no, more units go, in order."""
         if not take(trial, want):
             return False
@@ -294,22 +289,22 @@ class Search:
 
     # -- choosing --------------------------------------------------------------------------------------------------------------
 
-    def by_node_cost(self, trial: Trial, want: _Want) -> bool:
+    def by_node_cost(self, trial: Trial, want: Want) -> bool:
         """Again and again the cheapest way to one more seat: a unit that frees some, or the first few units of a node together."""
         while True:
             free = self._free()
             slots = np.zeros(len(self.s.world.table), dtype=np.int64)
-            slots[want.rows] = _slots(free[want.rows], want, want.rows)
+            slots[want.rows] = seats_in_rows(free[want.rows], want, want.rows)
             missing = len(want.pods) - int(slots.sum())
             if missing <= 0:
                 return True
             if not self._take_cheapest(trial, want, free, slots, missing):
                 return False
 
-    def _take_cheapest(self, trial: Trial, want: _Want, free: Amounts, slots: Ints, missing: int) -> bool:
+    def _take_cheapest(self, trial: Trial, want: Want, free: Amounts, slots: Ints, missing: int) -> bool:
         took = False
         touched: set[int] = set()
-        for units, rows, gain in self._options(want, free, slots, missing):
+        for units, rows, gain in ways(self.bundles, self._request, self._out, want, free, slots, missing):
             if touched.intersection(rows) or any(self._out[unit] for unit in units):
                 continue
             if took and gain > missing:
@@ -324,90 +319,7 @@ class Search:
                 break
         return took
 
-    def _options(self, want: _Want, free: Amounts, slots: Ints, missing: int) -> list[tuple[list[int], list[int], int]]:
-        """Ways to gain seats, the cheapest per seat first: (units, nodes, seats gained)."""
-        b = self.bundles
-        here = b.by_row()
-        here = here[~self._out[b.unit[here]]]
-        fits = np.zeros(len(slots), dtype=np.bool_)
-        fits[want.rows] = True
-        here = here[fits[b.row[here]]]
-        if not len(here):
-            return []
-        row, unit, request = b.row[here], b.unit[here], self._request[here]
-        first_of_row = np.concatenate([[True], row[1:] != row[:-1]])
-        first_of_unit = first_of_row | np.concatenate([[True], unit[1:] != unit[:-1]])
-        at = np.flatnonzero(first_of_unit)
-        gained = _slots(free[row[at]] + np.add.reduceat(request, at, axis=0), want, row[at]) - slots[row[at]]
-        options = self._alone(missing, row[at], unit[at], gained)
-        # Where every unit frees a seat on every node by itself, putting several together frees none that is cheaper.
-        if not (gained > 0).all():
-            options += self._together(want, free, slots, row, unit, request, first_of_row, first_of_unit)
-        options.sort(key=lambda option: option[0])
-        return [option[1:] for option in options]
-
-    def _alone(self, missing: int, row: RowIndex, unit: Ints, gained: Ints) -> list[_Option]:
-        """Units that free seats by themselves, over all their nodes."""
-        b = self.bundles
-        total = np.bincount(unit, weights=gained, minlength=len(b)).astype(np.int64)
-        found = np.flatnonzero(total > 0)
-        useful = np.minimum(total[found], missing)
-        ratio = b.unit_cost[found] / useful
-        best = found[np.lexsort((found, b.unit_cost[found], ratio, b.unit_class[found]))[: 4 * missing + 16]]
-        few = np.flatnonzero(among(best, len(b))[unit])
-        rows: dict[int, list[int]] = {}
-        for each, where in zip(unit[few].tolist(), row[few].tolist(), strict=True):
-            rows.setdefault(each, []).append(where)
-        options: list[_Option] = []
-        for each in best.tolist():
-            price, gain = float(b.unit_cost[each]), int(total[each])
-            options.append(((float(b.unit_class[each]), price / min(gain, missing), price, float(each)), [each], rows[each], gain))
-        return options
-
-    def _together(
-        self,
-        want: _Want,
-        free: Amounts,
-        slots: Ints,
-        row: RowIndex,
-        unit: Ints,
-        request: Amounts,
-        starts: BoolColumn,
-        first_of_unit: BoolColumn,
-    ) -> list[_Option]:
-        """On each node the first few units, in order, that free a seat together."""
-        b = self.bundles
-        begin = np.maximum.accumulate(np.where(starts, np.arange(len(row)), 0))
-        summed = np.cumsum(request, axis=0)
-        freed = summed - summed[begin] + request[begin]
-        gained = _slots(free[row] + freed, want, row) - slots[row]
-        spent = np.cumsum(np.where(first_of_unit, b.unit_cost[unit], 0.0))
-        cost = spent - spent[begin] + b.unit_cost[unit[begin]]
-        enough = np.flatnonzero(gained > 0)
-        _, first = np.unique(row[enough], return_index=True)
-        at = enough[first]
-        at = at[unit[at] != unit[begin[at]]]
-        options: list[_Option] = []
-        for i in at[np.lexsort((row[at], cost[at] / gained[at], b.unit_class[unit[at]]))][:64].tolist():
-            node = row[i : i + 1]
-            units = self._trimmed(want, free[row[i]], slots[row[i]], unit[begin[i] : i + 1], request[begin[i] : i + 1], node)
-            worst = float(b.unit_class[max(units)])
-            price = float(b.unit_cost[units].sum())
-            options.append(((worst, price, price, float(row[i])), units, [int(row[i])], 1))
-        return options
-
-    def _trimmed(self, want: _Want, free: Amounts, slots: int, unit: Ints, request: Amounts, node: RowIndex) -> list[int]:
-        """Of the first few units on a node, those that are really needed for one more seat: the dearest are left out first."""
-        b = self.bundles
-        kept = sorted(set(unit.tolist()))
-        for each in sorted(kept, key=lambda u: (-b.unit_class[u], -b.unit_cost[u], -u)):
-            rest = [u for u in kept if u != each]
-            freed = request[np.isin(unit, rest)].sum(axis=0)
-            if rest and _slots((free + freed)[None, :], want, node)[0] > slots:
-                kept = rest
-        return kept
-
-    def as_chosen(self, trial: Trial, want: _Want) -> bool:
+    def as_chosen(self, trial: Trial, want: Want) -> bool:
         """The units that a plugin chose, in its order, until the sums allow a placement."""
         for unit in self._allowed or []:
             if self._has_room(want):
@@ -415,10 +327,10 @@ class Search:
             self._take(trial, unit)
         return self._has_room(want)
 
-    def _has_room(self, want: _Want) -> bool:
-        return bool(_slots(self._free()[want.rows], want, want.rows).sum() >= len(want.pods))
+    def _has_room(self, want: Want) -> bool:
+        return bool(seats_in_rows(self._free()[want.rows], want, want.rows).sum() >= len(want.pods))
 
-    def by_order(self, trial: Trial, want: _Want) -> bool:
+    def by_order(self, trial: Trial, want: Want) -> bool:
         """Units in their order, as few as the sums ask for; of these only the ones on the nodes that serve best."""
         b = self.bundles
         free = self._free()
@@ -429,7 +341,7 @@ class Search:
         cost_here = np.bincount(b.row[use], weights=b.unit_cost[b.unit[use]], minlength=len(free))
         self._add(free, use)
         slots = np.zeros(len(free), dtype=np.int64)
-        slots[want.rows] = _slots(free[want.rows], want, want.rows)
+        slots[want.rows] = seats_in_rows(free[want.rows], want, want.rows)
         useful = np.flatnonzero(slots)
         order = useful[np.lexsort((useful, cost_here[useful] / slots[useful]))]
         enough = int(np.searchsorted(np.cumsum(slots[order]), len(want.pods))) + 1
@@ -439,7 +351,7 @@ class Search:
             self._take(trial, unit)
         return True
 
-    def _shortest_prefix(self, want: _Want, free: Amounts) -> int | None:
+    def _shortest_prefix(self, want: Want, free: Amounts) -> int | None:
         """How many units, in order, must go before the sums allow a placement at all."""
         b = self.bundles
         use = b.local & ~self._out[b.unit]
@@ -447,7 +359,7 @@ class Search:
         def enough(count: int) -> bool:
             after = free.copy()
             self._add(after, use & (b.unit < count))
-            return bool(_slots(after[want.rows], want, want.rows).sum() >= len(want.pods))
+            return bool(seats_in_rows(after[want.rows], want, want.rows).sum() >= len(want.pods))
 
         low, high = 0, min(_FIRST_LOOK, len(b))
         # A short look first, then ever longer ones: few units are enough most of the time, and few are quick to sum.
@@ -530,7 +442,7 @@ class Search:
 
     def _sums_allow(self) -> bool:
         free = self._free()
-        return all(_slots(free[want.rows], want, want.rows).sum() >= len(want.pods) for want in self.wants)
+        return all(seats_in_rows(free[want.rows], want, want.rows).sum() >= len(want.pods) for want in self.wants)
 
     def _could_do_without(self) -> set[int]:
         """Units that could be back in their seats as far as the figures go, were the ask not yet placed."""
@@ -540,14 +452,14 @@ class Search:
             free[world.table.row[placement.node or ""]] += self._figures.of(pod, placement)
         slots = [np.zeros(len(free), dtype=np.int64) for _ in self.wants]
         for want, column in zip(self.wants, slots, strict=True):
-            column[want.rows] = _slots(free[want.rows], want, want.rows)
+            column[want.rows] = seats_in_rows(free[want.rows], want, want.rows)
         spare = [int(column.sum()) - len(want.pods) for want, column in zip(self.wants, slots, strict=True)]
         found: set[int] = set()
         for unit in self.taken:
             rows, amounts = self._back_on(unit)
             after = free[rows] - amounts
             lost = [
-                int((column[rows] - np.where(column[rows] > 0, _slots(after, want, rows), 0)).sum())
+                int((column[rows] - np.where(column[rows] > 0, seats_in_rows(after, want, rows), 0)).sum())
                 for want, column in zip(self.wants, slots, strict=True)
             ]
             if all(less <= more for less, more in zip(lost, spare, strict=True)):
@@ -583,18 +495,3 @@ class Search:
             units=tuple(self.taken),
             broken=sum(not b.unit_spare[unit] and not self.seats.gang_single[b.unit_gang[unit]] for unit in self.taken),
         )
-
-
-def _slots(free: Amounts, want: _Want, rows: RowIndex) -> Ints:
-    """How many further members of this kind each of these rows could take, by its figures alone."""
-    counts = _fitting(free, want)
-    most = want.figures.most(free, rows, want.pods[0].kind.devices)
-    return counts if most is None else np.minimum(counts, most)
-
-
-def _fitting(free: Amounts, want: _Want) -> Ints:
-    """How often a member of this kind fits into each of these amounts."""
-    if not len(free):
-        return np.zeros(0, dtype=np.int64)
-    counts: Ints = (free[:, want.asked] // want.request[want.asked]).min(axis=1)
-    return np.maximum(counts, 0)
