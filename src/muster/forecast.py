@@ -64,6 +64,8 @@ class Forecast:
     min: int
     code: int
     why: str
+    without: str
+    """Why it does not run as things are, node class by node class, where others have to leave for it."""
     domain: str
     seats: tuple[tuple[str, str], ...]
     losses: tuple[Loss, ...]
@@ -110,6 +112,7 @@ def _forecast(s: Session, outcome: Outcome, gang: Gang, gangs: dict[str, Gang]) 
         min=gang.min,
         code=code,
         why=verdict.why if verdict is not None else "",
+        without=s.without.get(gang.key, "") if promised else "",
         domain=chosen.domain if chosen is not None else "",
         seats=tuple((effect.pod, effect.node) for effect in seats),
         losses=losses,

@@ -11,7 +11,15 @@ from tests.cli.commands import ROOT
 
 from muster.cli.app import app
 
-DOCUMENTS = ("README.md", "docs/cli.md", "docs/scenarios.md", "docs/from-volcano.md")
+DOCUMENTS = (
+    "README.md",
+    "docs/cli.md",
+    "docs/scenarios.md",
+    "docs/from-volcano.md",
+    "docs/from-koordinator.md",
+    "docs/running.md",
+    "docs/metrics.md",
+)
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]  # The app has several commands, so it is a group.
 
 
@@ -38,9 +46,10 @@ def test_every_command_and_option_that_is_named_exists(file: str) -> None:
             assert {word for word in words[2:] if word.startswith("--")} <= known | {"--help"}, line
 
 
-@pytest.mark.parametrize("command", ["sim", "replay", "check", "bench"])
+@pytest.mark.parametrize("command", ["sim", "replay", "check", "bench", "run", "crds", "snapshot"])
 def test_every_option_is_documented(command: str) -> None:
-    text = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    page = "running.md" if command == "run" else "cli.md"
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     for parameter in COMMANDS[command].params:
         for name in parameter.opts:
             if name.startswith("--") and name != "--help":

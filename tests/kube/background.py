@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 _CALL_S = 60.0
+_LAST_TURNS_S = 0.05
 
 
 class Background:
@@ -23,6 +24,8 @@ class Background:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        # Connections that were closed a moment ago end in the next turns of the loop.
+        self.do(asyncio.sleep(_LAST_TURNS_S))
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()

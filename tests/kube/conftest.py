@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.kube.kinds import install as install_rest
+from tests.kube.nursery import Nursery
 
 from muster.adapters.kube.access import read_access
 from muster.adapters.kube.client import Client
@@ -64,6 +66,8 @@ def equipped(assets: Assets) -> Iterator[Servers]:
 
     with Servers(assets) as running:
         asyncio.run(equip(running))
+        # Others bring the kinds that Muster only reads.
+        install_rest(running)
         yield running
 
 
@@ -81,3 +85,10 @@ def clean(request: pytest.FixtureRequest) -> Iterator[None]:
 def kubeconfig(servers: Servers) -> Path:
     """Of somebody who may do everything."""
     return servers.kubeconfig()
+
+
+@pytest.fixture(scope="session")
+def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
+    """Where schedulers come from that start at once."""
+    with Nursery(tmp_path_factory.mktemp("schedulers")) as running:
+        yield running

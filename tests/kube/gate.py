@@ -7,7 +7,9 @@ breath, and the gate has not passed on yet, never reaches the server.
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
@@ -21,6 +23,8 @@ from yarl import URL
 from muster.adapters.kube import names
 from muster.adapters.kube.access import Access
 
+_LEAKS_TLS = sys.version_info < (3, 12, 8) or (3, 13, 0) <= sys.version_info < (3, 13, 1)
+"""These Pythons forget TLS connections that are closed in the middle of an exchange; the library then ends them for good."""
 _WRITES: Final = frozenset({"POST", "PATCH", "PUT", "DELETE"})
 _WORDS: Final = ("/events", "/selfsubjectreviews", "/selfsubjectaccessreviews", "/selfsubjectrulesreviews")
 _LEASES: Final = "/leases"
@@ -115,9 +119,17 @@ class Gate:
         self._turn = asyncio.Lock() if one_by_one else None
         self._doors: dict[str, _Door] = {}
 
+    def done(self, verb: str) -> list[Asked]:
+        """All that the server did of this kind so far."""
+        return [write for write in list(self.writes) if write.verb == verb and write.is_done]
+
+    def times(self, verb: str) -> dict[str, int]:
+        """How often it did that to each object, by name."""
+        return dict(Counter(write.object.rpartition("/")[2] for write in self.done(verb)))
+
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Gate]:
-        connector = aiohttp.TCPConnector(limit=0, ssl=self._access.context or True)
+        connector = aiohttp.TCPConnector(limit=0, ssl=self._access.context or True, enable_cleanup_closed=_LEAKS_TLS)
         async with aiohttp.ClientSession(connector=connector, auto_decompress=False, timeout=aiohttp.ClientTimeout()) as session:
             self._session = session
             try:

@@ -21,6 +21,7 @@ from tests.kube.user import User
 from muster.adapters.kube.access import read_access
 from muster.adapters.kube.client import Client
 from muster.adapters.kube.reflector import discover
+from muster.crds.install import install
 from muster.lab.kubelet import Kubelets
 from muster.lab.servers import Servers
 
@@ -98,6 +99,20 @@ class Ground:
         self.settle()
         self.background.do(telling())
         self.settle()
+
+
+def install_kinds(servers: Servers) -> None:
+    """What `muster crds --install` does."""
+
+    async def installed() -> None:
+        client = Client(await read_access(servers.kubeconfig()))
+        try:
+            await install(client)
+        finally:
+            await client.close()
+
+    with Background() as background:
+        background.do(installed())
 
 
 def until(check: Callable[[], object], *, timeout_s: float = 40.0) -> None:

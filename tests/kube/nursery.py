@@ -11,9 +11,10 @@ import os
 import signal
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
+from http.client import HTTPConnection, HTTPException
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
@@ -55,14 +56,23 @@ class Child:
     def figures(self, *wanted: str) -> dict[str, float]:
         """Sums over all labels."""
         self._address = self._address or self.said("serving")[0]["address"]
-        with urllib.request.urlopen(f"http://{self._address}/metrics", timeout=30) as answer:
-            lines = answer.read().decode().splitlines()
+        lines = _page(self._address, "/metrics").splitlines()
         found = dict.fromkeys(wanted, 0.0)
         for line in lines:
             name = line.partition("{")[0].partition(" ")[0]
             if name in found:
                 found[name] += float(line.rpartition(" ")[2])
         return found
+
+
+def _page(address: str, path: str) -> str:
+    """Raises OSError where nobody answers, or not to the end."""
+    with closing(HTTPConnection(address, timeout=30)) as connection:
+        try:
+            connection.request("GET", path)
+            return connection.getresponse().read().decode()
+        except HTTPException as error:
+            raise ConnectionError(str(error)) from error
 
 
 def _line(raw: bytes) -> Line:

@@ -69,6 +69,7 @@ class RealTime(Ground):
         self._options = tuple(options)
         self._fate = fate
         self._is_waiting = False
+        self._is_rested = False
         self.died_at: Asked | None = None
         self.child: Child | None = None
         self.lives = 0
@@ -104,6 +105,7 @@ class RealTime(Ground):
 
     def start(self) -> None:
         self.lives += 1
+        self._is_rested = False
         self.child = self.scheduler(self._door, "--no-leader-election", *self._options)
 
     def restart(self) -> None:
@@ -127,6 +129,7 @@ class RealTime(Ground):
     @contextmanager
     def asleep(self) -> Iterator[None]:
         """What happens in here the scheduler sees all at once."""
+        self._is_rested = False
         child = self.child
         if child is None or not child.is_alive:
             yield
@@ -140,6 +143,12 @@ class RealTime(Ground):
     # -- rest ------------------------------------------------------------------------------------------------------------------
 
     def rest(self) -> None:
+        """Whoever rests already goes on doing so."""
+        if not self._is_rested:
+            self._come_to_rest()
+            self._is_rested = True
+
+    def _come_to_rest(self) -> None:
         deadline = time.monotonic() + _REST_S
         quiet_since = time.monotonic()
         while True:
@@ -210,9 +219,11 @@ class RealTime(Ground):
         """Time alone matters only to claims: where none is open, nobody waits for it to pass."""
         until = time.monotonic() + seconds
         self.rest()
+        written = len(self.gate.writes)
         while self._is_waiting and time.monotonic() < until:
             time.sleep(_POLL_S)
-            self._unrest()
+            if self._unrest() or len(self.gate.writes) > written:
+                self._is_rested = False
         self.rest()
 
     def next_event_at(self) -> float | None:

@@ -14,6 +14,7 @@ from tests.kube.village import MERGE, PODS, Village
 from muster import __version__
 from muster.adapters.kube.resources import WATCHED
 from muster.config import load_policy
+from muster.crds.definitions import definitions, name_of
 from muster.lab.assets import Assets
 from muster.lab.door import Door
 from muster.lab.servers import Servers
@@ -23,6 +24,8 @@ NAMESPACE = "muster-system"
 USER = "system:serviceaccount:muster-system:muster"
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 VOLCANO = "/apis/scheduling.volcano.sh/v1beta1"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+NO_STATUS = ("podgroups.scheduling.volcano.sh", "elasticquotas.scheduling.sigs.k8s.io", "podgroups.scheduling.sigs.k8s.io")
 HYPERNODES = "/apis/topology.volcano.sh/v1alpha1/hypernodes"
 SOFT = "scheduling.koordinator.sh/soft-eviction"
 SIGS = "/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/default"
@@ -103,11 +106,15 @@ def test_what_is_watched_may_be_read_and_nothing_else() -> None:
 
 @pytest.fixture(scope="module")
 def shipped(assets: Assets) -> Iterator[Servers]:
-    """A cluster with the shipped objects in it, applied as they are."""
+    """A cluster with the shipped objects in it, applied as they are. Some definitions are others': with no path for the status."""
     with Servers(assets) as running:
         with running.door() as door:
             for manifest in plain():
                 _create(door, manifest)
+            for definition in definitions():
+                if name_of(definition) in NO_STATUS:
+                    del definition["spec"]["versions"][0]["subresources"]
+                    door.ask("POST", DEFINITIONS, body=definition)
         assert muster("crds", "--install", "--kubeconfig", running.kubeconfig()).code == 0
         yield running
 
@@ -150,7 +157,8 @@ def _create(door: Door, manifest: dict[str, Any]) -> None:
         ("delete", "", "events", "", "default"),
         ("patch", "scheduling.volcano.sh", "queues", "", ""),
         ("delete", "scheduling.volcano.sh", "podgroups", "", "default"),
-        ("patch", "scheduling.sigs.k8s.io", "podgroups", "", "default"),
+        ("patch", "scheduling.x-k8s.io", "podgroups", "", "default"),
+        ("delete", "scheduling.sigs.k8s.io", "elasticquotas", "", "default"),
         ("create", "apiextensions.k8s.io", "customresourcedefinitions", "", ""),
         ("create", "rbac.authorization.k8s.io", "clusterrolebindings", "", ""),
         ("create", "coordination.k8s.io", "leases", "", "kube-system"),

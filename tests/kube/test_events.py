@@ -95,6 +95,27 @@ def test_an_event_that_is_refused_is_lost_and_one_that_stood_there_before_is_cou
     asyncio.run(asyncio.wait_for(story(), 30))
 
 
+def test_a_victim_that_is_gone_by_now_is_still_told_why() -> None:
+    async def story() -> None:
+        bodies: list[Any] = []
+        async with staged(keeps(bodies)) as (_, access):
+            client = Client(access)
+            sender = Sender(client, version_of=lambda _: "v1", may_write=lambda: True)
+            recorder = Recorder(sender, Mirror(), now=lambda: 1.0, per_second=1000)
+            running = asyncio.create_task(recorder.run(quiet=nothing))
+            # Nobody is there to speak for the gang that it left for.
+            recorder.add(events.of_eviction(Evict("v-uid", "default/v", "n", "default/v", "default/a", "room", "preempt"), {}))
+            while not bodies:
+                await asyncio.sleep(0.01)
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            await client.close()
+        (said,) = bodies
+        assert (said["reason"], said["involvedObject"]["name"], said["involvedObject"]["uid"]) == ("Preempted", "v", "v-uid")
+
+    asyncio.run(asyncio.wait_for(story(), 30))
+
+
 def test_under_pressure_events_are_dropped_and_counted() -> None:
     async def story() -> None:
         async with staged() as (_, access):

@@ -251,11 +251,22 @@ def test_thousands_of_roles_and_tolerations_hold_nobody_up(equipped: Servers) ->
 # --- Other objects ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("pattern", ["[", "(?P<", "(a+)+$", "(n|n)*x", "." * 100_000, ODD], ids=lambda text: text[:10])
-def test_a_hypernode_with_an_odd_pattern_costs_itself_alone(pattern: str, equipped: Servers) -> None:
+@pytest.mark.parametrize("pattern", ["[", "(?P<", "(?=n)", "." * 100_000, "(a?){900}" * 9, ODD + "["], ids=lambda text: text[:10])
+def test_a_hypernode_whose_pattern_is_none_is_told(pattern: str, equipped: Servers) -> None:
+    with village(equipped) as here:
+        member = {"type": "Node", "selector": {"regexMatch": {"pattern": pattern}}}
+        here.cluster.send(hypernode("h", {"tier": 1, "members": [member]}))
+        here.expect_others_to_be_scheduled()
+        said = here.condition("HyperNode", "h", VALID)
+        assert "regexMatch.pattern" in said
+        assert len(said) < 1000
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+$", "(a|a)*b", "(a*)*b", ".*.*.*.*.*.*.*.*x"])
+def test_a_pattern_with_a_great_many_ways_through_it_holds_nobody_up(pattern: str, equipped: Servers) -> None:
     with village(equipped) as here:
         room = {"cpu": "1", "memory": "1Gi", "pods": "1"}
-        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a" * 50 + "-n"}}
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a" * 60 + "-n"}}
         here.cluster.apply({**node, "status": {"capacity": room, "allocatable": room}})
         member = {"type": "Node", "selector": {"regexMatch": {"pattern": pattern}}}
         here.cluster.send(hypernode("h", {"tier": 1, "members": [member]}))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.kube.gate import Asked, Gate
+from tests.kube.gate import Asked
 from tests.kube.ground import Ground, until
 from tests.kube.nursery import Child, Nursery
 
@@ -25,12 +25,6 @@ SLACK_S = 4.0
 LEAVE = "sim.muster.dev/leave-seconds"
 
 
-@pytest.fixture(scope="module")
-def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
-    with Nursery(tmp_path_factory.mktemp("schedulers")) as running:
-        yield running
-
-
 @pytest.fixture
 def ground(servers: Servers, nursery: Nursery, tmp_path: Path) -> Iterator[Ground]:
     with Ground(servers, nursery, tmp_path) as made:
@@ -42,12 +36,12 @@ def test_the_next_one_goes_on_where_a_leader_that_was_killed_had_to_stop(ground:
     first, second = _leader_and_standby(ground, LEASE)
     for number in range(2):
         ground.user.apply(_pod(f"hi-{number}", cpu="4", priority=9, gang="hi"))
-    until(lambda: len(_done(ground.gate, "evict")) == 2)
+    until(lambda: len(ground.gate.done("evict")) == 2)
     first.kill()
     killed_at = time.monotonic()
-    until(lambda: len(_done(ground.gate, "bind")) == 2)
-    assert _times(ground.gate, "evict") == {"default/low-0": 1, "default/low-1": 1}
-    assert _times(ground.gate, "bind") == {"default/hi-0": 1, "default/hi-1": 1}
+    until(lambda: len(ground.gate.done("bind")) == 2)
+    assert ground.gate.times("evict") == {"low-0": 1, "low-1": 1}
+    assert ground.gate.times("bind") == {"hi-0": 1, "hi-1": 1}
     led_at = min(lease.at for lease in ground.gate.leases if lease.door == "second" and lease.is_done)
     assert DEADLINE_S < led_at - killed_at < DURATION_S + 2 * RETRY_S + SLACK_S
     assert {write.door for write in ground.gate.writes if write.verb == "evict"} == {"first"}
@@ -60,7 +54,7 @@ def test_a_leader_that_cannot_renew_stops_to_write_before_another_begins(ground:
     _nodes(ground, "n1", "n2", cpu="100")
     first, _ = _leader_and_standby(ground, LEASE)
     with _stream_of_pods(ground):
-        until(lambda: len(_done(ground.gate, "bind")) > 3)
+        until(lambda: len(ground.gate.done("bind")) > 3)
         is_cut = threading.Event()
 
         async def before(asked: Asked) -> bool:
@@ -69,7 +63,7 @@ def test_a_leader_that_cannot_renew_stops_to_write_before_another_begins(ground:
         ground.gate.before = before
         is_cut.set()
         until(lambda: not first.is_alive)
-        until(lambda: sum(write.door == "second" for write in _done(ground.gate, "bind")) > 3)
+        until(lambda: sum(write.door == "second" for write in ground.gate.done("bind")) > 3)
     assert first.said("stopping")[0]["code"] == 3
     renewed_at = max(lease.at for lease in ground.gate.leases if lease.door == "first" and lease.is_done)
     by_first = [write.at for write in ground.gate.writes if write.door == "first"]
@@ -78,25 +72,25 @@ def test_a_leader_that_cannot_renew_stops_to_write_before_another_begins(ground:
     assert any(at > renewed_at for at in by_first)
     assert max(by_first) < renewed_at + DEADLINE_S + 0.5
     assert max(by_first) < min(by_second)
-    assert set(_times(ground.gate, "bind").values()) == {1}
+    assert set(ground.gate.times("bind").values()) == {1}
 
 
 def test_who_is_asked_to_stop_ends_its_writes_and_hands_over_at_once(ground: Ground) -> None:
     _nodes(ground, "n1", "n2", cpu="100")
     first, second = _leader_and_standby(ground, LONG_LEASE)
     with _stream_of_pods(ground):
-        until(lambda: len(_done(ground.gate, "bind")) > 3)
+        until(lambda: len(ground.gate.done("bind")) > 3)
         first.signal(signal.SIGTERM)
         asked_at = time.monotonic()
         until(lambda: not first.is_alive)
-        until(lambda: any(write.door == "second" for write in _done(ground.gate, "bind")))
+        until(lambda: any(write.door == "second" for write in ground.gate.done("bind")))
     assert first.said("stopping")[0]["code"] == 0
     assert first.said("ended")
     begun_at = min(write.at for write in ground.gate.writes if write.door == "second")
     assert begun_at - asked_at < 2 * RETRY_S + SLACK_S
     assert max(write.at for write in ground.gate.writes if write.door == "first") < begun_at
     until(lambda: all(pod["spec"].get("nodeName") for pod in ground.user.listed("Pod")))
-    assert set(_times(ground.gate, "bind").values()) == {1}
+    assert set(ground.gate.times("bind").values()) == {1}
     assert second.is_alive
 
 
@@ -163,13 +157,3 @@ def _stream_of_pods(ground: Ground, *, every_s: float = 0.1) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
-
-
-def _done(gate: Gate, verb: str) -> list[Asked]:
-    return [write for write in list(gate.writes) if write.verb == verb and write.is_done]
-
-
-def _times(gate: Gate, verb: str) -> dict[str, int]:
-    """How often that was done to each object."""
-    titles = [write.object for write in _done(gate, verb)]
-    return {title: titles.count(title) for title in titles}

@@ -572,3 +572,23 @@ def test_a_gang_is_bound_and_makes_room_on_a_real_server(servers: Servers) -> No
 
 async def leaving(here: Town, *pods: str) -> list[str]:
     return [name for name in pods if "deletionTimestamp" in (await here.get_pod(name))["metadata"]]
+
+
+def test_nothing_is_decided_while_pods_may_not_be_read(servers: Servers) -> None:
+    """Every node would look empty."""
+
+    async def story() -> None:
+        client = Client(await read_access(servers.kubeconfig("stranger")))
+        cluster = LiveCluster(client, may_write=lambda: True, pace=PACE)
+        running = asyncio.create_task(cluster.run())
+        try:
+            async with asyncio.timeout(20):
+                while not all(health.refused for health in cluster.health().values()):
+                    await asyncio.sleep(0.02)
+            assert not cluster.synced
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            await client.close()
+
+    asyncio.run(story())

@@ -1,11 +1,12 @@
 """`muster run` as a process, against a real API server."""
 
 import json
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.cli.commands import muster
+from tests.cli.commands import muster, process
 from tests.kube.running import Running, eventually
 from tests.kube.village import MERGE, Village
 
@@ -225,3 +226,11 @@ def test_what_was_typed_wrongly_is_told_before_anything_starts(options: tuple[st
     ran = muster("run", *options)
     assert ran.code == 2
     assert said in ran.err
+
+
+def test_an_address_that_is_taken_is_told(kubeconfig: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        ran = process("run", "--kubeconfig", kubeconfig, "--bind-address", address)
+    assert ran.code == 2
+    assert f"--bind-address: nobody can listen on {address}" in ran.err

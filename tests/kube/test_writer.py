@@ -15,7 +15,7 @@ from muster.adapters.kube.refs import Ref, pod_ref
 from muster.adapters.kube.resources import resource_of
 from muster.adapters.kube.writer import Pace, Writer
 from muster.model.effects import Bind, Condition, Effect, Evict, Hold, Nominate, Release, Spare
-from muster.model.events import BindFailed, Event, EvictFailed
+from muster.model.events import BindFailed, ClaimFailed, Event, EvictFailed
 
 PACE = Pace(timeout_s=0.3, events_per_s=0, patience_s=0.2, release_s=1.0)
 CLAIM = "muster.dev/claim"
@@ -229,7 +229,28 @@ def test_a_claim_is_not_written_onto_a_pod_that_has_a_node_by_now() -> None:
             await at.write(claim, at.evict("v"))
             assert at.notes("a") == {}
             assert at.server.asked == ["patch a", "get a"]
-            assert [type(event) for event in at.told] == [EvictFailed]
+            assert [type(event) for event in at.told] == [ClaimFailed, EvictFailed]
+
+    play(story)
+
+
+def test_a_claim_that_can_never_be_written_is_told_and_each_time_later() -> None:
+    async def story() -> None:
+        async with desk("a") as at:
+            at.odd("patch a", *[Oddity(422, message="no such field")] * 3, Oddity(0, applied=True))
+            claim = at.nominate("a")
+            await at.write(claim)
+            (failed,) = at.told
+            assert isinstance(failed, ClaimFailed)
+            assert (failed.uid, failed.node, failed.since) == (claim.uid, "n1", claim.since)
+            assert "no such field" in failed.why
+            # A scheduler that tries again at once is answered at its leisure.
+            await at.write(claim)
+            assert len(at.told) == 1
+            async with asyncio.timeout(5):
+                while len(at.told) < 2:
+                    await asyncio.sleep(0.02)
+            assert at.server.asked == ["patch a", "patch a"]
 
     play(story)
 

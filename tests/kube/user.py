@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -15,13 +16,15 @@ from muster.lab.door import Door, Refused
 
 MERGE: Final = "application/merge-patch+json"
 _ABSENT, _EXISTS = 404, 409
+_CLASS_S = 10.0
 
 
 class User:
-    """`versions` are the served ones."""
+    """`versions` are the served ones. Several threads may share one."""
 
     def __init__(self, door: Door, versions: Mapping[KindKey, str]) -> None:
         self._door = door
+        self._turn = threading.Lock()
         self._versions = versions
         self._namespaces = {DEFAULT_NAMESPACE}
 
@@ -48,7 +51,7 @@ class User:
         ref, found = self._called(kind, namespace, name)
         if for_good and CONTROLLER in (found["metadata"].get("annotations") or {}):
             self._patch(ref, {"metadata": {"annotations": {CONTROLLER: None}}})
-        self._door.ask("DELETE", self._path(ref))
+        self._ask("DELETE", self._path(ref))
 
     def get(self, kind: str, namespace: str, name: str) -> Manifest | None:
         return next((found for _, found in self._found(kind, namespace, name)), None)
@@ -59,7 +62,11 @@ class User:
     def bind(self, namespace: str, name: str, *, node: str) -> None:
         target = {"apiVersion": "v1", "kind": "Node", "name": node}
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
-        self._door.ask("POST", self._path(Ref(*POD, namespace, name), sub="binding"), body=body)
+        self._ask("POST", self._path(Ref(*POD, namespace, name), sub="binding"), body=body)
+
+    def _ask(self, method: str, path: str, *, body: object | None = None, content_type: str = "application/json") -> Any:
+        with self._turn:
+            return self._door.ask(method, path, body=body, content_type=content_type)
 
     # -- how -------------------------------------------------------------------------------------------------------------------
 
@@ -70,21 +77,33 @@ class User:
         whole["apiVersion"] = resource_of(*ref[:2]).api_version(self._version(ref[:2]))
         status = whole.pop("status", None) if ref.kind != "Node" else None
         node = whole["spec"].pop("nodeName", "") if ref[:2] == POD and status else ""
-        made: Manifest = self._door.ask("POST", self._path(ref, named=False), body=whole)
+        made = self._made(self._path(ref, named=False), whole)
         if status:
             made = self._patch(ref, {"status": status})
         if node:
             self.bind(ref.namespace, ref.name, node=node)
         return made
 
+    def _made(self, path: str, whole: Manifest) -> Manifest:
+        """A server may take a moment to know a priority class that was made just now."""
+        deadline = time.monotonic() + _CLASS_S
+        while True:
+            try:
+                made: Manifest = self._ask("POST", path, body=whole)
+                return made
+            except Refused as error:
+                if "no PriorityClass" not in str(error) or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.02)
+
     def _patch(self, ref: Ref, patch: Mapping[str, Any]) -> Manifest:
         answer: Manifest = {}
         rest = {key: part for key, part in with_texts({"metadata": {}, **patch}).items() if key != "status"}
         if any(rest.values()):
-            answer = self._door.ask("PATCH", self._path(ref), body=rest, content_type=MERGE)
+            answer = self._ask("PATCH", self._path(ref), body=rest, content_type=MERGE)
         if patch.get("status"):
             said = {"status": patch["status"]}
-            answer = self._door.ask("PATCH", self._path(ref, sub="status"), body=said, content_type=MERGE)
+            answer = self._ask("PATCH", self._path(ref, sub="status"), body=said, content_type=MERGE)
         return answer
 
     def _called(self, kind: str, namespace: str, name: str) -> tuple[Ref, Manifest]:
@@ -99,13 +118,13 @@ class User:
                 continue
             ref = Ref(*known, (namespace or DEFAULT_NAMESPACE) if is_namespaced(known) else "", name)
             try:
-                yield ref, self._door.ask("GET", self._path(ref))
+                yield ref, self._ask("GET", self._path(ref))
             except Refused as error:
                 if error.status != _ABSENT:
                     raise
 
     def _all(self, kind: KindKey) -> list[Manifest]:
-        listed = self._door.ask("GET", resource_of(*kind).path(self._versions[kind]))
+        listed = self._ask("GET", resource_of(*kind).path(self._versions[kind]))
         titles = {"apiVersion": resource_of(*kind).api_version(self._versions[kind]), "kind": kind[1]}
         return [{**titles, **one} for one in listed["items"] or []]
 

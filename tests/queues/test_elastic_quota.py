@@ -87,7 +87,7 @@ def test_a_job_whose_pods_disagree_is_refused_and_told_which() -> None:
     job(town, "mixed", 3, labels=FIXED).change("default/mixed-1", labels=LOOSE).cycle()
     verdict = town.verdict("mixed")
     assert verdict.code == "MixedPreemptible"
-    assert "1 of its 3 pods are preemptible and the others are not (mixed-1 is, mixed-0 is not)" in verdict.why
+    assert "1 of its 3 pods is preemptible and the others are not (mixed-1 is, mixed-0 is not)" in verdict.why
     town.change("default/mixed-1", labels=FIXED).cycle()
     assert town.runs("mixed") == 3
 

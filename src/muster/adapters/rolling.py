@@ -16,7 +16,7 @@ import structlog
 
 from muster.adapters.trace import TraceWriter
 from muster.model.effects import Bind, Evict, Hold, Nominate, Outcome, Release, Spare
-from muster.model.events import BindFailed, Event, EvictFailed, Gone, Seen, Thing
+from muster.model.events import BindFailed, ClaimFailed, Event, EvictFailed, Gone, Seen, Thing
 from muster.model.pod import Pod
 
 log = structlog.get_logger(__name__)
@@ -72,7 +72,6 @@ class RollingLog:
 
     # -- beginning a new file --------------------------------------------------------------------------------------------------
 
-    @property
     def is_full(self) -> bool:
         """It is time for a new file, and a new memory would lose nothing."""
         if self._file is None or self._file.tell() < max(self._most_bytes, 2 * self._begun_bytes):
@@ -116,7 +115,7 @@ class RollingLog:
             case Gone(what=what, key=name):
                 self._facts.pop((what, name), None)
                 self._under_way.pop(name, None)
-            case BindFailed(uid=uid) | EvictFailed(uid=uid):
+            case BindFailed(uid=uid) | EvictFailed(uid=uid) | ClaimFailed(uid=uid):
                 self._under_way.pop(uid, None)
 
 

@@ -14,13 +14,15 @@ import msgspec
 
 from muster.model import effects as effects_module
 from muster.model.effects import Effect, Outcome, Verdict
-from muster.model.events import BindFailed, Event, EvictFailed, Gone, Seen, Thing
+from muster.model.events import BindFailed, ClaimFailed, Event, EvictFailed, Gone, Seen, Thing
 from muster.model.pod import Kind, Pod
 
 FORMAT = 1
 
 _THINGS: dict[str, type[Thing]] = {cls.__name__: cls for cls in Thing.__args__}
-_OTHERS: dict[str, type[Gone | BindFailed | EvictFailed]] = {cls.__name__: cls for cls in (Gone, BindFailed, EvictFailed)}
+_OTHERS: dict[str, type[Gone | BindFailed | EvictFailed | ClaimFailed]] = {
+    cls.__name__: cls for cls in (Gone, BindFailed, EvictFailed, ClaimFailed)
+}
 _EFFECTS: dict[str, type[Effect]] = {cls.__name__: cls for cls in effects_module.Effect.__args__}
 
 

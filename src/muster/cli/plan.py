@@ -154,6 +154,8 @@ def lines(found: Forecast) -> Iterator[Line]:
     if found.code == RUNS_AFTER_EVICTION:
         budgets = dict.fromkeys(budget for loss in found.losses for budget in loss.budgets)
         yield from _rows("touches", [f"disruption budgets {', '.join(budgets)}" if budgets else "no disruption budget"])
+    if found.without:
+        yield from _rows("without", [found.without])
     shown = found.instead[:_MOST_INSTEAD]
     left = len(found.instead) - len(shown)
     yield from _rows("instead", [*map(_elsewhere, shown), *([f"{left} more domains: see --json"] if left else [])])

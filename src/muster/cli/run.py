@@ -54,10 +54,8 @@ async def _scheduled(wishes: Wishes, settings: Settings) -> int:
         raise UserError(str(error)) from None
     try:
         return await serve(settings, access)
-    except OSError as error:
-        if settings.address is None:
-            raise
-        raise UserError(f"--bind-address {wishes.bind_address}: {error.strerror or error}") from None
+    except BadAddress as error:
+        raise UserError(f"--bind-address: {error}") from None
 
 
 def _settings(wishes: Wishes) -> Settings:

@@ -300,7 +300,7 @@ class _Deeds:
         if row.why:
             said.append(row.why)
         elif row.stage == "gathering":
-            said.append(f"{row.size} of at least {row.min} members exist")
+            said.append(f"{row.size} of at least {count(row.min, 'member exists', 'members exist')}")
         elif row.stage == "satisfied" and row.members > row.min:
             said.append(f"{row.members - row.min} above its minimum, first to go if room is needed")
         return "; ".join(said)

@@ -57,6 +57,8 @@ class Session:
         self.stats: dict[str, int] = {}
         self.refused: dict[str, Verdict] = {}
         """Gangs that were attempted in this cycle and did not get what they need, in their order, by key."""
+        self.without: dict[str, str] = {}
+        """Why gangs that got a plan in this cycle could not do without, by key."""
         self.scratch: dict[str, object] = {}
         """What an action works out for the ask at hand."""
         self.curious = False

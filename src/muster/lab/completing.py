@@ -32,7 +32,11 @@ def class_for(pod: Stored) -> Manifest | None:
     """What a pod says of its priority itself, a server takes only from a class: the one to make first, or None."""
     spec = pod.get("spec") or {}
     priority, policy = spec.get("priority"), spec.get("preemptionPolicy")
-    if spec.get("priorityClassName") or (priority is None and policy is None) or (priority or 0) > _HIGHEST_OF_USERS:
+    # A class that is named may say otherwise about preempting, so the number counts where both are said.
+    is_said = priority is not None or policy is not None
+    if (spec.get("priorityClassName") and (priority is None or policy is None)) or not is_said:
+        return None
+    if priority is not None and priority > _HIGHEST_OF_USERS:
         return None
     value = priority or 0
     name = f"bare-{value}" if value >= 0 else f"bare-minus-{-value}"

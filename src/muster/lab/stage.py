@@ -421,7 +421,7 @@ class RealCluster:
             raise NotAtRest(f"{writes} writes under way, kubelets idle: {self._kubelets.is_idle}, unseen: {unseen}") from None
 
     def _is_still(self) -> bool:
-        return self._kubelets.is_idle and (self._live is None or not self._live.pending_writes)
+        return self._kubelets.is_idle and (self._live is None or not (self._live.pending_writes or self._live.withheld))
 
     async def _all_is_seen(self) -> bool:
         """Has everybody seen the newest version of all that anybody wrote to?"""

@@ -150,7 +150,8 @@ YES = Verdict(ok=True)
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """All that one cycle decided. `verdicts` holds one for each gang that is still waiting, by the gang's title."""
+    """All that one cycle decided. `verdicts` holds one for each gang that is judged otherwise than before, by its title; those
+    of the others still hold."""
 
     cycle: int
     now: float

@@ -70,4 +70,14 @@ class EvictFailed:
     refused_by: str = ""
 
 
-Event = Seen | Gone | BindFailed | EvictFailed
+@dataclass(frozen=True, slots=True)
+class ClaimFailed:
+    """A claim could not be written onto its pod: after a restart nobody would know of it. `since` is the claim's own."""
+
+    uid: str
+    node: str
+    since: float
+    why: str
+
+
+Event = Seen | Gone | BindFailed | EvictFailed | ClaimFailed

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ DONE, LEASE_LOST, BROKEN = 0, 3, 70
 
 DRAIN_S: Final = 10.0
 _STOP_S = 5.0
+_SWITCH_S = 0.001
 _ASKS_TO_STOP = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -54,6 +56,8 @@ class Settings:
 
 async def serve(settings: Settings, access: Access) -> int:
     """Run until told to stop, and say how it ended."""
+    # A cycle must not keep the loop that writes from its next turn for long.
+    sys.setswitchinterval(_SWITCH_S)
     return await _Service(settings, access).run()
 
 

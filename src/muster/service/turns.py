@@ -136,7 +136,7 @@ class Turns:
             self._cycle()
         elif self._is_unlooked:
             self._look()
-        if self._log is not None and self._log.is_full and not self._cluster.pending_writes:
+        if self._log is not None and self._log.is_full() and not self._cluster.pending_writes:
             self._begin_anew(self._log)
 
     def _outlook(self) -> tuple[float, bool]:

@@ -287,3 +287,9 @@ def _queue(row: QueueRow) -> str:
 def _plain(resource: str, value: int) -> float:
     """Thousandths of cores as cores; everything else as it is counted."""
     return value / 1000 if resource == "cpu" else float(value)
+
+
+def table() -> str:
+    """All figures as the documentation has them."""
+    rows = (f"| `{one.name}` | {one.kind} | {', '.join(f'`{label}`' for label in one.labels)} | {one.says} |" for one in TABLE)
+    return "\n".join(("| metric | kind | labels | what it says |", "| --- | --- | --- | --- |", *rows))

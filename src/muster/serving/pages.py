@@ -9,6 +9,8 @@ from typing import Final
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from muster.adapters.kube.refs import KindKey
+from muster.adapters.kube.resources import resource_of
 from muster.serving.metrics import Metrics, State
 
 LONGEST_TURN_S: Final = 60.0
@@ -44,6 +46,8 @@ class Pages:
         """Would it schedule, now or as soon as it is its turn? A standby is ready: it has nothing to do but to wait."""
         if not self._state.is_leader():
             return _FINE, "standby: another holds the lease"
+        if hidden := sorted(kind[1] for kind, health in self._state.health().items() if health.refused and not _may_lack(kind)):
+            return _NOT_NOW, f"leading, but not allowed to read: {', '.join(hidden)}"
         if not self._state.is_synced():
             return _NOT_NOW, "leading, but not all that exists has been seen yet"
         return _FINE, "leading"
@@ -58,7 +62,7 @@ class Pages:
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await runner.setup()
         try:
-            await web.TCPSite(runner, *address).start()
+            await _listen(runner, address)
             host, port = runner.addresses[0][:2]
             yield host, port
         finally:
@@ -72,6 +76,17 @@ class Pages:
 
     async def _figures(self, _: web.Request) -> web.Response:
         return web.Response(body=self._metrics.page(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+async def _listen(runner: web.AppRunner, address: tuple[str, int]) -> None:
+    try:
+        await web.TCPSite(runner, *address).start()
+    except OSError as error:
+        raise BadAddress(f"nobody can listen on {address[0]}:{address[1]}: {error.strerror or error}") from error
+
+
+def _may_lack(kind: KindKey) -> bool:
+    return resource_of(*kind).optional
 
 
 def _answer(status: int, text: str) -> web.Response:

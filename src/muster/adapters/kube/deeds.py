@@ -64,7 +64,7 @@ class Deeds:
     async def bind(self, effect: Bind) -> str:
         """Why the pod could not be bound, or nothing."""
         why = await self._try_to_bind(effect)
-        if scribe.outlook(effect, self._mirror).bound:
+        if self._mirror.bears_claim(pod_ref(effect.pod), uid=effect.uid) and scribe.outlook(effect, self._mirror).bound:
             # Wherever it is bound to: its claim is of no use any more.
             await self.patch_pod(effect, tries=self._brief)
         return why
@@ -160,9 +160,16 @@ class Deeds:
 
     # -- patches of pods -------------------------------------------------------------------------------------------------------
 
-    async def claim(self, effect: Hold | Nominate) -> bool:
-        """Is the claim written? Not onto a pod that is gone or has a node."""
-        return await self.patch_pod(effect, tries=self._brief, exact=True)
+    async def claim(self, effect: Hold | Nominate) -> str:
+        """Why the claim could not be written, or nothing. It is not onto a pod that is gone or has a node."""
+        if await self.patch_pod(effect, tries=self._brief, exact=True):
+            return ""
+        pod = scribe.pod_of(effect, self._mirror)
+        if pod is None:
+            return f"pod {effect.pod} is gone"
+        if at := scribe.node_of(pod):
+            return f"pod {effect.pod} is bound to {at} already"
+        return f"pod {effect.pod} changed each time that it was written to"
 
     async def release(self, effect: Release | Spare) -> bool:
         return await self.patch_pod(effect, tries=self._long)

@@ -172,7 +172,8 @@ def group_status(effect: GroupStatus, *, api_group: str) -> Patch:
 
 def queue_status(effect: QueueStatus, *, present: Mapping[str, Any]) -> Patch:
     """The status of a queue or quota. Counts are numbers; a resource that an amount no longer names is taken out of it."""
-    status: Patch = {}
+    # Volcano's definition of a Queue takes no status without it, also where nothing is allocated.
+    status: Patch = {"allocated": {}} if effect.key.startswith("queue/") else {}
     for field, text in effect.fields:
         # Only the first dot divides: the rest may be the name of a resource, such as nvidia.com/gpu.
         head, dot, rest = field.partition(".")

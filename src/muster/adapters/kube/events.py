@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -31,18 +32,21 @@ LONGEST_MESSAGE = 1024
 MOST_WAITING = 5000
 MOST_REMEMBERED = 10_000
 
+Deed = Bind | Hold | Nominate | Release | Spare
 Faces = Mapping[str, tuple[Ref, ...]]
 """The objects that may stand for a gang, the best first: its PodGroup, else its first pod."""
 
 
 class News(NamedTuple):
-    """One event. The first of `about` that exists is the object that it is about."""
+    """One event. The first of `about` that exists is the object that it is about. Where `uid` names the object, it may be gone:
+    a pod that had to leave may have left before anybody could say why."""
 
     about: tuple[Ref, ...]
     reason: str
     message: str
     type: str = NORMAL
     action: str = ""
+    uid: str = ""
 
 
 # --- What is worth an event ---------------------------------------------------------------------------------------------------
@@ -74,19 +78,20 @@ def of_words(sayings: Sequence[Saying], faces: Faces) -> list[News]:
     return [News(faces[word.key], "FailedScheduling", f"{word.why} [{word.code}]", WARNING, "Scheduling") for word in refused]
 
 
-def of_deed(effect: Bind | Hold | Nominate | Release | Spare) -> list[News]:
-    about = (pod_ref(effect.pod),)
+def of_deed(effect: Deed) -> list[News]:
     match effect:
         case Bind():
-            message = f"Successfully assigned {effect.pod} to {effect.node}: {effect.why}"
-            return [News(about, "Scheduled", message, action="Binding")]
+            said = ("Scheduled", f"Successfully assigned {effect.pod} to {effect.node}: {effect.why}", "Binding")
         case Nominate():
-            return [News(about, "Nominated", f"node {effect.node} is promised: {effect.why}", action="Nominating")]
+            said = ("Nominated", f"node {effect.node} is promised: {effect.why}", "Nominating")
         case Release():
-            return [News(about, "Released", f"the claim on node {effect.node} ended: {effect.why}", action="Releasing")]
+            said = ("Released", f"the claim on node {effect.node} ended: {effect.why}", "Releasing")
         case Spare():
-            return [News(about, "Spared", f"may stay: {effect.why}", action="Sparing")]
-    return []
+            said = ("Spared", f"may stay: {effect.why}", "Sparing")
+        case Hold():
+            return []
+    reason, message, action = said
+    return [News((pod_ref(effect.pod),), reason, message, action=action, uid=effect.uid)]
 
 
 def of_eviction(effect: Evict, faces: Faces) -> list[News]:
@@ -94,7 +99,7 @@ def of_eviction(effect: Evict, faces: Faces) -> list[News]:
     to_victim = f"has to make room on {effect.node} for {effect.for_gang} ({effect.cause}): {effect.why}"
     to_winner = f"evicts {effect.pod} from {effect.node} ({effect.cause}): {effect.why}"
     return [
-        News((pod_ref(effect.pod),), "Preempted", to_victim, action="Preempting"),
+        News((pod_ref(effect.pod),), "Preempted", to_victim, action="Preempting", uid=effect.uid),
         News(faces.get(effect.for_gang, ()), "Preempting", to_winner, action="Preempting"),
     ]
 
@@ -137,18 +142,29 @@ class Recorder:
         self._again_s = again_s
         self._series: dict[_Key, _Series] = {}
         self._waiting: dict[_Key, None] = {}
+        self._done: deque[tuple[Deed, float]] = deque()
+        """Deeds to be told of, and when they were done. They come by the thousand and while others are under way, so they are put
+        into words when there is time for it."""
         self._awake = asyncio.Event()
 
     def add(self, news: Iterable[News]) -> None:
         for one in news if self._per_second else ():
-            self._note(one)
+            self._note(one, self._now())
 
-    def _note(self, news: News) -> None:
-        ref = next((ref for ref in news.about if self._mirror.uid_of(ref)), None)
+    def add_deed(self, deed: Deed) -> None:
+        if not self._per_second:
+            return
+        if len(self._done) + len(self._waiting) >= MOST_WAITING:
+            self.dropped += 1
+            return
+        self._done.append((deed, self._now()))
+        self._awake.set()
+
+    def _note(self, news: News, now: float) -> None:
+        ref = next((ref for ref in news.about if news.uid or self._mirror.uid_of(ref)), None)
         if ref is None:
             return
-        now = self._now()
-        key = _Key(ref, self._mirror.uid_of(ref), news.reason, news.message[:LONGEST_MESSAGE])
+        key = _Key(ref, news.uid or self._mirror.uid_of(ref), news.reason, news.message[:LONGEST_MESSAGE])
         series = self._series.get(key)
         if series is not None:
             series.count += 1
@@ -175,12 +191,23 @@ class Recorder:
         while True:
             await self._awake.wait()
             await quiet()
-            key = next(iter(self._waiting))
-            del self._waiting[key]
-            if not self._waiting:
+            key = self._next()
+            if key is None:
                 self._awake.clear()
+                continue
             await self._write(key, self._series[key])
             await asyncio.sleep(1.0 / self._per_second)
+
+    def _next(self) -> _Key | None:
+        """The next to be written; None where there is none."""
+        while self._done and not self._waiting:
+            deed, when = self._done.popleft()
+            for one in of_deed(deed):
+                self._note(one, when)
+        key = next(iter(self._waiting), None)
+        if key is not None:
+            del self._waiting[key]
+        return key
 
     async def _write(self, key: _Key, series: _Series) -> None:
         """An event that cannot be written is lost, and nothing else."""

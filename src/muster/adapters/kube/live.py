@@ -34,7 +34,11 @@ log = structlog.get_logger(__name__)
 
 BATCH_S: Final = 0.02
 """After the first news the rest is waited for so long: the pods of a gang are made one after the other."""
+BUSY_BATCH_S: Final = 0.25
+"""So long while many writes are under way: most of the news is what we did ourselves, and every look at it holds the writes up."""
+_MANY_WRITES: Final = 100
 MOST_REJECTED: Final = 1000
+_VITAL: Final = frozenset({POD, NODE})
 
 Rejected = tuple[str, str, str]
 """Kind, name and what is wrong."""
@@ -118,7 +122,7 @@ class LiveCluster:
 
     def _mirrored(self, notice: Notice) -> _News | None:
         if notice.what is What.SYNCED:
-            self._unsynced.discard(notice.kind)
+            self._note_synced(notice.kind)
             return None
         try:
             return _News(notice, self._mirror.take(notice.kind, notice.what, notice.raw))
@@ -126,6 +130,13 @@ class LiveCluster:
             # Not even its name can be read. No API server sends such a thing.
             log.warning("an object cannot be read", kind=notice.kind, error=str(bad))
             return None
+
+    def _note_synced(self, kind: KindKey) -> None:
+        """All of a kind was told, or may not be read at all. Without pods and nodes every node would look empty, or gone."""
+        if kind in _VITAL and self._reflectors[kind].health.refused:
+            log.error("nothing is decided before this may be read", resource=self._reflectors[kind].resource.plural)
+            return
+        self._unsynced.discard(kind)
 
     def _tell(self, failure: Event) -> None:
         with self._arrived:
@@ -152,8 +163,15 @@ class LiveCluster:
         with self._arrived:
             if not self._arrived.wait_for(lambda: self._inbox or self._failures or self._woken, timeout=timeout_s):
                 return False
-        time.sleep(self._batch_s)
+        self._gather()
         return True
+
+    def _gather(self) -> None:
+        """Wait for the rest of the news; longer while many writes are under way, but not for longer than they are."""
+        time.sleep(self._batch_s)
+        until = time.monotonic() + BUSY_BATCH_S
+        while self._writer.pending_deeds >= _MANY_WRITES and not self._woken and time.monotonic() < until:
+            time.sleep(self._batch_s)
 
     def _event(self, news: _News) -> Event | None:
         notice, head = news
@@ -200,6 +218,11 @@ class LiveCluster:
     @property
     def pending_writes(self) -> int:
         return self._writer.pending
+
+    @property
+    def withheld(self) -> int:
+        """Failures that the scheduler is told of later, because the same thing fails again and again."""
+        return self._writer.withheld
 
     @property
     def backlog(self) -> int:

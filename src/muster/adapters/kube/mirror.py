@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from muster.adapters.kube import names
-from muster.adapters.kube.encode import MARKING_LABELS, POD_SCHEDULED, VALID
+from muster.adapters.kube.encode import CLAIM_ANNOTATIONS, MARKING_LABELS, POD_SCHEDULED, VALID
 from muster.adapters.kube.pool import Pool
 from muster.adapters.kube.reflector import What
 from muster.adapters.kube.refs import (
@@ -32,6 +32,7 @@ from muster.adapters.kube.refs import (
 from muster.adapters.kube.resources import WATCHED
 from muster.adapters.kube.values import read_version
 
+CLAIM_NOTES = frozenset(CLAIM_ANNOTATIONS)
 DISRUPTION_TARGET = "DisruptionTarget"
 """Type of the condition on a pod that somebody is about to delete on purpose."""
 
@@ -63,6 +64,11 @@ class Mirror:
     def uid_of(self, ref: Ref) -> str:
         found = self._copies[ref[:2]].get(ref)
         return found.uid if found is not None else ""
+
+    def bears_claim(self, ref: Ref, *, uid: str) -> bool:
+        """Does the pod say anything that a bind leaves to be cleared? Most that are bound never had a claim."""
+        found = self._pod(ref, uid)
+        return found is not None and bool(found.nominated or (found.notes and not CLAIM_NOTES.isdisjoint(found.notes)))
 
     def __len__(self) -> int:
         return sum(len(some) for some in self._copies.values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from muster.adapters.kube import names
@@ -38,7 +39,9 @@ class Ref(NamedTuple):
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
+@lru_cache(maxsize=8192)
 def pod_ref(title: str) -> Ref:
+    """Asked for several times in the course of one deed."""
     namespace, _, name = title.rpartition("/")
     return Ref(*POD, namespace, name)
 

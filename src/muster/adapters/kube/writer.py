@@ -24,9 +24,10 @@ from muster.adapters.kube.mirror import Mirror
 from muster.adapters.kube.refs import KindKey, pod_ref
 from muster.adapters.kube.scribe import Claim, Eviction, Gather, Round
 from muster.adapters.kube.sender import WRITE_TIMEOUT_S, NotLeading, Sender
+from muster.adapters.kube.tries import NEWS, Setbacks
 from muster.adapters.kube.words import Words
 from muster.model.effects import Bind, Effect, Evict, Release, Spare
-from muster.model.events import BindFailed, Event, EvictFailed
+from muster.model.events import BindFailed, ClaimFailed, Event, EvictFailed
 
 log = structlog.get_logger(__name__)
 
@@ -71,6 +72,9 @@ class Writer:
         self._gathered = gathered
         self._pace = pace
         self._lanes = Lanes()
+        self._setbacks = Setbacks(NEWS)
+        self.withheld = 0
+        """Failures that the scheduler has yet to be told of."""
         self._tasks: set[asyncio.Task[Any]] = set()
         self._resting = 0
         """Tasks that wait for somebody else, who may take long."""
@@ -121,6 +125,10 @@ class Writer:
         return len(self._tasks) + self._words.pending
 
     @property
+    def pending_deeds(self) -> int:
+        return len(self._tasks)
+
+    @property
     def events_dropped(self) -> int:
         return self._recorder.dropped
 
@@ -164,22 +172,38 @@ class Writer:
         async with place:
             done = await _tried(lambda: self._deeds.release(effect), otherwise=lambda _: False)
         if done:
-            self._recorder.add(events.of_deed(effect))
+            self._recorder.add_deed(effect)
 
     async def _bind(self, effect: Bind, place: Place) -> None:
         async with place:
             why = await _tried(lambda: self._deeds.bind(effect), otherwise=lambda said: f"pod {effect.pod} was not bound: {said}")
         if why:
-            self._tell(BindFailed(effect.uid, effect.node, why))
+            self._break_news(BindFailed(effect.uid, effect.node, why))
         else:
-            self._recorder.add(events.of_deed(effect))
+            self._setbacks.clear(BindFailed, effect.uid)
+            self._recorder.add_deed(effect)
 
     async def _claim(self, effect: Claim, place: Place) -> bool:
+        """Is it written?"""
         async with place:
-            written = await _tried(lambda: self._deeds.claim(effect), otherwise=lambda _: False)
-        if written:
-            self._recorder.add(events.of_deed(effect))
-        return written
+            why = await _tried(lambda: self._deeds.claim(effect), otherwise=lambda said: said)
+        if why:
+            self._break_news(ClaimFailed(effect.uid, effect.node, effect.since, why))
+        else:
+            self._setbacks.clear(ClaimFailed, effect.uid)
+            self._recorder.add_deed(effect)
+        return not why
+
+    def _break_news(self, failed: BindFailed | ClaimFailed) -> None:
+        if pause_s := self._setbacks.pause_s(failed):
+            self.withheld += 1
+            self._loop.call_later(pause_s, self._tell_late, failed)
+        else:
+            self._tell(failed)
+
+    def _tell_late(self, failed: BindFailed | ClaimFailed) -> None:
+        self.withheld -= 1
+        self._tell(failed)
 
     async def _evict(self, effect: Evict, place: Place, *, claims: list[asyncio.Task[bool]], faces: events.Faces) -> None:
         async with place:

@@ -133,7 +133,8 @@ USAGE = "usage"
 
 def carry_out(s: Session, gang: Gang, plan: Plan, policy: EvictionPolicy) -> None:
     """Claims first, then evictions: decided as one. Where nobody has to leave any more, the gang is bound at once."""
-    del s.refused[gang.key]
+    refusal = s.refused.pop(gang.key)
+    s.without[gang.key] = refusal.why
     _release(s, gang, plan, policy)
     if not plan.victims and _bind_now(s, gang, plan):
         s.judge(gang, _rest_waits(s, gang))
@@ -141,9 +142,8 @@ def carry_out(s: Session, gang: Gang, plan: Plan, policy: EvictionPolicy) -> Non
     name = f"{gang.title}@{s.now:.3f}"
     victims = tuple(pod.uid for pod in plan.victims)
     s.world.plans[name] = PlanNote(gang.key, len(plan.seats), victims, s.now, soft=s.policy.manner(policy.name) == "soft")
-    why = (
-        f"{explain.counted(len(victims), 'pod leaves', 'pods leave')} for it" if victims else "the room that it needs is being left"
-    )
+    leave = explain.counted(len(victims), "pod leaves", "pods leave")
+    why = f"{leave} for it; as things are, {refusal.why}" if victims else "the room that it needs is being left"
     with s.trial(why, cause=policy.name, for_gang=gang.title) as trial:
         for pod, placement in plan.seats:
             trial.restore(pod, Placement(Phase.NOMINATED, placement.node, s.now, placement.devices, name))

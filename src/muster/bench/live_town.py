@@ -1,0 +1,186 @@
+"""A real API server with many nodes and pods, for the workloads of a live scheduler: made fast, and watched at little cost."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from muster.adapters.kube.access import read_access
+from muster.adapters.kube.client import Client
+from muster.adapters.kube.refs import Manifest
+
+NODES: Final = "/api/v1/nodes"
+PODS: Final = "/api/v1/namespaces/default/pods"
+ALL_PODS: Final = "/api/v1/pods"
+GANG_SIZE: Final = 20
+_GANG: Final = "gang.scheduling.koordinator.sh"
+_AT_ONCE: Final = 48
+_MERGE: Final = "application/merge-patch+json"
+_FROM_THE_START: Final = {
+    "watch": "true",
+    "allowWatchBookmarks": "true",
+    "sendInitialEvents": "true",
+    "resourceVersionMatch": "NotOlderThan",
+}
+
+Batches = list[list[bytes]]
+"""Lines of a watch as they came in."""
+
+
+class Town:
+    """Somebody who may do everything. Belongs to one event loop."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def make_nodes(self, count: int) -> None:
+        async def make(number: int) -> None:
+            name = node_name(number)
+            room = {"cpu": "64", "memory": "512Gi", "pods": "250"}
+            ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": ""}
+            status = {"capacity": room, "allocatable": room, "conditions": [ready]}
+            await self._client.request("POST", NODES, body={"metadata": {"name": name}, "status": status})
+            # The server taints every new node until somebody says that it is ready.
+            patch = {"spec": {"taints": None}}
+            await self._client.request("PATCH", f"{NODES}/{name}", body=patch, content_type=_MERGE)
+
+        await _all_of(make(number) for number in range(count))
+
+    async def make_pods(self, count: int, *, scheduler: str, bound_to: int = 0) -> list[tuple[str, str]]:
+        """Half of them in gangs, half alone; name and UID of each. `bound_to`: they have a node already, one of so many."""
+        made: list[tuple[str, str]] = []
+
+        async def make(number: int) -> None:
+            node = node_name(number % bound_to) if bound_to else ""
+            answer = await self._client.request("POST", PODS, body=_pod(number, count=count, scheduler=scheduler, node=node))
+            metadata = msgspec.json.decode(answer, type=_Object).metadata
+            made.append((metadata.name, metadata.uid))
+
+        await _all_of(make(number) for number in range(count))
+        return made
+
+    async def remove_pods(self) -> None:
+        """All of them, and wait until they are gone."""
+        options = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
+        await self._client.request("DELETE", PODS, body=options, timeout_s=120.0)
+        while msgspec.json.decode(await self._client.request("GET", PODS, params={"limit": "1"}), type=_List).items:
+            await asyncio.sleep(0.1)
+
+    @asynccontextmanager
+    async def watched(self, path: str) -> AsyncIterator[Watch]:
+        watch = Watch()
+        listening = asyncio.create_task(watch.listen(self._client, path))
+        try:
+            await watch.begun.wait()
+            yield watch
+        finally:
+            listening.cancel()
+            await asyncio.gather(listening, return_exceptions=True)
+
+
+class Watch:
+    """What a watch said, from the beginning, and when each pod was first seen on a node."""
+
+    def __init__(self) -> None:
+        self.said: Batches = []
+        self.begun = asyncio.Event()
+        self.bound_at: dict[str, float] = {}
+        self._news = asyncio.Event()
+
+    async def listen(self, client: Client, path: str) -> None:
+        async with aclosing(client.batches(path, params=_FROM_THE_START)) as batches:
+            async for lines in batches:
+                now = time.monotonic()
+                self.said.append(lines)
+                for line in lines:
+                    self._note(_EVENT.decode(line), now)
+                self._news.set()
+
+    def _note(self, event: _Event, now: float) -> None:
+        if event.type == "BOOKMARK":
+            self.begun.set()
+        elif event.object.spec.node_name:
+            self.bound_at.setdefault(event.object.metadata.name, now)
+
+    async def until(self, is_so: Callable[[], bool], *, timeout_s: float) -> None:
+        async with asyncio.timeout(timeout_s):
+            while not is_so():
+                self._news.clear()
+                await self._news.wait()
+
+    def binds_per_second(self) -> float:
+        """From the first pod that was seen on a node to the last."""
+        times = self.bound_at.values()
+        return (len(times) - 1) / (max(times) - min(times))
+
+
+def node_name(number: int) -> str:
+    return f"node-{number:05d}"
+
+
+def _pod(number: int, *, count: int, scheduler: str, node: str) -> Manifest:
+    requests = {"cpu": "500m", "memory": "1Gi"}
+    gang, of_gang = number // GANG_SIZE, number < count // 2
+    notes = {f"{_GANG}/name": f"gang-{gang}", f"{_GANG}/min-available": str(GANG_SIZE)} if of_gang else {}
+    spec: Manifest = {
+        "schedulerName": scheduler,
+        "containers": [{"name": "main", "image": "none", "resources": {"requests": requests}}],
+    }
+    if node:
+        spec["nodeName"] = node
+    labels = {"app": f"gang-{gang}" if of_gang else "single"}
+    return {"metadata": {"name": f"pod-{number:05d}", "labels": labels, "annotations": notes}, "spec": spec}
+
+
+async def _all_of(work: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Some at a time: tens of thousands of tasks at once would only wait."""
+    left = iter(work)
+
+    async def some() -> None:
+        for one in left:
+            await one
+
+    async with asyncio.TaskGroup() as workers:
+        for _ in range(_AT_ONCE):
+            workers.create_task(some())
+
+
+@asynccontextmanager
+async def town_at(kubeconfig: Path) -> AsyncIterator[Town]:
+    client = Client(await read_access(kubeconfig))
+    try:
+        yield Town(client)
+    finally:
+        await client.close()
+
+
+class _Meta(msgspec.Struct):
+    name: str = ""
+    uid: str = ""
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
+
+
+class _Object(msgspec.Struct):
+    metadata: _Meta = msgspec.field(default_factory=_Meta)
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+
+
+class _Event(msgspec.Struct):
+    type: str
+    object: _Object
+
+
+class _List(msgspec.Struct):
+    items: list[msgspec.Raw] | None = None
+
+
+_EVENT: Final = msgspec.json.Decoder(_Event)
