@@ -424,6 +424,17 @@ def test_words_come_after_deeds_and_only_the_newest_is_said() -> None:
     play(story)
 
 
+def test_what_is_said_of_a_pod_goes_with_its_claim_in_one_patch() -> None:
+    async def story() -> None:
+        async with desk("a") as at:
+            await at.write(at.nominate("a"), waits("a", "no room"))
+            assert at.server.asked == ["patch a"]
+            assert at.server.pods["a"]["status"]["conditions"][0]["message"] == "no room [NoRoom]"
+            assert at.server.pods["a"]["status"]["nominatedNodeName"]
+
+    play(story)
+
+
 def test_a_word_that_could_not_be_written_is_said_later() -> None:
     async def story() -> None:
         async with desk("a") as at:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from muster.adapters.kube import encode, names, scribe
 from muster.adapters.kube.client import ApiError
-from muster.adapters.kube.merge import merged
+from muster.adapters.kube.merge import joined, merged
 from muster.adapters.kube.mirror import DISRUPTION_TARGET, Mirror
 from muster.adapters.kube.refs import Manifest, Ref, Stored, claim_ref, pod_ref
 from muster.adapters.kube.sender import BUSY, CONFLICT, GONE, Sender, is_passing
@@ -36,7 +36,8 @@ class Refusal(NamedTuple):
 
 
 class Deeds:
-    """`volume_wait_s`: how long a pod waits for its volumes before its bind fails; `rests` is told how many more wait so."""
+    """`volume_wait_s`: how long a pod waits for its volumes before its bind fails; `rests` is told how many more wait so. `beside`
+    knows what else is to be said of an object as it would then be: it goes there in the same patch."""
 
     def __init__(
         self,
@@ -47,6 +48,7 @@ class Deeds:
         volume_wait_s: float = 120.0,
         volume_look_s: float = 0.1,
         rests: Callable[[int], None] = lambda _: None,
+        beside: Callable[[Ref, Stored], Manifest | None] = lambda _ref, _present: None,
         brief: Tries = BRIEF,
         long: Tries = LONG,
     ) -> None:
@@ -56,6 +58,7 @@ class Deeds:
         self._volume_wait_s = volume_wait_s
         self._volume_look_s = volume_look_s
         self._rests = rests
+        self._beside = beside
         self._brief = brief
         self._long = long
 
@@ -186,7 +189,8 @@ class Deeds:
             if merged(pod, patch) is pod:
                 return True
             try:
-                await self._patch(ref, patch, uid=effect.uid, exact=exact)
+                whole = joined(patch, self._beside(ref, merged(pod, patch)) or {})
+                await self._patch(ref, whole, uid=effect.uid, exact=exact)
                 return True
             except ApiError as error:
                 if not is_passing(error) and error.status not in (CONFLICT, GONE):

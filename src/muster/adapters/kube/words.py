@@ -65,6 +65,10 @@ class Words:
             self._waiting.set()
             self._all_said.clear()
 
+    def beside(self, ref: Ref, present: Stored) -> Manifest | None:
+        """What is to be said of an object that somebody is about to write to. Once that is done, it is no news any more."""
+        return self._patch(self._unsaid.get(ref, {}), present)
+
     async def said(self, *, timeout_s: float) -> None:
         """Until nothing is left to say, or so long."""
         if self._all_said.is_set():

@@ -85,9 +85,12 @@ class Writer:
             return Sender(client, version_of=version_of, may_write=may_write, concurrency=at_once, timeout_s=pace.timeout_s)
 
         calm = sender(pace.words_at_once)
-        self._deeds = Deeds(sender(pace.deeds_at_once), mirror, now=now, volume_wait_s=pace.volume_wait_s, rests=self._rest)
         self._recorder = Recorder(calm, mirror, now=now, per_second=pace.events_per_s)
         self._words = Words(calm, mirror, self._lanes, now=now, quiet=self._quiet, at_once=pace.words_at_once)
+        beside = self._words.beside
+        self._deeds = Deeds(
+            sender(pace.deeds_at_once), mirror, now=now, volume_wait_s=pace.volume_wait_s, rests=self._rest, beside=beside
+        )
 
     # -- in --------------------------------------------------------------------------------------------------------------------
 
