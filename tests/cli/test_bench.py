@@ -61,6 +61,7 @@ def test_bars_are_judged_in_words(toys: list[Workload], capsys: pytest.CaptureFi
     assert "beside 3" in rows["free"]
     assert "million rows/s in NumPy" in out
     assert "5 workloads: 3 bars missed, 2 by more than 20 %." in out
+    assert "live was left out: `muster bench live` measures it." in out
 
 
 def test_check_fails_only_past_the_tolerance(toys: list[Workload]) -> None:

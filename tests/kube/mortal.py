@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 from tests.kube.nursery import Nursery
@@ -21,6 +23,7 @@ from muster.scenario.report import Difference
 from muster.scenario.story import Advance, Cycle, Expect, Manifest, Restart, Run, Scenario, Step
 
 ONCE = ("bind", "evict", "delete", "mark")
+_NUMBER = re.compile(r"-\d+$")
 _CLAIMS = "muster_claims_open"
 _COUNT_S = 12.0
 _MOVES = (Bind, Evict, Hold, Nominate, Release)
@@ -55,6 +58,7 @@ def end_of(scenario: Scenario, *, servers: Servers, nursery: Nursery, folder: Pa
     options = policy_options(scenario, folder)
     with RealTime(servers, nursery, folder, options=options, fate=doom) as venue:
         play = _Live(scenario, venue)
+        venue.undone = lambda: _unfinished(venue, scenario)
         play.set_up()
         venue.settle()
         venue.start()
@@ -65,6 +69,17 @@ def end_of(scenario: Scenario, *, servers: Servers, nursery: Nursery, folder: Pa
         died = venue.died_at
         where = "" if died is None else f"{died.method} {died.path} ({died.status})"
         return _end(venue, scenario), where
+
+
+def alike(end: End) -> End:
+    """The same with members of a gang counted and not named: which of several equal ones it is depends on the second in which
+    the server made each of them."""
+    pods = Counter(f"{_NUMBER.sub('', title)} {state}" for title, state in end.pods)
+    deeds: Counter[str] = Counter()
+    for deed, times in end.deeds:
+        deeds[_NUMBER.sub("", deed)] += times
+    counted = tuple((key, str(count)) for key, count in sorted(pods.items()))
+    return replace(end, pods=counted, deeds=tuple(sorted(deeds.items())))
 
 
 def policy_options(scenario: Scenario, folder: Path) -> tuple[str, ...]:

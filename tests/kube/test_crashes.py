@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.kube.ground import install_kinds
-from tests.kube.mortal import end_of
+from tests.kube.mortal import alike, end_of
 from tests.kube.nursery import Nursery
 from tests.kube.real_time import Doom, cleaner
 from tests.test_crash_matrix import differences
@@ -62,12 +62,12 @@ def moments(writes: int) -> list[Doom]:
 @pytest.mark.parametrize("scenario", [pytest.param(scenario, id=scenario.name) for scenario in CHOSEN])
 def test_it_ends_the_same_wherever_the_process_dies(scenario: Scenario, servers: Servers, nursery: Nursery, tmp_path: Path) -> None:
     undisturbed, _ = end_of(scenario, servers=servers, nursery=nursery, folder=tmp_path)
-    assert differences(embedded.end_of(scenario), _without_marks(undisturbed)) == [], "unlike the embedded cluster"
+    assert differences(alike(embedded.end_of(scenario)), alike(_without_marks(undisturbed))) == [], "unlike the embedded cluster"
     found = []
     for doom in moments(undisturbed.writes):
         servers.reset()
         disturbed, where = end_of(scenario, servers=servers, nursery=nursery, folder=tmp_path, doom=doom)
-        found += [f"{doom} of {undisturbed.writes}, {where}: {said}" for said in differences(undisturbed, disturbed)]
+        found += [f"{doom} of {undisturbed.writes}, {where}: {said}" for said in differences(alike(undisturbed), alike(disturbed))]
     assert found == []
 
 

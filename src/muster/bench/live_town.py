@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ ALL_PODS: Final = "/api/v1/pods"
 GANG_SIZE: Final = 20
 _GANG: Final = "gang.scheduling.koordinator.sh"
 _AT_ONCE: Final = 48
+_CHECK_S: Final = 1.0
 _MERGE: Final = "application/merge-patch+json"
 _FROM_THE_START: Final = {
     "watch": "true",
@@ -108,11 +109,17 @@ class Watch:
         elif event.object.spec.node_name:
             self.bound_at.setdefault(event.object.metadata.name, now)
 
-    async def until(self, is_so: Callable[[], bool], *, timeout_s: float) -> None:
-        async with asyncio.timeout(timeout_s):
-            while not is_so():
-                self._news.clear()
-                await self._news.wait()
+    async def until_bound(self, count: int, *, timeout_s: float, check: Callable[[], None] = lambda: None) -> None:
+        """Until so many pods have a node. `check` is called now and then, and raises where that will never be."""
+        deadline = time.monotonic() + timeout_s
+        while len(self.bound_at) < count:
+            if time.monotonic() > deadline:
+                raise AssertionError(f"{len(self.bound_at)} of {count} pods were bound within {timeout_s:.0f} s")
+            check()
+            self._news.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_CHECK_S):
+                    await self._news.wait()
 
     def binds_per_second(self) -> float:
         """From the first pod that was seen on a node to the last."""
@@ -126,7 +133,7 @@ def node_name(number: int) -> str:
 
 def _pod(number: int, *, count: int, scheduler: str, node: str) -> Manifest:
     requests = {"cpu": "500m", "memory": "1Gi"}
-    gang, of_gang = number // GANG_SIZE, number < count // 2
+    gang, of_gang = number // GANG_SIZE, number // GANG_SIZE < count // 2 // GANG_SIZE
     notes = {f"{_GANG}/name": f"gang-{gang}", f"{_GANG}/min-available": str(GANG_SIZE)} if of_gang else {}
     spec: Manifest = {
         "schedulerName": scheduler,

@@ -9,6 +9,8 @@ from muster import bench
 from muster.bench.workload import Workload
 
 FIRST = "core"
+ON_DEMAND = ("live",)
+"""Groups that are measured only when somebody names them: they take minutes, and servers that not every machine has."""
 
 
 def groups() -> dict[str, tuple[Workload, ...]]:

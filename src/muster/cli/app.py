@@ -151,6 +151,20 @@ def bench(
 
 
 @app.command(epilog=_EPILOG_CODES)
+def demo(
+    kube: Annotated[
+        bool, typer.Option("--kube", help="On a real etcd and kube-apiserver of its own, with a real `muster run`.")
+    ] = False,
+    seconds: Annotated[float, typer.Option(help="How long the real one takes.")] = 60.0,
+) -> None:
+    """Show what Muster does: two hours in the simulator, or a minute on a real API server."""
+    from muster.cli.demo import Wishes
+    from muster.cli.demo import demo as perform
+
+    raise typer.Exit(perform(Wishes(kube=kube, seconds=seconds)))
+
+
+@app.command(epilog=_EPILOG_CODES)
 def convert(
     file: Annotated[
         Path, typer.Argument(help="Volcano's volcano-scheduler.conf, or the ConfigMap that holds it.", show_default=False)

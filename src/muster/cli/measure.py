@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.status import Status
 
 from muster.bench.calibrate import numpy_rows, python_loops
-from muster.bench.registry import groups
+from muster.bench.registry import ON_DEMAND, groups
 from muster.bench.workload import TOLERANCE, Result, Workload, run_all
 from muster.cli import FAILED, OK
 from muster.cli.errors import UserError
@@ -19,13 +19,16 @@ from muster.cli.machine import show_json
 from muster.cli.screen import BAD, DIM, GOOD, NOTE, PLAIN, Line, Screen, to_stdout
 from muster.cli.table import Cell, Column, lay_out
 from muster.cli.words import count, real
+from muster.lab.assets import NoServers
+from muster.lab.certs import NoCertificates
+from muster.lab.running import Ended
 from muster.yaml_marks import nearest
 
 FAILED_TO_RUN = "failed"
 
 
 def bench(names: Sequence[str], *, json: bool, check: bool, only_list: bool) -> int:
-    chosen = _chosen(names)
+    chosen = _chosen(names, everything=only_list)
     if only_list:
         _show_list(chosen, json=json)
         return OK
@@ -45,6 +48,8 @@ def bench(names: Sequence[str], *, json: bool, check: bool, only_list: bool) -> 
         show_json("bench", ok=not badly and not broken, machine=machine, results=[_document(each) for each in results])
     screen.say()
     screen.say(_verdict(results, missed, badly, broken))
+    if not names:
+        screen.say_all([Line.of((f" {name} was left out: `muster bench {name}` measures it.", DIM)) for name in ON_DEMAND])
     return FAILED if broken or (check and badly) else OK
 
 
@@ -56,21 +61,22 @@ class _Silence:
         return None
 
 
-def _chosen(names: Sequence[str]) -> list[Workload]:
+def _chosen(names: Sequence[str], *, everything: bool) -> list[Workload]:
     known = groups()
     for name in names:
         if name not in known:
             near = nearest(name, known)
             hint = f"Did you mean {near!r}?" if near else f"There are: {', '.join(known)}."
             raise UserError(f"there is no group {name!r} of workloads. {hint}")
-    return [workload for name, workloads in known.items() if not names or name in names for workload in workloads]
+    wanted = names or [name for name in known if everything or name not in ON_DEMAND]
+    return [workload for name, workloads in known.items() if name in wanted for workload in workloads]
 
 
 def _run(workload: Workload) -> Result | tuple[Workload, str]:
     """A workload checks what it measures; where that is wrong, its figure means nothing."""
     try:
         return run_all([workload])[0]
-    except AssertionError as error:
+    except (AssertionError, NoServers, NoCertificates, Ended) as error:
         return workload, str(error)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -32,6 +32,7 @@ RETRY_S = 300.0
 # So many kinds of pods have their columns kept; at 5,000 nodes each takes some 80 KB.
 MOST_KINDS = 1024
 
+P = ParamSpec("P")
 T = TypeVar("T")
 Kept = TypeVar("Kept")
 
@@ -82,12 +83,12 @@ class Session:
     def count(self, what: str, by: int = 1) -> None:
         self.stats[what] = self.stats.get(what, 0) + by
 
-    def once(self, key: object, make: Callable[[], T]) -> T:
+    def once(self, key: object, make: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """What `make` gives, worked out once a cycle."""
         try:
-            return cast(T, self._derived[key])
+            return self._derived[key]  # type: ignore[return-value]
         except KeyError:
-            made = self._derived[key] = make()
+            made = self._derived[key] = make(*args, **kwargs)
             return made
 
     # -- verdicts ----------------------------------------------------------------------------------------------------------
@@ -122,7 +123,7 @@ class Session:
 
     def _limits(self) -> quota.Bounds:
         """The limits of all queues, as the ledger is laid out now."""
-        return self.once(("limits", self.world.ledger.layout), lambda: quota.limits(self.world))
+        return self.once(("limits", self.world.ledger.layout), quota.limits, self.world)
 
     def admit(self, ask: Ask) -> Verdict:
         verdict = quota.admit(self, ask, self._limits())

@@ -78,11 +78,11 @@ _Shares = dict[str, tuple[tuple[int, int], ...]]
 
 def _in_use(s: Session) -> _Shares:
     """What each queue deserves, by column, where anything was configured."""
+    return s.once("capacity deserved", _found, s)
 
-    def make() -> _Shares:
-        return kept(s.world, "capacity deserved", lambda: _deserved(s), beside=cluster_total(s).tobytes())
 
-    return s.once("capacity deserved", make)
+def _found(s: Session) -> _Shares:
+    return kept(s.world, "capacity deserved", lambda: _deserved(s), beside=cluster_total(s).tobytes())
 
 
 def _deserved(s: Session) -> _Shares:

@@ -128,14 +128,13 @@ class ElasticQuota:
 
     def _most(self, s: Session) -> Bounds:
         """The runtimes, or where they are off the maximums: those hold at every level anyway."""
+        return s.once("quota bounds", self._bounds, s)
 
-        def make() -> Bounds:
-            if not self.enable_runtime_quota:
-                return Bounds(maximums(s), word="max")
-            runtime = runtimes(s, scale=self.enable_min_quota_scale).runtime
-            return Bounds(runtime, word="runtime", wakes=(DEMAND, ROOM))
-
-        return s.once("quota bounds", make)
+    def _bounds(self, s: Session) -> Bounds:
+        if not self.enable_runtime_quota:
+            return Bounds(maximums(s), word="max")
+        runtime = runtimes(s, scale=self.enable_min_quota_scale).runtime
+        return Bounds(runtime, word="runtime", wakes=(DEMAND, ROOM))
 
     # -- status ------------------------------------------------------------------------------------------------------------------
 
@@ -160,7 +159,11 @@ class ElasticQuota:
 
 
 def _in_use(s: Session) -> dict[str, tuple[tuple[int, int], ...]]:
-    return s.once("quota shares", lambda: kept(s.world, "quota shares", lambda: _shares(s)))
+    return s.once("quota shares", _found, s)
+
+
+def _found(s: Session) -> dict[str, tuple[tuple[int, int], ...]]:
+    return kept(s.world, "quota shares", lambda: _shares(s))
 
 
 def _shares(s: Session) -> dict[str, tuple[tuple[int, int], ...]]:
