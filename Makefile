@@ -55,7 +55,7 @@ bench: setup  ## Measure how long a scheduling cycle takes.
 	$(BIN)/muster bench
 
 crashes: setup  ## Kill the scheduler at every write of every scenario (long).
-	MUSTER_CRASH_POINTS=100000 $(BIN)/pytest -n $(WORKERS) -m crash --timeout 0
+	MUSTER_CRASH_POINTS=200 $(BIN)/pytest -n $(WORKERS) -m crash --timeout 0
 
 soak: setup  ## Run the seeded simulations over many seeds (SEEDS=1000), and on a real server every scenario and long storms.
 	MUSTER_SEEDS=$(SEEDS) MUSTER_FAULT_STEPS=10000 MUSTER_CONTRACT=all $(BIN)/pytest -n $(WORKERS) -m soak --timeout 0

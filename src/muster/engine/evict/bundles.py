@@ -188,7 +188,7 @@ def _units(s: Session, seats: SeatTable, seat: RowIndex, local: BoolColumn, barr
     unit[bound & served[gang]] = -1
     # Who was caught half bound keeps what completes it: without that the half that runs would be worth nothing.
     runs = np.bincount(gang[bound], minlength=total)[:total]
-    torn = served & (runs > 0) & (runs + seats.gang_succeeded[:total] < seats.gang_min[:total]) & ~seats.gang_single[:total]
+    torn = served & (runs > 0) & (runs + seats.gang_succeeded[:total] < seats.gang_min[:total])
     unit[(phase == Phase.BINDING) & torn[gang]] = -1
     return unit
 
