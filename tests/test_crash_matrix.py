@@ -15,7 +15,7 @@ pytestmark = pytest.mark.crash
 
 HOME = Path(__file__).parents[1] / "scenarios"
 MOST_POINTS = int(os.environ.get("MUSTER_CRASH_POINTS", "6"))
-"""Longer stories are killed at this many moments, evenly spread; `make crashes` takes 200 of them, which is all but for the longest."""
+"""Longer stories are killed at this many moments, evenly spread; `make crashes` takes 200: all, but for the longest."""
 
 
 def _joins(scenario: Scenario) -> bool:
