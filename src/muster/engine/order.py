@@ -86,20 +86,26 @@ class Line:
         ledger = self._s.world.ledger
         changed = ledger.changed_since(self._position)
         self._position = ledger.position
-        stale = dict.fromkeys(changed if changed is not None else [*self._entries, *self._waiting])
-        stale.update(self._changed)
+        stale = self._changed
+        stale.update(dict.fromkeys(changed if changed is not None else [*self._entries, *self._waiting]))
         self._changed = {}
-        paths = [ledger.path(queue) for queue in stale]
-        if len(paths) > 1:
-            touched = dict.fromkeys(key for path in paths for key in path[:-1])
-            paths = [ledger.path(key)[:2] for key in sorted(touched, key=lambda key: -len(ledger.path(key)))]
-        for path in paths:
-            for queue, parent in pairwise(path):
+        if len(stale) == 1:
+            # The gang that was served last, and nobody else: its own line of the tree.
+            for queue, parent in pairwise(ledger.path(next(iter(stale)))):
                 self._put(queue, parent)
+            return
+        touched = dict.fromkeys(key for queue in stale for key in ledger.path(queue)[:-1])
+        for key in sorted(touched, key=lambda key: -len(ledger.path(key))):
+            self._put(*ledger.path(key)[:2])
 
     def _put(self, queue: str, parent: str) -> None:
-        head = self._head(queue)
-        if head is None:
+        waiting = self._waiting.get(queue)
+        if waiting is not None:
+            # A queue's own gangs go before its children's.
+            head = waiting[-1][0]
+        elif (first := self._first(queue)) is not None:
+            head = first[1]
+        else:
             self._entries.pop(queue, None)
             return
         entry, before = (self._s.queue_key(queue), head, queue), self._entries.get(queue)
@@ -112,13 +118,6 @@ class Line:
             heapq.heapreplace(heap, entry)
         else:
             heapq.heappush(heap, entry)
-
-    def _head(self, queue: str) -> Key | None:
-        """The key of the gang that would be next in this branch. A queue's own gangs go before its children's."""
-        if queue in self._waiting:
-            return self._waiting[queue][-1][0]
-        entry = self._first(queue)
-        return None if entry is None else entry[1]
 
     def _first(self, parent: str) -> _Entry | None:
         """The child that is next."""

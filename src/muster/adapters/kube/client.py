@@ -19,6 +19,7 @@ import aiohttp
 import msgspec
 
 from muster import __version__
+from muster.adapters.kube import tls
 from muster.adapters.kube.access import Access, AccessError
 
 UNREACHED: Final = 0
@@ -226,6 +227,7 @@ class Client:
         if self._session is None:
             # Watches need a connection each and requests are bounded by `concurrency`, so the pool itself has no limit.
             # Packing costs more than it saves on the short way to a server.
+            tls.mend()
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(
                     limit=0, keepalive_timeout=_KEEP_S, ssl=self._access.context or True, enable_cleanup_closed=_LEAKS_TLS
