@@ -24,7 +24,7 @@ from muster.state import census, follow, mounts, terms, volume_choice
 from muster.state import ports as host_ports
 from muster.state.table import Rows
 
-SEARCH = settings(max_examples=1000, phases=[Step.generate], derandomize=True, database=None, deadline=None)
+SEARCH = settings(max_examples=5000, phases=[Step.generate], derandomize=True, database=None, deadline=None)
 
 Break = Callable[[pytest.MonkeyPatch], None]
 Check = Callable[[Case], None]

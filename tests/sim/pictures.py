@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from muster.model.events import Event
+from muster.model.gang import Gang
+from muster.model.pod import Pod
 from muster.state.columns import Amounts
 from muster.state.store import Store
 from muster.state.world import World
@@ -20,7 +23,7 @@ def picture(store: Store, *, now: float) -> Picture:
         "on node": {node: sorted(pods) for node, pods in world.on_node.items()},
         "nodes": world.nodes,
         "rows": {name: _row(world, name) for name in world.table.names},
-        "gangs": world.gangs,
+        "gangs": {key: _of_any_version(gang) for key, gang in world.gangs.items()},
         "members": world.members,
         "unseated": world.unseated,
         "claims": sorted(world.claims),
@@ -33,6 +36,16 @@ def picture(store: Store, *, now: float) -> Picture:
         "ledger": {queue: figures for queue in world.ledger.names if any(figures := _figures(world, queue))},
         "queues without a row": [queue for queue in world.in_queue if queue not in world.ledger],
     }
+
+
+def _of_any_version(gang: Gang) -> Gang:
+    """News of a pod that says nothing new is no reason to make its gang anew."""
+    roles = (replace(role, pods=_at_zero(role.pods), leaving=_at_zero(role.leaving)) for role in gang.roles)
+    return replace(gang, roles=tuple(roles))
+
+
+def _at_zero(pods: tuple[Pod, ...]) -> tuple[Pod, ...]:
+    return tuple(replace(pod, version=0) for pod in pods)
 
 
 def differences(one: Picture, other: Picture) -> dict[str, tuple[object, object]]:
