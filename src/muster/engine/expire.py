@@ -144,7 +144,8 @@ def _end_late_plans(s: Session) -> None:
     for name, plan in list(world.plans.items()):
         left = [world.placements[uid].since for uid in plan.victims if uid in world.going]
         since = max(plan.since, plan.left_at, *left) if left else max(plan.since, plan.left_at)
-        world.plans[name] = replace(plan, left_at=since)
+        if since != plan.left_at:
+            world.plans[name] = replace(plan, left_at=since)
         gang = world.gangs.get(plan.gang)
         if gang is not None and s.now >= since + s.policy.settings.claim_s:
             end_claims(

@@ -114,6 +114,7 @@ class Search:
         self._out: BoolColumn = np.zeros(len(self.bundles), dtype=np.bool_)
         self.refusal = ""
         self._allowed: list[int] | None = None
+        self._least: dict[int, float] = {}
 
     def only(self, units: list[int]) -> None:
         """Take nobody but these, in this order."""
@@ -203,6 +204,11 @@ class Search:
 
     def _least_cost(self, worst: int) -> float:
         """About what the lacking seats cost at the price of the units that free them most cheaply. A guess, not a proof."""
+        if worst not in self._least:
+            self._least[worst] = self._cheapest_seats(worst)
+        return self._least[worst]
+
+    def _cheapest_seats(self, worst: int) -> float:
         b, free, total = self.bundles, self._free(), 0.0
         for want in self.wants:
             missing = len(want.pods) - int(seats_in_rows(free[want.rows], want, want.rows).sum())
