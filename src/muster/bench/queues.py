@@ -32,6 +32,9 @@ GROUP = "queues"
 P = ParamSpec("P")
 R = TypeVar("R")
 
+# Each of these is measured by itself: a policy chooses.
+_FAIRNESS = ("capacity", "drf", "proportion", "elastic_quota")
+
 # Four levels: 10 companies, 4 departments each, 5 teams each, 750 queues among the teams.
 _WIDTHS = (10, 40, 200, 750)
 
@@ -115,8 +118,8 @@ def measured(meter: _Meter) -> Iterator[None]:
 
 def _part(plugins: tuple[Plugin, ...], *, quota: bool = False) -> Callable[[], Measured]:
     def run() -> Measured:
-        base = default_policy()
-        policy = Policy((*plugins, *(p for p in base.plugins if p.name not in {q.name for q in plugins})), ("expire", "allocate"))
+        others = (plugin for plugin in default_policy().plugins if plugin.name not in _FAIRNESS)
+        policy = Policy((*plugins, *others), ("expire", "allocate"))
         world = full_house(quota=quota).world(1000.0)
         gc.collect()
         meter, watch = _Meter(), Stopwatch()
@@ -155,6 +158,12 @@ WORKLOADS = (
         _part((ElasticQuota(enable_runtime_quota=True),), quota=True),
         bar=20,
         at_least=False,
+    ),
+    Workload(
+        GROUP,
+        f"{_HOUSE}: elastic_quota with runtimes, and capacity",
+        "% of the cycle",
+        _part((ElasticQuota(enable_runtime_quota=True), Capacity()), quota=True),
     ),
     Workload(GROUP, "10,000 gangs refused and nothing changed", "ms", _quiet, bar=50, at_least=False),
 )
