@@ -82,7 +82,12 @@ def decide(town: Town) -> Chosen | None:
         here = [unit for unit in units if any(seat.node == node for seat in unit.seats)]
         taken = on_node(town, node, here) if here else None
         if taken is not None:
-            taken = with_followers(town, taken, units)
+            alone, taken = len(taken), with_followers(town, taken, units)
+            ended = [unit.company for unit in taken[alone:]]
+            others = [unit for unit in taken if unit.company not in ended]
+            for unit in put_back_order(town, others, here) if ended else []:
+                rest = [other for other in taken if other is not unit]
+                taken = rest if passes(town, node, rest) else taken
         if taken is not None and passes(town, node, taken):
             victims = [seat for unit in taken for seat in unit.seats if not seat.claimed]
             released = frozenset(seat.name for unit in taken for seat in unit.seats if seat.claimed)
@@ -163,6 +168,13 @@ def on_node(town: Town, node: str, units: Sequence[Unit]) -> list[Unit] | None:
             if passes(town, node, rest):
                 taken = rest
     return taken if passes(town, node, taken) else None
+
+
+def put_back_order(town: Town, taken: Sequence[Unit], units: Sequence[Unit]) -> list[Unit]:
+    """Whose budget is broken first, then the most important."""
+    in_order = sorted(units, key=lambda unit: order(town, unit))
+    back = sorted(taken, key=lambda unit: in_order.index(unit), reverse=True)
+    return sorted(back, key=lambda unit: not breaks(town, unit))
 
 
 def with_followers(town: Town, taken: list[Unit], units: Sequence[Unit]) -> list[Unit]:

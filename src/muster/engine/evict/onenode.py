@@ -7,6 +7,7 @@ kept for the asks of a cycle that look alike; elsewhere one by one, in trials.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,7 +17,7 @@ from muster.engine.evict.board import board_for
 from muster.engine.evict.bundles import Bundles, bundles
 from muster.engine.evict.policy import EvictionPolicy, may_take
 from muster.engine.evict.search import NoPlan, Plan, barred_until
-from muster.engine.evict.seats import SeatTable, seat_table
+from muster.engine.evict.seats import SeatTable, among, seat_table
 from muster.engine.hooks import Ask, Comparable, Domain, Purpose
 from muster.engine.session import Session
 from muster.model.effects import Verdict
@@ -111,6 +112,9 @@ class _OneNode:
         plain = np.ones(len(table), dtype=np.bool_)
         plain[b.row[self._guarded[b.unit]]] = False
         plain[board.mixed] = False
+        if full.amounts is not None and board.followers:
+            # What its spare members free in the queue counts only once the gang is known to end.
+            plain[b.row[among(list(board.followers), len(b))[b.unit]]] = False
         lacking = self.request[self.asked] - (table.allocatable - table.taken)[:, self.asked]
         board.judge(b, lacking, full.amounts, plain=plain, position=table.position, changed=table.changed_since(board.position))
         return board.rows_of(b, ~plain & self._rows_with_enough()), board.winner()
@@ -159,14 +163,22 @@ class _OneNode:
                 fits = True
                 if not self._entangled:
                     break
-            if fits and self._end_gangs(trial, taken) and self._entangled:
+            if fits and self._end_gangs(trial, taken):
+                # With them gone too, somebody else may not be needed any more.
+                self._put_back(trial, row, taken, besides=self._ended(taken))
                 fits = self._fits(row)
             return self._plan(row, taken) if fits else None
 
-    def _put_back(self, trial: Trial, row: int, taken: _Taken) -> bool:
+    def _ended(self, taken: _Taken) -> set[int]:
+        """Units of gangs that go whole."""
+        return {
+            unit for leader in taken for unit in (leader, *self.board.followers.get(leader, ())) if leader in self.board.followers
+        }
+
+    def _put_back(self, trial: Trial, row: int, taken: _Taken, *, besides: Collection[int] = ()) -> bool:
         """Whoever is not needed goes back, the most important and those whose budget is broken first. Did anybody?"""
         back = False
-        for unit in sorted(taken, key=lambda u: (not self._violates[u], -int(self.board.rank[u]))):
+        for unit in sorted(taken.keys() - set(besides), key=lambda u: (not self._violates[u], -int(self.board.rank[u]))):
             mark = trial.mark()
             for pod, placement in taken[unit]:
                 trial.restore(pod, placement)
