@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.kube.running import eventually
+
 from muster.lab.door import Door, Refused
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -27,7 +29,19 @@ class Village:
             self.door.ask("PATCH", f"/api/v1/nodes/{name}/status", body=status, content_type=MERGE)
 
     def priority(self, name: str, value: int) -> None:
+        """A class, once the server lets pods name it: it learns of classes a little later than it says so."""
         self.door.ask("POST", CLASSES, body={"metadata": {"name": name}, "value": value})
+        eventually(lambda: self._knows_class(name))
+
+    def _knows_class(self, name: str) -> bool:
+        spec = {"containers": [{"name": "main", "image": "none"}], "priorityClassName": name}
+        try:
+            self.door.ask("POST", f"{PODS}?dryRun=All", body={"metadata": {"name": f"probe-{name}"}, "spec": spec})
+        except Refused as error:
+            if "no PriorityClass" in str(error):
+                return False
+            raise
+        return True
 
     def gang(self, name: str, *, pods: int, cpu: str = "2", min_: int | None = None, **spec: Any) -> None:
         annotations = {f"{KOORDINATOR}/name": name, f"{KOORDINATOR}/min-available": str(min_ or pods)}
