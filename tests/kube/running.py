@@ -1,13 +1,7 @@
-"""`muster run` as a process of its own, for tests: started, listened to, and ended one way or another."""
+"""`muster run` as a process of its own, for tests: its pages and figures, and its death."""
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import subprocess
-import sys
-import threading
 import time
 import urllib.error
 import urllib.request
@@ -15,66 +9,25 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-Line = dict[str, Any]
+from muster.lab import running
+
 PATIENCE_S = 40.0
 
 
-class Running:
-    """A context manager. Whatever happens, the process is gone at the end. `lines` is its log so far."""
+class Running(running.Running):
+    """Serves its pages on some port, and takes a socket that is left open for an error."""
+
+    patience_s = PATIENCE_S
 
     def __init__(self, kubeconfig: Path, *options: str | Path, election: bool = False) -> None:
-        command = [sys.executable, "-m", "muster", "run", "--kubeconfig", str(kubeconfig), "--bind-address", "127.0.0.1:0"]
-        if not election:
-            command.append("--no-leader-election")
-        self.lines: list[Line] = []
-        self._arrived = threading.Condition()
-        self.process = subprocess.Popen(
-            [*command, *map(str, options)],
-            stderr=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONWARNINGS": "error::ResourceWarning"},
-        )
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def __enter__(self) -> Running:
-        return self
+        alone = [] if election else ["--no-leader-election"]
+        strict = {"PYTHONWARNINGS": "error::ResourceWarning"}
+        super().__init__(kubeconfig, *alone, *map(str, options), address="127.0.0.1:0", environment=strict)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-        self._reader.join()
+        super().__exit__(kind, error, trace)
         if error is not None:
             print("\n".join(map(str, self.lines[-60:])))
-
-    def _read(self) -> None:
-        assert self.process.stderr is not None
-        with self.process.stderr as stream:
-            for raw in stream:
-                try:
-                    line: Line = json.loads(raw)
-                except ValueError:
-                    line = {"event": raw.decode(errors="replace").rstrip()}
-                with self._arrived:
-                    self.lines.append(line)
-                    self._arrived.notify_all()
-
-    # -- listening -------------------------------------------------------------------------------------------------------------
-
-    def said(self, event: str) -> list[Line]:
-        return [line for line in self.lines if line["event"] == event]
-
-    def until_said(self, event: str, *, times: int = 1, timeout_s: float = PATIENCE_S) -> Line:
-        with self._arrived:
-            ok = self._arrived.wait_for(lambda: len(self.said(event)) >= times or self._is_over(), timeout=timeout_s)
-        found = self.said(event)
-        assert ok, f"{event!r} was not said in time: {self.lines}"
-        assert len(found) >= times, f"{event!r} was not said before the end: {self.lines}"
-        return found[times - 1]
-
-    def _is_over(self) -> bool:
-        return not self._reader.is_alive()
 
     def until_ready(self) -> None:
         self.until_said("ready")
@@ -98,20 +51,9 @@ class Running:
             if line.partition("{")[0].partition(" ")[0] == wanted and all(label in line for label in labels.split(","))
         )
 
-    # -- ending ----------------------------------------------------------------------------------------------------------------
-
-    def stop(self, *, timeout_s: float = PATIENCE_S) -> int:
-        self.process.send_signal(signal.SIGTERM)
-        return self.ended(timeout_s=timeout_s)
-
     def kill(self) -> None:
         self.process.kill()
         self.process.wait()
-
-    def ended(self, *, timeout_s: float = PATIENCE_S) -> int:
-        code = self.process.wait(timeout_s)
-        self._reader.join()
-        return code
 
 
 def eventually(check: Any, *, timeout_s: float = PATIENCE_S) -> Any:

@@ -165,7 +165,8 @@ def _weight() -> _Weight:
         kubeconfig = servers.kubeconfig()
         asyncio.run(_populate(kubeconfig))
         with Running(kubeconfig, _ALONE) as running:
-            ready_s = running.until_said("ready", timeout_s=_PATIENCE_S)
+            running.until_said("ready", timeout_s=_PATIENCE_S)
+            ready_s = running.age_s()
             time.sleep(_SETTLE_S)
             before_s = running.cpu_s()
             time.sleep(_IDLE_S)

@@ -9,13 +9,13 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, ClassVar, Final, Self
 
 Line = dict[str, Any]
 
-_PATIENCE_S: Final = 60.0
 _STOP_S: Final = 20.0
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
@@ -28,41 +28,55 @@ class Ended(Exception):
 class Running:
     """A context manager: whatever happens, the process is gone at the end. `lines` is its log so far."""
 
-    def __init__(self, kubeconfig: Path, *options: str) -> None:
+    patience_s: ClassVar[float] = 60.0
+    """How long to wait for it to say something."""
+
+    def __init__(self, kubeconfig: Path, *options: str, address: str = "", environment: Mapping[str, str] | None = None) -> None:
         self.lines: list[Line] = []
-        self.began_s = time.monotonic()
+        self._began_s = time.monotonic()
         self._arrived = threading.Condition()
-        command = [sys.executable, "-m", "muster", "run", "--kubeconfig", str(kubeconfig), "--bind-address", "", *options]
+        command = [sys.executable, "-m", "muster", "run", "--kubeconfig", str(kubeconfig), "--bind-address", address, *options]
         # A session of its own: an interrupt from the keyboard is for us, and we stop it in order.
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            env={**os.environ, **(environment or {})},
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
-    def __enter__(self) -> Running:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-        self._process.wait()
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
         self._reader.join()
 
-    def until_said(self, event: str, *, timeout_s: float = _PATIENCE_S) -> float:
-        """Seconds from the start of the process until it said so."""
-        with self._arrived:
-            self._arrived.wait_for(lambda: self._has_said(event) or not self._reader.is_alive(), timeout=timeout_s)
-            if not self._has_said(event):
-                raise Ended(f"`muster run` did not say {event!r}: {self.last_words()}")
-        return time.monotonic() - self.began_s
+    def said(self, event: str) -> list[Line]:
+        return [line for line in self.lines if line.get("event") == event]
 
-    def _has_said(self, event: str) -> bool:
-        return any(line.get("event") == event for line in self.lines)
+    def until_said(self, event: str, *, times: int = 1, timeout_s: float | None = None) -> Line:
+        """What it said when it said so for the last of so many times."""
+        with self._arrived:
+            patience_s = self.patience_s if timeout_s is None else timeout_s
+            self._arrived.wait_for(lambda: len(self.said(event)) >= times or not self._reader.is_alive(), timeout=patience_s)
+            found = self.said(event)
+            if len(found) < times:
+                raise Ended(f"`muster run` did not say {event!r}: {self.last_words()}")
+        return found[times - 1]
+
+    def age_s(self) -> float:
+        """Seconds since the process was started."""
+        return time.monotonic() - self._began_s
 
     def check(self) -> None:
         """Raises Ended if it does not run any more."""
-        if (code := self._process.poll()) is not None:
+        if (code := self.process.poll()) is not None:
             raise Ended(f"`muster run` ended with code {code}: {self.last_words()}")
 
     def last_words(self) -> str:
@@ -70,26 +84,32 @@ class Running:
 
     def stop(self) -> int:
         """Ask it to end, and wait; how it ended."""
-        self._process.send_signal(signal.SIGTERM)
+        self.process.send_signal(signal.SIGTERM)
+        return self.ended()
+
+    def ended(self, *, timeout_s: float = _STOP_S) -> int:
+        """How it ended, once it has."""
         try:
-            return self._process.wait(_STOP_S)
+            code = self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            raise Ended(f"`muster run` did not end within {_STOP_S:.0f} s: {self.last_words()}") from None
+            raise Ended(f"`muster run` did not end within {timeout_s:.0f} s: {self.last_words()}") from None
+        self._reader.join()
+        return code
 
     # -- how heavy it is -------------------------------------------------------------------------------------------------------
 
     def resident_bytes(self) -> int:
-        return int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1]) * _PAGE
+        return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * _PAGE
 
     def cpu_s(self) -> float:
         """Processor time that it took so far, all threads together."""
         # The name stands in brackets, and may have spaces in it.
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / _TICKS
 
     def _read(self) -> None:
-        assert self._process.stderr is not None
-        with self._process.stderr as stream:
+        assert self.process.stderr is not None
+        with self.process.stderr as stream:
             for raw in stream:
                 self._note(_line(raw))
         with self._arrived:
