@@ -42,6 +42,7 @@ def state(*, leads: bool = True, synced: bool = True, age_s: float = 0.0, refuse
         pending_writes=lambda: 7,
         inbox=lambda: 2,
         ignored=lambda: 0,
+        events_dropped=lambda: 5,
         health=lambda: health,
     )
 

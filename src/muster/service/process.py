@@ -198,6 +198,7 @@ class _Service:
             pending_writes=lambda: 0 if self._cluster is None else self._cluster.pending_writes,
             inbox=lambda: 0 if self._cluster is None else self._cluster.backlog,
             ignored=lambda: 0 if self._cluster is None else len(self._cluster.rejected),
+            events_dropped=lambda: 0 if self._cluster is None else self._cluster.events_dropped,
             health=lambda: {} if self._cluster is None else self._cluster.health(),
         )
 

@@ -88,6 +88,9 @@ TABLE: Final = (
     _figure("gangs_timed_out_total", "counter", says="Gangs whose wait time ran out."),
     _figure("pending_writes", "gauge", says="Writes that were decided and are not done yet."),
     _figure("objects_ignored", "gauge", says="Objects that cannot be read at all; the log names them."),
+    _figure(
+        "events_dropped", "gauge", says="Events that were not written since the start, because too much else was to be written."
+    ),
     _figure("api_request_seconds", "histogram", "verb", "resource", "status", says="How long requests took. Status 0: no answer."),
     _figure(
         "watch_event_age_seconds", "gauge", "resource", says="How long ago anything, a bookmark too, was last heard on a watch."
@@ -111,6 +114,7 @@ class State:
     pending_writes: Callable[[], int]
     inbox: Callable[[], int]
     ignored: Callable[[], int]
+    events_dropped: Callable[[], int]
     health: HealthOf
 
 
@@ -252,6 +256,7 @@ class _Asked(Collector):
         yield _one("pending_writes", state.pending_writes())
         yield _one("inbox_objects", state.inbox())
         yield _one("objects_ignored", state.ignored())
+        yield _one("events_dropped", state.events_dropped())
         health = {f"{kind}.{group}" if group else kind: one for (group, kind), one in state.health().items()}
         yield _many("watch_event_age_seconds", {name: one.quiet_s() for name, one in health.items()})
         yield _many("watch_events_total", {name: one.events for name, one in health.items()})

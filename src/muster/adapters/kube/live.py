@@ -225,6 +225,10 @@ class LiveCluster:
         return self._writer.withheld
 
     @property
+    def events_dropped(self) -> int:
+        return self._writer.events_dropped
+
+    @property
     def backlog(self) -> int:
         """Objects with news that nobody has taken yet."""
         return len(self._inbox)
