@@ -45,6 +45,7 @@ def test_the_table_of_hooks_names_every_hook() -> None:
 
 
 def test_every_policy_in_the_manual_is_one() -> None:
-    for block in re.findall(r"```yaml\n(.*?)```", (DOCS / "policy.md").read_text(), re.DOTALL):
-        if "mypackage" not in block:
-            load_policy(block, file="policy.md")
+    blocks = re.findall(r"```yaml\n(.*?)```", (DOCS / "policy.md").read_text(), re.DOTALL)
+    policies = [load_policy(block, file="policy.md") for block in blocks if "mypackage" not in block]
+    assert policies
+    assert all(policy.plugins for policy in policies)
