@@ -44,8 +44,8 @@ def test_several_trees_and_nodes_in_none_stand_side_by_side() -> None:
     assert tree.top_tier == 4
     assert tree.problems == {}
     assert tree.tier_numbers == {"rack": 1, "block": 3}
-    assert [d.name for d in tree.domains_of(0)] == ["ra", "block", "the whole cluster"]
-    assert [d.name for d in tree.domains_of(4)] == ["loose", "the whole cluster"]
+    assert [d.name for d in tree.containing([0])] == ["ra", "block", "the whole cluster"]
+    assert [d.name for d in tree.containing([4])] == ["loose", "the whole cluster"]
     assert tree.lowest_common([0, 1]).name == "ra"
     assert tree.lowest_common([0, 2]).name == "the whole cluster"
     assert tree.lowest_common([2, 3]).name == "rb"

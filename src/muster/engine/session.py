@@ -183,11 +183,7 @@ class Session:
         return (0 if is_half_bound(self.world, gang) else 1, *keys, gang.created, gang.title, gang.key)
 
     def queue_key(self, queue: str) -> tuple[Comparable, ...]:
-        plugins = self.policy.orders_queues
-        if len(plugins) == 2:
-            first, second = plugins
-            return (first.queue_key(self, queue), second.queue_key(self, queue))
-        return tuple([plugin.queue_key(self, queue) for plugin in plugins])
+        return tuple([plugin.queue_key(self, queue) for plugin in self.policy.orders_queues])
 
     def score_domain(self, ask: Ask, domain: Domain) -> float:
         return sum(p.weight * p.score_domain(self, ask, domain) for p in self.policy.scores_domains)

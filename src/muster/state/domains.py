@@ -116,10 +116,6 @@ class DomainTree:
             self._up_to[tier] = found
         return found
 
-    def domains_of(self, row: int) -> list[Domain]:
-        """The domains that a row lies in, from the narrowest to the whole cluster."""
-        return self.containing([row])
-
     def lowest_common(self, rows: Sequence[int]) -> Domain:
         """The narrowest domain in which all these rows lie."""
         return self.containing(rows)[0] if len(rows) else self.whole

@@ -65,10 +65,6 @@ class Selection:
     def means_pod(self, namespaces: Namespaces, pod: Pod) -> bool:
         return self.means(namespaces, pod.namespace, pod.labels)
 
-    @property
-    def looks_at_namespaces(self) -> bool:
-        return any(reach.of_namespaces is not None for reach in self.reaches)
-
     def pairs(self) -> tuple[Pair, ...] | None:
         """Labels of which every pod that is meant has one, or None where there are no such labels."""
         for reach in self.reaches:

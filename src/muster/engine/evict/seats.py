@@ -14,12 +14,12 @@ import numpy.typing as npt
 
 from muster.model.gang import Gang, MatchPolicy
 from muster.model.pod import Phase, Pod
+from muster.model.queue import PREEMPTIBLE_LABEL
 from muster.state.columns import Amounts
 from muster.state.table import BoolColumn, FloatColumn, RowIndex
 from muster.state.world import World
 
 PREEMPTABLE = "volcano.sh/preemptable"
-PREEMPTIBLE = "quota.scheduling.koordinator.sh/preemptible"
 
 _SEAT = frozenset({Phase.NOMINATED, Phase.HELD, Phase.BINDING, Phase.BOUND})
 
@@ -258,7 +258,7 @@ def among(numbers: Sequence[int] | Ints, size: int) -> BoolColumn:
 def is_protected(pod: Pod) -> bool:
     """Does its owner forbid to evict it? An annotation wins over a label; what is neither true nor false forbids."""
     said = pod.annotations.get(PREEMPTABLE, pod.labels.get(PREEMPTABLE, "true"))
-    return said.lower() not in ("true", "1", "t") or pod.labels.get(PREEMPTIBLE) == "false"
+    return said.lower() not in ("true", "1", "t") or pod.labels.get(PREEMPTIBLE_LABEL) == "false"
 
 
 def seat_table(world: World) -> SeatTable:
