@@ -6,6 +6,8 @@ import os
 import sys
 import time
 from base64 import b64decode
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,8 @@ from muster.lab.servers import Servers
 @pytest.fixture(autouse=True)
 def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No cluster is to be found by chance."""
-    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"):
+    proxies = ("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "https_proxy", "http_proxy", "no_proxy")
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", *proxies):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
 
@@ -156,30 +159,113 @@ def test_a_certificate_that_was_replaced_in_place_is_used_by_new_connections(ser
         for name in ("client-certificate", "client-key"):
             (tmp_path / name).write_bytes(pairs[user][name])
 
-    async def who(access: Access) -> str:
-        client = Client(access)
-        try:
-            review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
-            answer = await client.request("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", body=review)
-        finally:
-            await client.close()
-        return str(json.loads(answer)["status"]["userInfo"]["username"])
-
     async def story() -> None:
         place("stranger")
         path = written(tmp_path, {"client-certificate": "client-certificate", "client-key": "client-key"}, server=servers.url)
-        config = json.loads(path.read_text())
-        config["clusters"][0]["cluster"]["certificate-authority"] = str(servers.ca_file)
-        path.write_text(json.dumps(config))
+        changed(path, "clusters", "cluster", {"certificate-authority": str(servers.ca_file)})
         access = await read_access(path)
-        assert await who(access) == "stranger"
+        assert (await whoami(access))["username"] == "stranger"
         place("admin")
         for name in ("client-certificate", "client-key"):
             os.utime(tmp_path / name, (1, 1))
         await access.renew()
-        assert await who(access) == "admin"
+        assert (await whoami(access))["username"] == "admin"
 
     asyncio.run(story())
+
+
+def test_whoever_acts_as_another_has_the_rights_of_that_one(servers: Servers, tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text(servers.kubeconfig().read_text())
+    extra = {"as-user-extra": {"example.com/why": ["a test"]}}
+    changed(path, "users", "user", {"as": "jane", "as-groups": ["dev", "ops"], "as-uid": "7", **extra})
+    found = asyncio.run(_asked(path))
+    assert (found["username"], found["uid"]) == ("jane", "7")
+    assert {"dev", "ops"} <= set(found["groups"])
+    assert found["extra"] == {"example.com/why": ["a test"]}
+
+
+def test_a_cluster_is_reached_through_the_proxy_that_the_kubeconfig_names(servers: Servers, tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text(servers.kubeconfig().read_text())
+
+    async def story() -> None:
+        asked: list[str] = []
+        async with await asyncio.start_server(partial(_tunnel, asked), "127.0.0.1", 0) as proxy:
+            port = proxy.sockets[0].getsockname()[1]
+            changed(path, "clusters", "cluster", {"proxy-url": f"http://127.0.0.1:{port}"})
+            assert (await _asked(path))["username"] == "admin"
+        assert asked == [f"CONNECT {servers.url.removeprefix('https://')} HTTP/1.1"]
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("server", "without", "proxy"),
+    [
+        ("https://k8s.example.com:6443", "", "http://p:3128"),
+        ("https://k8s.example.com:6443", "example.org, other.example.com", "http://p:3128"),
+        ("https://k8s.example.com:6443", "example.com", ""),
+        ("https://k8s.example.com:6443", ".example.com", ""),
+        ("https://k8s.example.com:6443", "K8S.EXAMPLE.COM:6443", ""),
+        ("https://k8s.example.com:6443", "k8s.example.com:443", "http://p:3128"),
+        ("https://k8s.example.com:6443", "*", ""),
+        ("https://mk8s.com", "k8s.com", "http://p:3128"),
+        ("https://10.1.2.3", "10.0.0.0/8", ""),
+        ("https://10.1.2.3", "10.1.2.4,192.168.0.0/16", "http://p:3128"),
+        ("https://[fd00::1]:6443", "fd00::/8", ""),
+        ("https://127.0.0.1:6443", "", ""),
+        ("https://localhost:6443", "", ""),
+        ("http://k8s.example.com", "", ""),
+    ],
+)
+def test_the_environment_names_a_proxy_and_for_whom_not(
+    server: str, without: str, proxy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://p:3128")
+    monkeypatch.setenv("NO_PROXY", without)
+    assert read(written(tmp_path, {"token": "x"}, server=server)).proxy == proxy
+
+
+async def _tunnel(asked: list[str], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """A proxy that does one thing: CONNECT."""
+    head = (await reader.readuntil(b"\r\n\r\n")).decode().splitlines()[0]
+    asked.append(head)
+    host, _, port = head.split()[1].partition(":")
+    there, back = await asyncio.open_connection(host, int(port))
+    writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+    await asyncio.gather(_poured(reader, back), _poured(there, writer))
+
+
+async def _poured(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+    with suppress(ConnectionError):
+        while piece := await source.read(2**16):
+            target.write(piece)
+            await target.drain()
+    target.close()
+
+
+async def _asked(kubeconfig: Path) -> dict[str, Any]:
+    return await whoami(await read_access(kubeconfig))
+
+
+async def whoami(access: Access) -> dict[str, Any]:
+    """Whom the server takes us for."""
+    client = Client(access)
+    try:
+        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+        answer = await client.request("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", body=review)
+    finally:
+        await client.close()
+    found: dict[str, Any] = json.loads(answer)["status"]["userInfo"]
+    return found
+
+
+def changed(kubeconfig: Path, several: str, one: str, more: dict[str, Any]) -> None:
+    """More in its first cluster or user."""
+    config = json.loads(kubeconfig.read_text())
+    config[several][0][one] |= more
+    kubeconfig.write_text(json.dumps(config))
 
 
 def decoded(kubeconfig: Path) -> dict[str, bytes]:

@@ -12,8 +12,11 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote, urlsplit
+from urllib.request import getproxies_environment
 
 import structlog
 import yaml
@@ -37,12 +40,14 @@ class Credentials:
     """What proves who we are: the value of the Authorization header, and the files of a client certificate. All may be empty.
 
     After `good_for_s` they are read again, before anybody refuses them; None where time does not make them old.
+    `acting_as` are the headers that ask to be taken for somebody else, as the user of a kubeconfig may.
     """
 
     header: str = field(default="", repr=False)
     cert_file: str = ""
     key_file: str = ""
     good_for_s: float | None = None
+    acting_as: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(slots=True)
@@ -113,7 +118,7 @@ async def _from_kubeconfig(paths: str, *, context: str) -> Access:
         credentials=_credentials(config, loader),
         renewed=renewed,
         server_name=config.tls_server_name or "",
-        proxy=config.proxy or "",
+        proxy=config.proxy or _proxy_for(config.host),
     )
 
 
@@ -137,7 +142,16 @@ def _credentials(config: Any, loader: Any) -> Credentials:
     if plugin and not header and not cert_file:
         raise AccessError(f"the login plugin {plugin.get('command', '')!r} of the kubeconfig gave no credentials; run it by hand")
     good_for_s = _token_life_s(loader) if plugin else _file_life_s(user)
-    return Credentials(header, cert_file, config.key_file or "", good_for_s)
+    return Credentials(header, cert_file, config.key_file or "", good_for_s, _acting_as(user))
+
+
+def _acting_as(user: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """The official client leaves this out. Not to send it would be to act with rights that the kubeconfig gives up."""
+    said: list[tuple[str, Any]] = [("Impersonate-User", user.get("as")), ("Impersonate-Uid", user.get("as-uid"))]
+    said += [("Impersonate-Group", group) for group in user.get("as-groups") or ()]
+    extra: Mapping[str, Any] = user.get("as-user-extra") or {}
+    said += [(f"Impersonate-Extra-{quote(key, safe='')}", value) for key, values in extra.items() for value in values]
+    return tuple((name, str(value)) for name, value in said if value)
 
 
 def _token_life_s(loader: Any) -> float | None:
@@ -157,7 +171,13 @@ def _from_pod() -> Access:
     async def renewed() -> Credentials:
         return _pod_credentials(_pod_settings())
 
-    return Access(server=settings.host, context=_tls(settings), credentials=_pod_credentials(settings), renewed=renewed)
+    return Access(
+        server=settings.host,
+        context=_tls(settings),
+        credentials=_pod_credentials(settings),
+        renewed=renewed,
+        proxy=_proxy_for(settings.host),
+    )
 
 
 def _pod_settings() -> Any:
@@ -172,6 +192,46 @@ def _pod_settings() -> Any:
 
 def _pod_credentials(settings: Any) -> Credentials:
     return Credentials(settings.api_key["BearerToken"].strip(), good_for_s=FILES_CHANGE_S)
+
+
+def _proxy_for(server: str) -> str:
+    """The proxy that the environment names for this server: HTTPS_PROXY or HTTP_PROXY, unless NO_PROXY has it.
+
+    NO_PROXY is read as other clients of a cluster do: names, domains, addresses, and ranges of addresses such as 10.0.0.0/8.
+    """
+    there = urlsplit(server)
+    host, proxies = there.hostname or "", getproxies_environment()
+    exceptions = [each.strip() for each in proxies.get("no", "").split(",")]
+    if _is_local(host) or any(_covers(each, host=host, port=there.port) for each in exceptions if each):
+        return ""
+    return proxies.get(there.scheme, "")
+
+
+def _is_local(host: str) -> bool:
+    address = _address(host)
+    return host == "localhost" or (address is not None and address.is_loopback)
+
+
+def _covers(exception: str, *, host: str, port: int | None) -> bool:
+    """Whether an entry of NO_PROXY is about this host."""
+    address = _address(host)
+    if address is not None:
+        try:
+            return address in ip_network(exception, strict=False)
+        except ValueError:
+            pass
+    name, _, only_port = exception.lower().partition(":")
+    if only_port and only_port != str(port):
+        return False
+    domain = name.removeprefix("*").removeprefix(".")
+    return name == "*" or (bool(domain) and (host == domain or host.endswith(f".{domain}")))
+
+
+def _address(host: str) -> IPv4Address | IPv6Address | None:
+    try:
+        return ip_address(host)
+    except ValueError:
+        return None
 
 
 def _tls(config: Any) -> ssl.SSLContext:

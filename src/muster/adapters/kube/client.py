@@ -109,7 +109,7 @@ class Client:
         requests" as well: who asks for one says `retry_busy=False`.
         """
         payload = body if isinstance(body, bytes) or body is None else msgspec.json.encode(body)
-        headers = {"Content-Type": content_type} if payload is not None else {}
+        headers = (("Content-Type", content_type),) if payload is not None else ()
         sent = _Request(method, path, _bounded(method, params, timeout_s or self._timeout_s), payload, headers)
         for attempt in range(1, _MOST_TRIES + 1):
             try:
@@ -133,7 +133,7 @@ class Client:
         A stream on which nothing at all was heard for `quiet_s` is given up with an ApiError. Half a line at the end is dropped.
         """
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S, sock_read=quiet_s)
-        sent = _Request("GET", path, params or {}, None, {})
+        sent = _Request("GET", path, params or {}, None, ())
         async with self._exchange(sent, timeout=timeout) as response:
             try:
                 half: list[bytes] = []
@@ -198,7 +198,7 @@ class Client:
             self._access.server + sent.path,
             params=sent.params,
             data=sent.payload,
-            headers={**sent.headers, "Authorization": header} if header else sent.headers,
+            headers=[*sent.headers, *([("Authorization", header)] if header else []), *self._access.credentials.acting_as],
             timeout=timeout,
             allow_redirects=False,
             server_hostname=self._access.server_name or None,
@@ -243,7 +243,7 @@ class _Request(msgspec.Struct, frozen=True):
     path: str
     params: Mapping[str, str]
     payload: bytes | None
-    headers: dict[str, str]
+    headers: tuple[tuple[str, str], ...]
 
 
 class _Rate:
