@@ -42,7 +42,10 @@ def muster(
 def sim(
     files: Annotated[
         list[str] | None,
-        typer.Argument(help="Scenario files or folders; `file.yaml:12` is the one scenario that stands there.", show_default=False),
+        typer.Argument(
+            help="Scenarios, folders of them, or snapshots; `file.yaml:12` is the one scenario that stands there.",
+            show_default=False,
+        ),
     ] = None,
     generate: Annotated[
         str | None,
@@ -105,7 +108,11 @@ def plan(
     ],
     cluster: Annotated[
         str,
-        typer.Option(metavar="FILE", help="The cluster: a scenario (`file.yaml:12`), or objects from kubectl.", show_default=False),
+        typer.Option(
+            metavar="FILE",
+            help="The cluster: a scenario (`file.yaml:12`), a snapshot, or objects from kubectl.",
+            show_default=False,
+        ),
     ],
     policy: Annotated[
         Path | None, typer.Option(help="Decide with this policy file, whatever the scenario says.", show_default=False)
