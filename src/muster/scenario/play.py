@@ -16,6 +16,7 @@ from muster.adapters.sim.cluster import SimCluster
 from muster.adapters.sim.faults import Faults
 from muster.adapters.sim.manifests import BadManifest
 from muster.adapters.sim.objects import ApiError
+from muster.adapters.sim.wishes import once_more
 from muster.engine.hooks import Policy
 from muster.model.effects import Effect, GroupStatus, Outcome, QueueStatus
 from muster.model.events import BindFailed, Event, EvictFailed
@@ -270,6 +271,16 @@ class Play:
         if self.cluster.get("Pod", gang.namespace, name) is not None:
             self.cluster.delete("Pod", gang.namespace, name, for_good=True)
 
+    def _bring(self, gang: GangSpec, member: Manifest) -> None:
+        """One member more. While somebody of that name still leaves there can be no other: it comes when that one is gone."""
+        name = member["metadata"]["name"]
+        old = self.cluster.get("Pod", gang.namespace, name)
+        if old is None or not old["metadata"].get("deletionTimestamp"):
+            self.cluster.apply(member)
+            return
+        again = once_more(old, for_ever=gang.recreate)
+        self.cluster.patch("Pod", gang.namespace, name, {"metadata": {"annotations": again}})
+
     def _scale(self, who: Who, count: int) -> None:
         gang = self.gangs.get(f"{who.namespace}/{who.gang}")
         if gang is None:
@@ -279,7 +290,7 @@ class Play:
             raise BadManifest(f"{who.text} has roles: write for example {who.text}/{gang.roles[0].name}")
         role = chosen[0]
         for number in range(role.arrived, count):
-            self.cluster.apply(manifests.pod(replace(gang, created_s=0.0), replace(role, at=()), number, now=self.cluster.now))
+            self._bring(gang, manifests.pod(replace(gang, created_s=0.0), replace(role, at=()), number, now=self.cluster.now))
         for number in range(count, role.arrived):
             self._drop(gang, role.name, number)
         scaled = replace(role, arrived=count, pods=max(role.pods, count))

@@ -23,6 +23,7 @@ from muster.adapters.sim.manifests import BadManifest
 PREFIX = "sim.muster.dev/"
 RECREATED = f"{PREFIX}recreated"
 CONTROLLER = f"{PREFIX}controller"
+_LIMIT = f"{PREFIX}recreate-limit"
 
 _NAMES = (
     "run-seconds",
@@ -76,6 +77,13 @@ def wishes_of(manifest: Stored) -> Wishes:
         recreated=int(_number(said, "recreated") or 0),
         cleanup_after_s=_number(said, "cleanup-after"),
     )
+
+
+def once_more(manifest: Stored, *, for_ever: bool) -> dict[str, str]:
+    """The annotations by which a pod that leaves comes back when it is gone: this time, or whenever it is lost."""
+    if for_ever:
+        return {CONTROLLER: "recreate"}
+    return {CONTROLLER: "recreate", _LIMIT: str(wishes_of(manifest).recreated + 1)}
 
 
 def _number(said: dict[str, str], name: str) -> float | None:
