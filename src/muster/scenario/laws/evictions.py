@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from muster.model.effects import Bind, Evict, Hold
+from muster.model.effects import Bind, Evict, Hold, Nominate
 from muster.model.pod import Phase
 from muster.scenario.laws.case import SEATS, Case
 from muster.scenario.laws.gangs import below_min
@@ -34,14 +34,20 @@ def nobody_served_is_victim(case: Case) -> Iterator[str]:
 
 
 def redeemable_gang_evicts_nobody(case: Case) -> Iterator[str]:
-    """A gang that was promised all it needs, and still has every promise, causes no further eviction."""
+    """A gang that was promised all it needs, and still has every promise, causes no further eviction.
+
+    A promise that was lost and given anew is another one, though it may be of the same node.
+    """
     world = case.world
+    anew = {effect.uid for effect in case.outcome.effects if isinstance(effect, Nominate)}
     for effect in case.outcome.effects:
         if not isinstance(effect, Evict):
             continue
         gang = next((gang for gang in world.gangs.values() if effect.for_gang in (gang.key, gang.title)), None)
         claims = case.past.claims.get(gang.key, {}) if gang is not None else {}
-        kept = all((now := world.placements.get(uid)) is not None and now.node == node for uid, node in claims.items())
+        kept = all(
+            uid not in anew and (now := world.placements.get(uid)) is not None and now.node == node for uid, node in claims.items()
+        )
         if gang is not None and claims and kept and len(claims) >= gang.min:
             yield f"{effect.pod} is evicted for {gang.title}, whose {len(claims)} promises all stood"
 
