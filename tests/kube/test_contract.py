@@ -134,10 +134,8 @@ NOT_THERE = {
         "a claim that its queue has no room for is ignored",
         "a claim whose node the pod's status does not name is ignored, and told",
     ),
-    "counts of writes: on a real server words wait until the deeds are done": (
-        "a hold is one write, and one more when it ends",
+    "counts of writes: a real server takes the reason of a deletion in a write of its own": (
         "a nomination is one write for each member, and nothing is written while nothing changes",
-        "what was held is held again after a restart",
     ),
     "too long for what it shows": ("two hours on 512 GPUs",),
 }
