@@ -16,7 +16,6 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
-from urllib.request import getproxies_environment
 
 import structlog
 import yaml
@@ -200,11 +199,16 @@ def _proxy_for(server: str) -> str:
     NO_PROXY is read as other clients of a cluster do: names, domains, addresses, and ranges of addresses such as 10.0.0.0/8.
     """
     there = urlsplit(server)
-    host, proxies = there.hostname or "", getproxies_environment()
-    exceptions = [each.strip() for each in proxies.get("no", "").split(",")]
+    host = there.hostname or ""
+    exceptions = [each.strip() for each in _said("NO_PROXY").split(",")]
     if _is_local(host) or any(_covers(each, host=host, port=there.port) for each in exceptions if each):
         return ""
-    return proxies.get(there.scheme, "")
+    return _said(f"{there.scheme}_proxy")
+
+
+def _said(variable: str) -> str:
+    """Both spellings are usual."""
+    return os.environ.get(variable.upper()) or os.environ.get(variable.lower(), "")
 
 
 def _is_local(host: str) -> bool:
