@@ -8,11 +8,13 @@ from muster.engine import explain
 from muster.engine.domains import place_gang, place_where_allowed
 from muster.engine.hooks import Ask, Purpose
 from muster.engine.place import in_turn, is_clear
+from muster.engine.quota import limits
 from muster.engine.session import Session
 from muster.model.effects import YES, Verdict
 from muster.model.gang import Gang, Mode
 from muster.model.pod import PROMISED, Phase, Pod
 from muster.state.cells import with_cells
+from muster.state.columns import Amounts
 from muster.state.lifecycle import count, reaches_min
 from muster.state.trial import Trial
 from muster.state.world import PlanNote, World
@@ -107,7 +109,7 @@ def nominate_on_room_being_left(s: Session, gang: Gang) -> Attempted | None:
     pods = needed(s.world, gang)
     if not s.admit(Ask(gang, pods, Purpose.NOMINATE)).ok:
         return None
-    name = f"{gang.title}@{s.now:.3f}"
+    name = plan_name(s, gang)
     for domain in s.where(Ask(gang, pods, Purpose.NOMINATE)).domains:
         with s.trial("the room that it needs is being left", cause="Nominated") as trial:
             placed = place_gang(s, trial, pods, domain=domain, phase=Phase.NOMINATED)
@@ -119,6 +121,17 @@ def nominate_on_room_being_left(s: Session, gang: Gang) -> Attempted | None:
         s.world.plans[name] = PlanNote(gang.key, len(pods), (), s.now)
         return Attempted(complete=True, verdict=explain.clearing(s.world, gang))
     return None
+
+
+def plan_name(s: Session, gang: Gang) -> str:
+    """A name for the next plan of a gang. Of several that are made in one moment each has its own, also where the others ended."""
+    name = first = f"{gang.title}@{s.now:.3f}"
+    taken = {step.before.plan for step in s.world.journal} if s.same_moment else set()
+    number = 1
+    while name in s.world.plans or name in taken:
+        number += 1
+        name = f"{first}.{number}"
+    return name
 
 
 def needed(world: World, gang: Gang) -> tuple[Pod, ...]:
@@ -150,15 +163,51 @@ def end_claims(s: Session, gang: Gang, why: str, *, cause: str) -> None:
     for plan in [plan for plan in s.world.plans.values() if plan.gang == gang.key and plan.soft]:
         for victim in [s.world.pods[uid] for uid in plan.victims if uid in s.world.going]:
             if victim.deleted_at is None:
-                with s.trial(f"{gang.title} no longer needs its room: {why}", cause=SPARED) as trial:
-                    trial.turn(victim, phase=Phase.BOUND)
-                    trial.commit()
-                s.world.spared[victim.uid] = s.now
+                let_stay(s, victim, f"{gang.title} no longer needs its room: {why}")
     for pod in gang.pods():
         if s.world.phase(pod) is Phase.NOMINATED:
             with s.trial(why, cause=cause) as trial:
                 trial.release(pod)
                 trial.commit()
+
+
+def spare_the_unneeded(s: Session) -> None:
+    """Whoever was softly asked to leave for a gang whose claims have ended, however they did, may stay: unless somebody else was
+    promised what it has. That goes for those whom the scheduler before us asked as well."""
+    world = s.world
+    asked = [pod for uid in world.going if (pod := world.pods[uid]).told_for and pod.deleted_at is None]
+    if not asked:
+        return
+    needed = {uid for plan in world.plans.values() for uid in plan.victims}
+    for victim in sorted((pod for pod in asked if pod.uid not in needed), key=lambda pod: pod.title):
+        if world.phase(victim) is Phase.LEAVING and not _is_awaited(s, victim):
+            let_stay(s, victim, f"{victim.told_for} no longer needs its room")
+
+
+def let_stay(s: Session, victim: Pod, why: str) -> None:
+    """Take back that somebody was asked to leave. It is not asked again for a while."""
+    with s.trial(why, cause=SPARED) as trial:
+        trial.turn(victim, phase=Phase.BOUND)
+        trial.commit()
+    s.world.spared[victim.uid] = s.now
+
+
+def _is_awaited(s: Session, victim: Pod) -> bool:
+    """Whether somebody was promised room on its node, or in one of its queues, that is there only without it."""
+    world, member = s.world, s.world.members.get(victim.uid)
+    node, request = world.placement(victim).node, world.request(victim)
+    row = world.table.row.get(node or "")
+    if row is not None and bool((world.table.taken[row] + request > world.table.allocatable[row]).any()):
+        return any(world.placements[uid].node == node for uid in world.claims)
+    queues = world.ledger.path(member.queue)[:-1] if member is not None else ()
+    return any(_is_tight(s, queue, request) for queue in queues)
+
+
+def _is_tight(s: Session, queue: str, request: Amounts) -> bool:
+    """Whether so much more leaves no room in the queue for all that is promised there."""
+    ledger = s.world.ledger
+    over = ledger.taken(queue) + request > limits(s.world).rows[ledger.row[queue]]
+    return bool((over & (request > 0) & (ledger.promised(queue) > 0)).any())
 
 
 def bind_held(world: World, trial: Trial, gang: Gang) -> None:

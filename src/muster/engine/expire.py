@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from muster.engine.claims import end_claims
+from muster.engine.claims import end_claims, spare_the_unneeded
 from muster.engine.domains import why_apart
 from muster.engine.holds import release_hopeless
 from muster.engine.session import Session
@@ -31,6 +31,7 @@ def expire(s: Session) -> None:
     _end_lost_claims(s)
     _end_claims_apart(s)
     _end_late_plans(s)
+    spare_the_unneeded(s)
     release_hopeless(s)
     stand_still(s)
     _end_waits(s)

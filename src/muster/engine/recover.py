@@ -6,7 +6,7 @@ that was torn before it was carried out is dropped whole.
 
 from __future__ import annotations
 
-from muster.engine.claims import SPARED
+from muster.engine.claims import let_stay
 from muster.engine.evict.actions import action_for
 from muster.engine.place import fits_on
 from muster.engine.session import Session
@@ -112,10 +112,7 @@ def _let_stay(s: Session, note: ClaimNote) -> None:
     given_up = any(_was_spared_since(s, uid, note.since) for uid in note.victims)
     for victim in [s.world.pods[uid] for uid in note.victims if given_up and uid in s.world.going and uid in s.world.pods]:
         if victim.told_at is not None and victim.deleted_at is None:
-            with s.trial("the plan for which it was asked to leave was given up", cause=SPARED) as trial:
-                trial.turn(victim, phase=Phase.BOUND)
-                trial.commit()
-            s.world.spared[victim.uid] = s.now
+            let_stay(s, victim, "the plan for which it was asked to leave was given up")
 
 
 def _devices(s: Session, pod: Pod, note: ClaimNote) -> tuple[Slot, ...]:

@@ -230,6 +230,8 @@ class Pod:
     """Which devices it has, where somebody wrote that onto it."""
     told_at: float | None = None
     """When it was softly asked to leave: somebody else removes it. None while nobody asked."""
+    told_for: str = ""
+    """The gang for which it was asked, where the mark says so as ours do."""
     spared_at: float | None = None
     """When such an asking was last taken back."""
     timed_out: bool = False

@@ -5,9 +5,11 @@ Labels, annotations, membership and queue come from a template nearly always, so
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from datetime import datetime
+
+import msgspec
 
 from muster.adapters.kube import names, wire
 from muster.adapters.kube.claims import LONGEST_CLAIM, read_claim
@@ -37,6 +39,7 @@ class _Template:
     membership: Membership | None
     queue: str
     told_at: float | None
+    told_for: str
     spared_at: float | None
     timed_out: bool
     never_preempts: bool
@@ -93,6 +96,7 @@ class Pods:
             claim=_claim(note, uid=uid, problems=problems) if note else None,
             slots=slots,
             told_at=shared.told_at,
+            told_for=shared.told_for,
             spared_at=shared.spared_at,
             timed_out=shared.timed_out,
             checkpoint=shared.checkpoint,
@@ -117,12 +121,14 @@ class Pods:
         problems = Problems()
         annotations = _of_bearable_length(kept, problems=problems)
         membership = membership_of(labels, annotations, native=native, problems=problems)
+        told_at, told_for = _told(annotations) if labels.get(names.SOFT_EVICTION) == "true" else (None, "")
         return _Template(
             labels=self._labels.share(tuple(labels.items()), labels) if labels else no_labels(),
             annotations=annotations or no_labels(),
             membership=None if membership is None else self._memberships.share(membership, membership),
             queue=queue_of(labels, annotations, problems=problems),
-            told_at=_told_at(annotations) if labels.get(names.SOFT_EVICTION) == "true" else None,
+            told_at=told_at,
+            told_for=told_for,
             spared_at=_noted(annotations, names.SPARED_AT, read_time, problems=problems),
             timed_out=annotations.get(names.GANG_TIMEOUT) == "true",
             never_preempts=labels.get(names.PREEMPTION_POLICY) == "Never",
@@ -132,13 +138,21 @@ class Pods:
         )
 
 
-def _told_at(annotations: Mapping[str, str]) -> float:
-    """Since when the pod is marked for soft eviction. The label decides; a mark without a readable time is as old as can be."""
+class _Mark(msgspec.Struct):
+    """What the annotation of a soft eviction says, whoever wrote it."""
+
+    timestamp: datetime | None = None
+    preempt_job: str = msgspec.field(default="", name="preemptJob")
+
+
+def _told(annotations: Mapping[str, str]) -> tuple[float, str]:
+    """Since when the pod is marked for soft eviction, and for which gang. The label decides; a mark without a readable time is as
+    old as can be."""
     try:
-        said = json.loads(annotations.get(names.SOFT_EVICTION, "{}"))
-        return epoch(said.get("timestamp")) or 0.0
-    except (ValueError, AttributeError, TypeError):
-        return 0.0
+        mark = msgspec.json.decode(annotations.get(names.SOFT_EVICTION, "{}"), type=_Mark)
+    except (msgspec.DecodeError, UnicodeError):
+        mark = _Mark()
+    return epoch(mark.timestamp) or 0.0, mark.preempt_job
 
 
 def _of_bearable_length(kept: dict[str, str], *, problems: Problems) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from muster.engine import explain
-from muster.engine.claims import needed
+from muster.engine.claims import needed, plan_name
 from muster.engine.evict.job import JOB_PREEMPT, may_trigger
 from muster.engine.evict.onenode import plan_on_one_node
 from muster.engine.evict.policy import GANG_PREEMPT, PREEMPT, EvictionPolicy
@@ -139,7 +139,7 @@ def carry_out(s: Session, gang: Gang, plan: Plan, policy: EvictionPolicy) -> Non
     if not plan.victims and _bind_now(s, gang, plan):
         s.judge(gang, _rest_waits(s, gang))
         return
-    name = f"{gang.title}@{s.now:.3f}"
+    name = plan_name(s, gang)
     victims = tuple(pod.uid for pod in plan.victims)
     s.world.plans[name] = PlanNote(gang.key, len(plan.seats), victims, s.now, soft=s.policy.manner(policy.name) == "soft")
     leave = explain.counted(len(victims), "pod leaves", "pods leave")
