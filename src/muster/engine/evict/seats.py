@@ -244,7 +244,7 @@ class SeatTable:
         """Position of each gang's name among all, so that names can break ties in columns."""
         if self._ranks is None:
             self._ranks = np.empty(len(self.gangs), dtype=np.int64)
-            self._ranks[[number for *_, number in self._by_name]] = np.arange(len(self.gangs))
+            self._ranks[[entry[2] for entry in self._by_name]] = np.arange(len(self.gangs))
         return self._ranks
 
 
