@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from muster.engine.allocate import allocate
-from muster.engine.claims import end_broken_plans
+from muster.engine.claims import end_broken_plans, spare_the_unneeded
 from muster.engine.deeds import deeds
 from muster.engine.enqueue import enqueue
 from muster.engine.evict.actions import gang_preempt, gang_reclaim, job_preempt, preempt
@@ -55,6 +55,8 @@ def run_session(s: Session, *, enter: Enter = _in_silence) -> Outcome:
     enter("deeds")
     end_broken_plans(s)
     end_idle_evictions(s)
+    if s.is_first:
+        spare_the_unneeded(s)
     stand_still(s)
     effects = deeds(s)
     world.journal.clear()

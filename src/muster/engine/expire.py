@@ -31,7 +31,10 @@ def expire(s: Session) -> None:
     _end_lost_claims(s)
     _end_claims_apart(s)
     _end_late_plans(s)
-    spare_the_unneeded(s)
+    # Claims that were about to pass from one gang to another when the scheduler before us died may have been in between: whoever
+    # should have had them takes them in the first cycle, and only what is left over is not needed.
+    if not s.is_first:
+        spare_the_unneeded(s)
     release_hopeless(s)
     stand_still(s)
     _end_waits(s)

@@ -54,6 +54,8 @@ class Session:
         self.now = world.now
         self.same_moment = world.decided_at == world.now
         """True when no time has passed since the cycle before: what it decided is as young as what this one does."""
+        self.is_first = world.decided_at < 0
+        """True in the first cycle of a scheduler."""
         self.verdicts: dict[str, Verdict] = {}
         self.stats: dict[str, int] = {}
         self.refused: dict[str, Verdict] = {}
