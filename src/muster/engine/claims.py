@@ -8,13 +8,11 @@ from muster.engine import explain
 from muster.engine.domains import place_gang, place_where_allowed
 from muster.engine.hooks import Ask, Purpose
 from muster.engine.place import in_turn, is_clear
-from muster.engine.quota import limits
 from muster.engine.session import Session
 from muster.model.effects import YES, Verdict
 from muster.model.gang import Gang, Mode
 from muster.model.pod import PROMISED, Phase, Pod
 from muster.state.cells import with_cells
-from muster.state.columns import Amounts
 from muster.state.lifecycle import count, reaches_min
 from muster.state.trial import Trial
 from muster.state.world import PlanNote, World
@@ -171,43 +169,12 @@ def end_claims(s: Session, gang: Gang, why: str, *, cause: str) -> None:
                 trial.commit()
 
 
-def spare_the_unneeded(s: Session) -> None:
-    """Whoever was softly asked to leave for a gang whose claims have ended, however they did, may stay: unless somebody else was
-    promised what it has. That goes for those whom the scheduler before us asked as well."""
-    world = s.world
-    asked = [pod for uid in world.going if (pod := world.pods[uid]).told_for and pod.deleted_at is None]
-    if not asked:
-        return
-    needed = {uid for plan in world.plans.values() for uid in plan.victims}
-    for victim in sorted((pod for pod in asked if pod.uid not in needed), key=lambda pod: pod.title):
-        if world.phase(victim) is Phase.LEAVING and not _is_awaited(s, victim):
-            let_stay(s, victim, f"{victim.told_for} no longer needs its room")
-
-
 def let_stay(s: Session, victim: Pod, why: str) -> None:
     """Take back that somebody was asked to leave. It is not asked again for a while."""
     with s.trial(why, cause=SPARED) as trial:
         trial.turn(victim, phase=Phase.BOUND)
         trial.commit()
     s.world.spared[victim.uid] = s.now
-
-
-def _is_awaited(s: Session, victim: Pod) -> bool:
-    """Whether somebody was promised room on its node, or in one of its queues, that is there only without it."""
-    world, member = s.world, s.world.members.get(victim.uid)
-    node, request = world.placement(victim).node, world.request(victim)
-    row = world.table.row.get(node or "")
-    if row is not None and bool((world.table.taken[row] + request > world.table.allocatable[row]).any()):
-        return any(world.placements[uid].node == node for uid in world.claims)
-    queues = world.ledger.path(member.queue)[:-1] if member is not None else ()
-    return any(_is_tight(s, queue, request) for queue in queues)
-
-
-def _is_tight(s: Session, queue: str, request: Amounts) -> bool:
-    """Whether so much more leaves no room in the queue for all that is promised there."""
-    ledger = s.world.ledger
-    over = ledger.taken(queue) + request > limits(s.world).rows[ledger.row[queue]]
-    return bool((over & (request > 0) & (ledger.promised(queue) > 0)).any())
 
 
 def bind_held(world: World, trial: Trial, gang: Gang) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from muster.engine.allocate import allocate
-from muster.engine.claims import end_broken_plans, spare_the_unneeded
+from muster.engine.claims import end_broken_plans
 from muster.engine.deeds import deeds
 from muster.engine.enqueue import enqueue
 from muster.engine.evict.actions import gang_preempt, gang_reclaim, job_preempt, preempt
 from muster.engine.evict.idle import end_idle_evictions
-from muster.engine.expire import expire
+from muster.engine.expire import expire, spare_the_unneeded
 from muster.engine.hooks import Policy
 from muster.engine.recover import recover
 from muster.engine.session import Session

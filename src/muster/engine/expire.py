@@ -7,14 +7,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from muster.engine.claims import end_claims, spare_the_unneeded
+from muster.engine.claims import SPARED, end_claims, let_stay
 from muster.engine.domains import why_apart
 from muster.engine.holds import release_hopeless
+from muster.engine.quota import limits
 from muster.engine.session import Session
 from muster.engine.waits import stand_still
 from muster.model.effects import Release
 from muster.model.gang import Gang
 from muster.model.pod import Phase, Placement, Pod
+from muster.state.columns import Amounts
 from muster.state.devices import overfull
 from muster.state.store import ROOM
 from muster.state.table import BoolColumn
@@ -156,6 +158,37 @@ def _end_late_plans(s: Session) -> None:
                 s, gang, f"the room that it was promised did not become free within {s.now - since:.0f} s", cause="ClaimExpired"
             )
             s.count("claims expired")
+
+
+def spare_the_unneeded(s: Session) -> None:
+    """Whoever was softly asked to leave for a gang whose claims have ended, however they did, may stay: unless somebody else was
+    promised what it has. That goes for those whom the scheduler before us asked as well."""
+    world = s.world
+    asked = [pod for uid in world.going if (pod := world.pods[uid]).told_for and pod.deleted_at is None]
+    if not asked:
+        return
+    needed = {uid for plan in world.plans.values() for uid in plan.victims}
+    for victim in sorted((pod for pod in asked if pod.uid not in needed), key=lambda pod: pod.title):
+        if world.phase(victim) is Phase.LEAVING and not _is_awaited(s, victim):
+            let_stay(s, victim, f"{victim.told_for} no longer needs its room")
+
+
+def _is_awaited(s: Session, victim: Pod) -> bool:
+    """Whether somebody was promised what is there only without it: on a node, of a device, beside others, or in a queue."""
+    world, request, member = s.world, s.world.request(victim), s.world.members.get(victim.uid)
+    queues = world.ledger.path(member.queue)[:-1] if member is not None else ()
+    if any(_is_tight(s, queue, request) for queue in queues):
+        return True
+    with s.trial("would it be missed?", cause=SPARED) as trial:
+        trial.turn(victim, phase=Phase.BOUND)
+        return any(_why_lost(s, pod, world.placements[pod.uid]) for pod in _doubtful(s))
+
+
+def _is_tight(s: Session, queue: str, request: Amounts) -> bool:
+    """Whether so much more leaves no room in the queue for all that is promised there."""
+    ledger = s.world.ledger
+    over = ledger.taken(queue) + request > limits(s.world).rows[ledger.row[queue]]
+    return bool((over & (request > 0) & (ledger.promised(queue) > 0)).any())
 
 
 def _end_waits(s: Session) -> None:
