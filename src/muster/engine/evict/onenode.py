@@ -171,9 +171,8 @@ class _OneNode:
 
     def _ended(self, taken: _Taken) -> set[int]:
         """Units of gangs that go whole."""
-        return {
-            unit for leader in taken for unit in (leader, *self.board.followers.get(leader, ())) if leader in self.board.followers
-        }
+        followers = self.board.followers
+        return {unit for leader in taken.keys() & followers.keys() for unit in (leader, *followers[leader])}
 
     def _put_back(self, trial: Trial, row: int, taken: _Taken, *, besides: Collection[int] = ()) -> bool:
         """Whoever is not needed goes back, the most important and those whose budget is broken first. Did anybody?"""
