@@ -55,8 +55,7 @@ def run_session(s: Session, *, enter: Enter = _in_silence) -> Outcome:
     enter("deeds")
     end_broken_plans(s)
     end_idle_evictions(s)
-    if s.is_first:
-        spare_the_unneeded(s)
+    spare_the_unneeded(s)
     stand_still(s)
     effects = deeds(s)
     world.journal.clear()

@@ -20,6 +20,7 @@ from muster.state.columns import Amounts
 from muster.state.devices import overfull
 from muster.state.store import ROOM
 from muster.state.table import BoolColumn
+from muster.state.world import World
 
 OVERDUE_AFTER_S = 60.0
 REFUSED_FOR_S = 300.0
@@ -34,7 +35,7 @@ def expire(s: Session) -> None:
     _end_claims_apart(s)
     _end_late_plans(s)
     # Claims that were about to pass from one gang to another when the scheduler before us died may have been in between: whoever
-    # should have had them takes them in the first cycle, and only what is left over is not needed.
+    # should have had them takes them in the first cycle, and only what is left over at its end is not needed.
     if not s.is_first:
         spare_the_unneeded(s)
     release_hopeless(s)
@@ -144,7 +145,7 @@ def _end_claims_apart(s: Session) -> None:
 def _end_late_plans(s: Session) -> None:
     """Claims that are not redeemed in time end, all of a gang's together."""
     world = s.world
-    live = {world.placements[uid].plan for uid in world.claims}
+    live = _live(world)
     for name in [name for name in world.plans if name not in live]:
         del world.plans[name]
     for name, plan in list(world.plans.items()):
@@ -160,14 +161,21 @@ def _end_late_plans(s: Session) -> None:
             s.count("claims expired")
 
 
+def _live(world: World) -> set[str]:
+    """Plans of which claims are left, by name."""
+    return {world.placements[uid].plan for uid in world.claims}
+
+
 def spare_the_unneeded(s: Session) -> None:
     """Whoever was softly asked to leave for a gang whose claims have ended, however they did, may stay: unless somebody else was
-    promised what it has. That goes for those whom the scheduler before us asked as well."""
+    promised what it has. That goes for those whom the scheduler before us asked as well. Asked when a cycle begins, so that nobody
+    counts on their leaving, and when it ends, because claims give way in between."""
     world = s.world
     asked = [pod for uid in world.going if (pod := world.pods[uid]).told_for and pod.deleted_at is None]
     if not asked:
         return
-    needed = {uid for plan in world.plans.values() for uid in plan.victims}
+    live = _live(world)
+    needed = {uid for name, plan in world.plans.items() if name in live for uid in plan.victims}
     for victim in sorted((pod for pod in asked if pod.uid not in needed), key=lambda pod: pod.title):
         if world.phase(victim) is Phase.LEAVING and not _is_awaited(s, victim):
             let_stay(s, victim, f"{victim.told_for} no longer needs its room")
