@@ -68,12 +68,14 @@ def _stands(s: Session, heir: Pod) -> bool:
 
 
 def _heirs(s: Session, pods: list[Pod]) -> list[Pod]:
-    """Those who may count on the leaving of these: their promise lies on the same nodes, or in the same queues."""
+    """Those who may count on the leaving of these: their promise lies on the same nodes, or in the same queues. Who was promised it
+    last comes first: the promises of the others may be older than the eviction."""
     world = s.world
+    promised = {step.pod.uid: number for number, step in enumerate(world.journal)}
     nodes = {world.placement(pod).node for pod in pods}
     queues = {queue for pod in pods if pod.uid in world.members for queue in world.tree.path(world.members[pod.uid].queue)}
     found = [
-        (world.placements[uid].node not in nodes, world.pods[uid].title, uid)
+        (world.placements[uid].node not in nodes, -promised.get(uid, -1), world.pods[uid].title, uid)
         for uid in world.claims
         if world.placements[uid].phase is Phase.NOMINATED
         and (world.placements[uid].node in nodes or not queues.isdisjoint(world.tree.path(world.members[uid].queue)))
@@ -82,7 +84,7 @@ def _heirs(s: Session, pods: list[Pod]) -> list[Pod]:
 
 
 def _leave_for_another(s: Session, pods: list[Pod], step: Step) -> None:
-    """The first, by name, whose promise lies where they stand; else one who needs what they have of a queue."""
+    """The last whose promise lies where they stand; else one who needs what they have of a queue."""
     world = s.world
     heir = next(iter(_heirs(s, pods)), None)
     gang = world.gang_of(heir) if heir is not None else None
