@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from muster.engine import explain
 from muster.engine.claims import Attempted, bind_held, nominate_on_room_being_left, redeem
-from muster.engine.domains import Settled, place_gang, settle
+from muster.engine.domains import Settled, place_gang, settle, why_refused
 from muster.engine.holds import could_ever_complete, take_holds
 from muster.engine.hooks import Ask, Domain, Purpose
 from muster.engine.order import in_order
@@ -131,9 +131,8 @@ def _settle(s: Session, ask: Ask, domains: Sequence[Domain]) -> Attempted:
 
 def _verdict(s: Session, ask: Ask, settled: Settled, *, among: int) -> Verdict:
     """Why not everybody was placed, with those who were still in the trial."""
-    placed = settled.placed
-    if placed.first_refused is None:
+    if settled.placed.first_refused is None:
         return explain.later(s.world, ask.gang) if settled.complete else explain.clearing(s.world, ask.gang)
-    verdict = placed.verdict or explain.refused(s, ask.gang, placed.first_refused, settled.domain, soon=False)
+    verdict = why_refused(s, ask.gang, settled)
     # Of the other domains it is not known whether an eviction could help there.
     return verdict if among == 1 else replace(verdict, why=f"{verdict.why} (best of {among} domains)", curable=True)

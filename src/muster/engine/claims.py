@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from muster.engine import explain
-from muster.engine.domains import place_gang, place_where_allowed
+from muster.engine.domains import place_gang, place_where_allowed, why_refused
 from muster.engine.hooks import Ask, Purpose
 from muster.engine.place import in_turn, is_clear
 from muster.engine.session import Session
@@ -47,7 +47,7 @@ def redeem(s: Session, gang: Gang) -> Attempted | None:
         if whole is not None:
             return whole
     if _move(s, gang, promised):
-        return Attempted(complete=True, verdict=_verdict(s.world, gang))
+        return Attempted(complete=True, verdict=YES)
     some = _redeem(s, gang, there)
     return some or Attempted(complete=False, verdict=explain.clearing(s.world, gang))
 
@@ -58,13 +58,16 @@ def _redeem(s: Session, gang: Gang, there: list[Pod]) -> Attempted | None:
         turned = _turn(s, trial, there)
         bind_held(s.world, trial, gang)
         waiting = [pod for pod in gang.pods() if pod.uid not in s.world.placements]
-        if waiting:
-            place_where_allowed(s, trial, gang, waiting, phase=Phase.BINDING)
+        settled = place_where_allowed(s, trial, gang, waiting, phase=Phase.BINDING) if waiting else None
         if not reaches_min(s.world, gang):
             return None
+        if any(s.world.phase(pod) is Phase.NOMINATED for pod in gang.pods()):
+            verdict = explain.clearing(s.world, gang)
+        else:
+            verdict = why_refused(s, gang, settled) if settled is not None else YES
         trial.commit()
     s.count("claims redeemed", turned)
-    return Attempted(complete=True, verdict=_verdict(s.world, gang))
+    return Attempted(complete=True, verdict=verdict)
 
 
 def _turn(s: Session, trial: Trial, pods: list[Pod]) -> int:
@@ -91,8 +94,8 @@ def _move(s: Session, gang: Gang, promised: list[Pod]) -> bool:
         for pod in promised:
             trial.release(pod)
         waiting = [pod for pod in gang.pods() if pod.uid not in s.world.placements]
-        placed = place_where_allowed(s, trial, gang, waiting, phase=Phase.BINDING)
-        if placed.first_refused is not None or not reaches_min(s.world, gang):
+        settled = place_where_allowed(s, trial, gang, waiting, phase=Phase.BINDING)
+        if settled.placed.first_refused is not None or not reaches_min(s.world, gang):
             return False
         bind_held(s.world, trial, gang)
         trial.commit()
@@ -183,10 +186,6 @@ def bind_held(world: World, trial: Trial, gang: Gang) -> None:
         for pod in gang.pods():
             if world.phase(pod) is Phase.HELD:
                 trial.turn(pod, phase=Phase.BINDING)
-
-
-def _verdict(world: World, gang: Gang) -> Verdict:
-    return explain.clearing(world, gang) if world.unseated.get(gang.key) else YES
 
 
 def room_is_there(world: World, pod: Pod) -> bool:

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from muster.engine import explain
-from muster.engine.hooks import Ask, Purpose
+from muster.engine.hooks import WHOLE_CLUSTER, Ask, Purpose
 from muster.engine.place import Placed, place
 from muster.engine.session import Session
 from muster.engine.slots import ROOM_FOR, Bounds, RoomFigures, bounds, lacking
-from muster.model.effects import Verdict
+from muster.model.effects import YES, Verdict
 from muster.model.gang import Cell, Gang, Mode
 from muster.model.pod import PROMISED, SEATED, Phase, Pod
 from muster.state.cells import seats_in
@@ -104,13 +104,21 @@ class _Search:
         return _settle_in(self.s, self.trial, self.ask, self.domains[at], phase=self.phase)
 
 
-def place_where_allowed(s: Session, trial: Trial, gang: Gang, pods: Sequence[Pod], *, phase: Phase) -> Placed:
+def place_where_allowed(s: Session, trial: Trial, gang: Gang, pods: Sequence[Pod], *, phase: Phase) -> Settled:
     """Place as many of these members of a gang as fit in the best domain that it may go to."""
     ask = Ask(gang, tuple(pods), _purpose(phase), needed=0)
     where = s.where(ask)
     if not where.domains:
-        return Placed(0, pods[0], where.verdict)
-    return settle(s, trial, ask, where.domains, phase=phase).placed
+        return Settled(WHOLE_CLUSTER, Placed(0, pods[0], where.verdict), complete=False)
+    return settle(s, trial, ask, where.domains, phase=phase)
+
+
+def why_refused(s: Session, gang: Gang, settled: Settled) -> Verdict:
+    """Why somebody found no node, with those who found one still in the trial. YES where everybody did."""
+    placed = settled.placed
+    if placed.first_refused is None:
+        return YES
+    return placed.verdict or explain.refused(s, gang, placed.first_refused, settled.domain, soon=False)
 
 
 def why_apart(s: Session, gang: Gang) -> str:
