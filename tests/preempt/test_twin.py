@@ -28,6 +28,10 @@ def chosen(plan: Plan | None) -> Chosen | None:
     return Chosen(plan.domain, frozenset(p.name for p in plan.victims), frozenset(p.name for p in plan.released))
 
 
+def going(chosen: Chosen | None) -> frozenset[str]:
+    return frozenset() if chosen is None else chosen.victims | chosen.released
+
+
 @MANY
 @given(town=towns())
 def test_the_engine_chooses_what_the_slow_twin_chooses(town: Town) -> None:
@@ -63,7 +67,9 @@ def test_an_ask_after_another_finds_what_a_fresh_look_finds(town: Town) -> None:
             trial.evict(pod)
         kept = chosen(plan_of(s))
         s.scratch.clear()
-        assert kept == chosen(plan_of(s))
+        fresh = chosen(plan_of(s))
+        # Where there is room by now, for which nobody has to go, no action asks: that is the business of promises.
+        assert kept == fresh or not going(kept or fresh)
 
 
 @MANY
@@ -73,10 +79,10 @@ def test_no_victim_could_have_stayed(town: Town) -> None:
     plan = plan_of(session(town))
     if plan is None:
         return
-    going = {pod.name for pod in (*plan.victims, *plan.released)}
+    gone = {pod.name for pod in (*plan.victims, *plan.released)}
     units = [unit for company in town.companies for unit in units_of(town, company)]
-    taken = [unit for unit in units if going.issuperset(seat.name for seat in unit.seats)]
-    assert going == {seat.name for unit in taken for seat in unit.seats}
+    taken = [unit for unit in units if gone.issuperset(seat.name for seat in unit.seats)]
+    assert gone == {seat.name for unit in taken for seat in unit.seats}
     assert passes(town, plan.domain, taken)
     ended = [unit.company.name for unit in taken if not unit.spare and unit.company.kind != "single"]
     for unit in (unit for unit in taken if not (unit.spare and unit.company.name in ended)):

@@ -83,11 +83,12 @@ def decide(town: Town) -> Chosen | None:
         taken = on_node(town, node, here) if here else None
         if taken is not None:
             alone, taken = len(taken), with_followers(town, taken, units)
-            ended = [unit.company for unit in taken[alone:]]
-            others = [unit for unit in taken if unit.company not in ended]
-            for unit in put_back_order(town, others, here) if ended else []:
-                rest = [other for other in taken if other is not unit]
-                taken = rest if passes(town, node, rest) else taken
+            before = len(taken) if len(taken) == alone else None
+            while before != len(taken):
+                before = len(taken)
+                for unit in put_back_order(town, [unit for unit in taken if not follows(unit, taken)]):
+                    rest = [other for other in taken if other is not unit]
+                    taken = rest if passes(town, node, rest) else taken
         if taken is not None and passes(town, node, taken):
             victims = [seat for unit in taken for seat in unit.seats if not seat.claimed]
             released = frozenset(seat.name for unit in taken for seat in unit.seats if seat.claimed)
@@ -170,11 +171,15 @@ def on_node(town: Town, node: str, units: Sequence[Unit]) -> list[Unit] | None:
     return taken if passes(town, node, taken) else None
 
 
-def put_back_order(town: Town, taken: Sequence[Unit], units: Sequence[Unit]) -> list[Unit]:
+def put_back_order(town: Town, taken: Sequence[Unit]) -> list[Unit]:
     """Whose budget is broken first, then the most important."""
-    in_order = sorted(units, key=lambda unit: order(town, unit))
-    back = sorted(taken, key=lambda unit: in_order.index(unit), reverse=True)
+    back = sorted(taken, key=lambda unit: order(town, unit), reverse=True)
     return sorted(back, key=lambda unit: not breaks(town, unit))
+
+
+def follows(unit: Unit, taken: Sequence[Unit]) -> bool:
+    """Whether it goes because its gang goes."""
+    return unit.spare and unit.company.kind != "single" and any(not o.spare and o.company is unit.company for o in taken)
 
 
 def with_followers(town: Town, taken: list[Unit], units: Sequence[Unit]) -> list[Unit]:

@@ -27,6 +27,8 @@ class Board:
     """Units that are gangs of several members: these end."""
     followers: dict[int, list[int]]
     """Of a gang that goes whole, the units of its spare members: they go with it, and its figures contain theirs."""
+    leader: Ints
+    """Of each unit, the gang that it goes with in this way; its own number where there is none."""
     mixed: RowIndex
     """Nodes with both on them: there the figures would count somebody twice."""
     row: RowIndex
@@ -114,11 +116,14 @@ def board_for(s: Session, b: Bundles, seats: SeatTable, match: BoolColumn, asked
     followers = _followers(s, b, seats)
     breaks = ~b.unit_spare & (np.bincount(b.unit, minlength=len(b)) > 1)
     breaks[list(followers)] = True
+    leader = np.arange(len(b))
+    for first, others in followers.items():
+        leader[others] = first
     figures = _unit_figures(s, b, seats, breaks, followers)
     nodes = len(match)
     nothing = np.zeros(nodes, dtype=np.bool_)
     board = Board(
-        b, match, rank, breaks, followers, _mixed(row, unit, followers), row, unit, freed, whole, figures,
+        b, match, rank, breaks, followers, leader, _mixed(row, unit, leader), row, unit, freed, whole, figures,
         cost=np.zeros((len(figures), nodes)), possible=nothing.copy(), plain=nothing, gone=b.gone.copy(),
     )  # fmt: skip
     s.scratch["board"] = board
@@ -138,15 +143,12 @@ def _followers(s: Session, b: Bundles, seats: SeatTable) -> dict[int, list[int]]
     return found
 
 
-def _mixed(row: RowIndex, unit: Ints, followers: dict[int, list[int]]) -> RowIndex:
-    if not followers:
-        return np.zeros(0, dtype=np.intp)
-    leader = np.full(int(unit.max(initial=-1)) + 1, -1, dtype=np.int64)
-    for first, others in followers.items():
-        leader[[other for other in others if other < len(leader)]] = first
-    leads = {(r, u) for r, u in zip(row.tolist(), unit.tolist(), strict=True) if u in followers}
-    follows = zip(row.tolist(), leader[unit].tolist(), strict=True)
-    return np.array(sorted({r for r, u in follows if (r, u) in leads}), dtype=np.intp)
+def _mixed(row: RowIndex, unit: Ints, leader: Ints) -> RowIndex:
+    """Nodes with a gang and somebody who goes with it."""
+    follows = np.flatnonzero(leader[unit] != unit)
+    there = set(zip(row.tolist(), unit.tolist(), strict=True)) if len(follows) else set()
+    pairs = zip(row[follows].tolist(), leader[unit[follows]].tolist(), strict=True)
+    return np.array(sorted({at for at, first in pairs if (at, first) in there}), dtype=np.intp)
 
 
 def _unit_figures(

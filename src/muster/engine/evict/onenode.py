@@ -63,12 +63,12 @@ class _OneNode:
 
     def _budgets(self) -> tuple[BoolColumn, BoolColumn]:
         """Units whose going would break a disruption budget, as the budgets stand now; and those that are on a node on which more
-        could go than a budget allows: those nodes are simulated one by one."""
-        b = self.bundles
+        could go than a budget allows: those nodes are simulated one by one. Whoever follows a gang counts wherever the gang is."""
+        b, leader = self.bundles, self.board.leader
         violates, guarded = np.zeros(len(b), dtype=np.bool_), np.zeros(len(b), dtype=np.bool_)
         for plugin in self.s.policy.budgets:
             violates |= plugin.violates(self.s, self.seats, b.seat, b.unit, len(b))
-            guarded |= plugin.guards(self.s, self.seats, b.seat, b.unit, len(b))
+            guarded |= plugin.guards(self.s, self.seats, b.seat, leader[b.unit], len(b))[leader]
         return violates, guarded
 
     def _claims_by_row(self) -> dict[int, list[Pod]]:
@@ -164,15 +164,16 @@ class _OneNode:
                 if not self._entangled:
                     break
             if fits and self._end_gangs(trial, taken):
-                # With them gone too, somebody else may not be needed any more.
-                self._put_back(trial, row, taken, besides=self._ended(taken))
+                # With them gone too somebody else may not be needed any more: even the rest of their gang, where a queue was full.
+                while self._put_back(trial, row, taken, besides=self._following(taken)):
+                    pass
                 fits = self._fits(row)
             return self._plan(row, taken) if fits else None
 
-    def _ended(self, taken: _Taken) -> set[int]:
-        """Units of gangs that go whole."""
+    def _following(self, taken: _Taken) -> set[int]:
+        """Units that go because their gang goes."""
         followers = self.board.followers
-        return {unit for leader in taken.keys() & followers.keys() for unit in (leader, *followers[leader])}
+        return {unit for leader in taken.keys() & followers.keys() for unit in followers[leader]}
 
     def _put_back(self, trial: Trial, row: int, taken: _Taken, *, besides: Collection[int] = ()) -> bool:
         """Whoever is not needed goes back, the most important and those whose budget is broken first. Did anybody?"""
@@ -253,9 +254,15 @@ class _OneNode:
             seats=((self.pod, Placement(Phase.NOMINATED, node, self.s.now, slots[0] if slots is not None else ())),),
             cost=float(b.unit_cost[units].sum()),
             worst=int(b.unit_class[units].max(initial=0)),
-            broken=int(self.board.breaks[units].sum()),
+            broken=sum(self._breaks(unit, taken) for unit in units),
             violations=sum(plugin.beyond(self.s, victims) for plugin in self.s.policy.budgets),
         )
+
+    def _breaks(self, unit: int, taken: _Taken) -> bool:
+        """Whether a gang of several members ends with this unit. One whose others a budget keeps goes on with those."""
+        if not self.board.breaks[unit] or len(taken[unit]) > 1:
+            return bool(self.board.breaks[unit])
+        return any(other in taken or self.bundles.gone[other] for other in self.board.followers[unit])
 
     def _cost(self, node: str, plan: Plan) -> Cost:
         """Budgets broken, gangs broken, the most important victim, all their importance, how many, work lost, the youngest."""
