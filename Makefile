@@ -3,6 +3,7 @@
 PYTHON     ?= python3
 UV_VERSION ?= 0.13.7
 SEEDS      ?= 1000
+ROUNDS     ?= 20
 WORKERS    ?= 2
 
 VENV  := .venv
@@ -12,7 +13,7 @@ TOOLS := .tools
 
 SHELL         := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: crashes help setup demo test lint bench soak conformance lock clean
+.PHONY: crashes help hunt setup demo test lint bench soak conformance lock clean
 
 # uv does not read pip's settings; a machine that has only those is served all the same.
 ifdef PIP_INDEX_URL
@@ -59,6 +60,10 @@ crashes: setup  ## Kill the scheduler at every write of every scenario (long).
 
 soak: setup  ## Run the seeded simulations over many seeds (SEEDS=1000), and on a real server every scenario and long storms.
 	MUSTER_SEEDS=$(SEEDS) MUSTER_FAULT_STEPS=10000 MUSTER_CONTRACT=all $(BIN)/pytest -n $(WORKERS) -m soak --timeout 0
+
+hunt: setup  ## Try the properties on cases that nobody has tried yet, again and again (ROUNDS=20); the first that fails ends it.
+	@round=0; while [ $$round -lt $(ROUNDS) ]; do round=$$((round + 1)); echo "round $$round of $(ROUNDS)"; \
+		MUSTER_PROPERTIES=hunt $(BIN)/pytest -n $(WORKERS) -m hypothesis || exit 1; done
 
 conformance: setup  ## Compare with Volcano case by case (DIR=folder of cases).
 	MUSTER_CONFORMANCE='$(DIR)' $(BIN)/pytest -n 0 -m conformance tests/conformance
