@@ -183,13 +183,22 @@ def follows(unit: Unit, taken: Sequence[Unit]) -> bool:
 
 
 def with_followers(town: Town, taken: list[Unit], units: Sequence[Unit]) -> list[Unit]:
-    """Whoever is left of a gang that goes whole goes with it, unless a budget forbids."""
-    ended = [unit.company for unit in taken if not unit.spare and unit.company.kind != "single"]
-    for unit in units:
-        if unit.company in ended and unit not in taken:
-            if not (town.hard and breaks(town, unit, [seat for other in taken for seat in other.seats])):
-                taken = [*taken, unit]
+    """Whoever is left of a gang that goes whole goes with it. Those whom a budget keeps stay; and all of them do where the gang
+    then has as many as it needs."""
+    for leader in [unit for unit in taken if not unit.spare and unit.company.kind != "single"]:
+        others = sorted((u for u in units if u.company is leader.company and u not in taken), key=lambda unit: order(town, unit))
+        going: list[Unit] = []
+        for unit in others:
+            if not (town.hard and breaks(town, unit, [seat for other in (*taken, *going) for seat in other.seats])):
+                going.append(unit)
+        if len(going) == len(others) or not goes_on(leader.company, taken):
+            taken = [*taken, *going]
     return taken
+
+
+def goes_on(company: Company, taken: Sequence[Unit]) -> bool:
+    gone = {seat.name for unit in taken for seat in unit.seats}
+    return sum(seat.node is not None and not seat.claimed and seat.name not in gone for seat in company.members) >= company.least
 
 
 def passes(town: Town, node: str, taken: Sequence[Unit]) -> bool:
@@ -231,7 +240,7 @@ def cost(town: Town, taken: Sequence[Unit], victims: Sequence[Body]) -> Key:
     beyond = sum(max(0, count - max(0, town.budgets[app])) for app, count in going.items() if app in town.budgets)
     return (
         beyond,
-        sum(not unit.spare and (len(unit.seats) > 1 or _has_spare(unit, taken)) for unit in taken),
+        sum(_is_several(unit) and not goes_on(unit.company, taken) for unit in taken),
         max((seat.priority for seat in victims), default=-(2**31)),
         sum(seat.priority for seat in victims),
         len(victims),
@@ -240,6 +249,6 @@ def cost(town: Town, taken: Sequence[Unit], victims: Sequence[Body]) -> Key:
     )
 
 
-def _has_spare(unit: Unit, taken: Sequence[Unit]) -> bool:
-    """A gang of several members, of which but one is needed."""
-    return unit.company.kind != "single" and any(other.spare and other.company is unit.company for other in taken)
+def _is_several(unit: Unit) -> bool:
+    """A gang of several members, or the rest of one."""
+    return not unit.spare and unit.company.kind != "single" and sum(seat.node is not None for seat in unit.company.members) > 1

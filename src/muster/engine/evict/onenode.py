@@ -23,6 +23,7 @@ from muster.engine.session import Session
 from muster.model.effects import Verdict
 from muster.model.pod import Phase, Placement, Pod
 from muster.state.columns import Amounts
+from muster.state.lifecycle import reaches_min
 from muster.state.table import BoolColumn, Rows
 from muster.state.trial import Trial
 
@@ -190,12 +191,26 @@ class _OneNode:
         return back
 
     def _end_gangs(self, trial: Trial, taken: _Taken) -> bool:
-        """A gang that goes whole leaves nobody behind: its spare members and its claims go with it. Was there anybody?"""
-        followers = [other for unit in taken for other in self.board.followers.get(unit, ()) if other not in taken]
-        for unit in followers:
-            if not self.bundles.gone[unit] and (gone := self._take(trial, unit)) is not None:
-                taken[unit] = gone
-        return bool(followers)
+        """A gang that goes whole leaves nobody behind: its spare members and its claims go with it. Did anybody? Where a budget
+        keeps some, and with all of them the gang has what it needs, it goes on, and they stay."""
+        before = len(taken)
+        for leader in [unit for unit in taken if unit in self.board.followers]:
+            mark = trial.mark()
+            units = [unit for unit in self.board.followers[leader] if unit not in taken and not self.bundles.gone[unit]]
+            going = self._take_all(trial, units)
+            if len(going) < len(units):
+                trial.undo_to(mark)
+                going = {} if self._goes_on(leader) else self._take_all(trial, units)
+            taken.update(going)
+        return len(taken) > before
+
+    def _take_all(self, trial: Trial, units: list[int]) -> _Taken:
+        """Those of these units who may go."""
+        return {unit: gone for unit in units if (gone := self._take(trial, unit)) is not None}
+
+    def _goes_on(self, unit: int) -> bool:
+        """Whether its gang has what it needs without those who were told to go."""
+        return reaches_min(self.s.world, self.seats.gangs[self.bundles.unit_gang[unit]])
 
     def _take(self, trial: Trial, unit: int) -> list[tuple[Pod, Placement]] | None:
         pods = [self.seats.pods[at] for at in self.bundles.seats_of(unit, self.seats)]
@@ -254,15 +269,9 @@ class _OneNode:
             seats=((self.pod, Placement(Phase.NOMINATED, node, self.s.now, slots[0] if slots is not None else ())),),
             cost=float(b.unit_cost[units].sum()),
             worst=int(b.unit_class[units].max(initial=0)),
-            broken=sum(self._breaks(unit, taken) for unit in units),
+            broken=sum(bool(self.board.breaks[unit]) and not self._goes_on(unit) for unit in units),
             violations=sum(plugin.beyond(self.s, victims) for plugin in self.s.policy.budgets),
         )
-
-    def _breaks(self, unit: int, taken: _Taken) -> bool:
-        """Whether a gang of several members ends with this unit. One whose others a budget keeps goes on with those."""
-        if not self.board.breaks[unit] or len(taken[unit]) > 1:
-            return bool(self.board.breaks[unit])
-        return any(other in taken or self.bundles.gone[other] for other in self.board.followers[unit])
 
     def _cost(self, node: str, plan: Plan) -> Cost:
         """Budgets broken, gangs broken, the most important victim, all their importance, how many, work lost, the youngest."""
