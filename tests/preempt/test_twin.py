@@ -68,8 +68,8 @@ def test_an_ask_after_another_finds_what_a_fresh_look_finds(town: Town) -> None:
         kept = chosen(plan_of(s))
         s.scratch.clear()
         fresh = chosen(plan_of(s))
-        # Where there is room by now, for which nobody has to go, no action asks: that is the business of promises.
-        assert kept == fresh or not going(kept or fresh)
+        # Room for which nobody has to go may be seen or not: the next cycle promises it without asking for an eviction.
+        assert kept == fresh or not going(kept) | going(fresh)
 
 
 @MANY
