@@ -29,6 +29,8 @@ from muster.state.table import NodeTable
 # Past this many remembered moves, what is derived from placements is worked out anew.
 _LONGEST_LOG = 400_000
 _HELD = frozenset({Phase.HELD})
+_STANDING = frozenset({Phase.HELD, Phase.BINDING, Phase.BOUND})
+"""Phases in which a pod counts for the same everywhere: on its node and in its queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +231,9 @@ class World:
         """Give the pod another placement and return the one it had."""
         before = self.placements.get(pod.uid, UNPLACED)
         self.moves.append(pod.uid)
+        if before.node == placement.node and before.phase in _STANDING and placement.phase in _STANDING:
+            self._settle(pod, before, placement)
+            return before
         member = self.members.get(pod.uid)
         amounts = self.columns.vector(pod.kind.request)
         if before.node is not None:
@@ -240,6 +245,16 @@ class World:
         if member is not None:
             self._charge(member, amounts, before.phase, placement.phase)
         return before
+
+    def _settle(self, pod: Pod, before: Placement, placement: Placement) -> None:
+        """It stays where it is, only more firmly or less so, as everybody does whose bind is reported back: no figure changes."""
+        self.placements[pod.uid] = placement
+        self.on_node[placement.node or ""][pod.uid] = pod
+        self._regroup(pod.uid, before.phase, placement.phase)
+        member = self.members.get(pod.uid)
+        if member is not None:
+            self.touched[member.gang] = None
+            self._count_seat(member.gang, before.phase, placement.phase)
 
     def _leave(self, pod: Pod, placement: Placement, amounts: Amounts) -> None:
         node = placement.node or ""
@@ -274,9 +289,12 @@ class World:
         charge = self.ledger.charge
         charge(member.queue, amounts, phase=before, preemptible=member.preemptible, count=-1)
         charge(member.queue, amounts, phase=after, preemptible=member.preemptible, count=1)
+        self._count_seat(member.gang, before, after)
+
+    def _count_seat(self, gang: str, before: Phase, after: Phase) -> None:
         change = (after in UNSEATED) - (before in UNSEATED)
         if change:
-            self.count_unseated(member.gang, change)
+            self.count_unseated(gang, change)
 
     def move_many(
         self, pods: Sequence[Pod], nodes: Sequence[str], *, phase: Phase, devices: Sequence[tuple[Slot, ...]] | None = None
