@@ -31,8 +31,12 @@ class Journal:
         self._told: dict[str, tuple[str, str, float]] = {}
 
     def note(self, outcome: Outcome) -> None:
-        for event, fields in self.lines(outcome):
-            log.info(event, cycle=outcome.cycle, **fields)
+        lines = self.lines(outcome)
+        if lines:
+            # Made once for all of them: a cycle may have thousands.
+            say = log.bind(cycle=outcome.cycle).info
+            for event, fields in lines:
+                say(event, **fields)
 
     def lines(self, outcome: Outcome) -> list[Line]:
         for effect in outcome.effects:

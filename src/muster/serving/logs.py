@@ -9,6 +9,7 @@ import logging
 import re
 import sys
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final
 
 import structlog
@@ -50,11 +51,16 @@ def set_up(style: LogFormat) -> None:
 
 def without_secrets(_: WrappedLogger, __: str, line: EventDict) -> EventDict:
     for key, value in line.items():
-        if _SECRET_KEY.search(key):
+        if _names_secret(key):
             line[key] = BLOT
         elif isinstance(value, str) and _SECRET_TEXT.search(value):
             line[key] = _SECRET_TEXT.sub(BLOT, value)
     return line
+
+
+@lru_cache(maxsize=1000)
+def _names_secret(key: str) -> bool:
+    return _SECRET_KEY.search(key) is not None
 
 
 class _Forward(logging.Handler):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter as Tally
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,7 +19,7 @@ from prometheus_client.registry import Collector
 from muster import __version__
 from muster.adapters.kube.client import UNREACHED
 from muster.adapters.kube.reflector import Health
-from muster.model.effects import Effect, Evict, Hold, Nominate, Outcome
+from muster.model.effects import Condition, Effect, Evict, GroupStatus, Hold, Nominate, Outcome, QueueStatus
 from muster.model.events import BindFailed, Event, EvictFailed
 from muster.model.queue import ROOT_QUEUE
 from muster.scenario.report import QueueRow
@@ -27,6 +27,7 @@ from muster.state.world import World
 
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _BINDING = ("POST", "pods/binding")
+_WORDS: Final = frozenset({Condition, GroupStatus, QueueStatus})
 _CLAIMS_ENDED = {
     "claims redeemed": "redeemed",
     "claims moved": "moved",
@@ -144,10 +145,11 @@ class Metrics:
         self._ended = self._counter("claims_total")
         self._timed_out = self._counter("gangs_timed_out_total")
         self._requests = self._histogram("api_request_seconds")
+        self._at_hand: dict[tuple[str, str, int], Histogram] = {}
         for end in ("made", *_CLAIMS_ENDED.values()):
             self._ended.labels(end)
-        for result in ("ok", "failed"):
-            self._binds.labels(result)
+        self._binds.labels("failed")
+        self._bound = self._binds.labels("ok")
 
     def follow(self, state: State) -> None:
         """From now on, what only the service knows is asked for whenever somebody looks."""
@@ -162,9 +164,17 @@ class Metrics:
     def observe(self, verb: str, resource: str, status: int, took_s: float) -> None:
         if verb != "WATCH":
             # A watch lasts for as long as it can: its length says nothing.
-            self._requests.labels(verb, resource, str(status)).observe(took_s)
+            self._series(verb, resource, status).observe(took_s)
         if (verb, resource) == _BINDING and UNREACHED < status < 300:
-            self._binds.labels("ok").inc()
+            self._bound.inc()
+
+    def _series(self, verb: str, resource: str, status: int) -> Histogram:
+        """Kept at hand: a thousand requests in a second are of the same few kinds."""
+        key = (verb, resource, status)
+        found = self._at_hand.get(key)
+        if found is None:
+            found = self._at_hand[key] = self._requests.labels(verb, resource, str(status))
+        return found
 
     # -- cycles ----------------------------------------------------------------------------------------------------------------
 
@@ -185,8 +195,7 @@ class Metrics:
         took_s = self._clock() - self._began
         self._cycles.inc()
         self._cycle_s.observe(took_s)
-        for effect in outcome.effects:
-            self._count(effect)
+        self._count(outcome.effects)
         for what, times in outcome.stats:
             if what in _CLAIMS_ENDED:
                 self._ended.labels(_CLAIMS_ENDED[what]).inc(times)
@@ -194,14 +203,15 @@ class Metrics:
                 self._timed_out.inc(times)
         return took_s
 
-    def _count(self, effect: Effect) -> None:
-        if not hasattr(effect, "uid"):
-            return
-        self._decisions.labels(type(effect).__name__.lower()).inc()
-        if isinstance(effect, Evict):
-            self._evictions.labels(effect.cause, effect.manner).inc()
-        elif isinstance(effect, Hold | Nominate):
-            self._ended.labels("made").inc()
+    def _count(self, effects: Collection[Effect]) -> None:
+        times = Tally(map(type, effects))
+        for deed in times.keys() - _WORDS:
+            self._decisions.labels(deed.__name__.lower()).inc(times[deed])
+        self._ended.labels("made").inc(times[Hold] + times[Nominate])
+        if times[Evict]:
+            for effect in effects:
+                if isinstance(effect, Evict):
+                    self._evictions.labels(effect.cause, effect.manner).inc()
 
     def heard(self, events: Iterable[Event]) -> None:
         for event in events:
