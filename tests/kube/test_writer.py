@@ -424,6 +424,35 @@ def test_words_come_after_deeds_and_only_the_newest_is_said() -> None:
     play(story)
 
 
+def test_words_wait_for_deeds_that_get_done_however_many_they_are() -> None:
+    async def story() -> None:
+        names = "abcdefgh"
+        async with desk("z", *names, pace=replace(PACE, patience_s=0.25)) as at:
+            at.writer.submit([waits("z", "no room")])
+            for name in names:
+                # Each takes as long as a lost answer does, and the next one begins before it is done.
+                at.odd(f"bind {name}", Oddity(0, applied=True))
+                at.writer.submit([at.bind(name)])
+                await asyncio.sleep(0.15)
+            assert await at.writer.drain(timeout_s=30)
+            assert at.told == []
+            assert at.server.asked[-1] == "patch z"
+
+    play(story)
+
+
+@pytest.mark.parametrize("pace", [PACE, replace(PACE, patience_s=30.0, silence_s=0.2)], ids=["patience", "silence"])
+def test_words_do_not_wait_for_a_deed_that_gets_nowhere(pace: Pace) -> None:
+    async def story() -> None:
+        async with desk("a", "z", pace=pace) as at:
+            at.odd("bind a", *[Oddity(0)] * 4)
+            await at.write(at.bind("a"), waits("z", "no room"))
+            assert at.server.asked[: at.server.asked.index("patch z")].count("bind a") <= 2
+            assert at.server.asked.count("bind a") == 5
+
+    play(story)
+
+
 def test_what_is_said_of_a_pod_goes_with_its_claim_in_one_patch() -> None:
     async def story() -> None:
         async with desk("a") as at:

@@ -44,7 +44,9 @@ class Pace:
     release_s: float = 10.0
     """Nobody waits longer than this for what comes before it in its round, evictions apart."""
     patience_s: float = 2.0
-    """Words do not wait longer than this for others to be done."""
+    """Words do not wait longer than this for deeds that get nowhere."""
+    silence_s: float = 10.0
+    """Nor longer than this for deeds that do."""
     volume_wait_s: float = 120.0
     events_per_s: float = 50.0
 
@@ -76,6 +78,8 @@ class Writer:
         self.withheld = 0
         """Failures that the scheduler has yet to be told of."""
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._done = 0
+        """Tasks that came to an end."""
         self._resting = 0
         """Tasks that wait for somebody else, who may take long."""
         self._idle = asyncio.Event()
@@ -162,7 +166,10 @@ class Writer:
                 # One that still goes on does no harm: what it leaves behind is judged anew after a restart.
                 await asyncio.wait(first, timeout=self._pace.release_s)
         claims: dict[str, asyncio.Task[bool]] = {}
-        for one, place in deeds:
+        for number, (one, place) in enumerate(deeds, start=1):
+            if not number % self._pace.deeds_at_once:
+                # The answers to the first are not kept waiting until the last has begun.
+                await asyncio.sleep(0)
             if isinstance(one, Bind):
                 self._start(self._bind(one, place))
             else:
@@ -242,16 +249,20 @@ class Writer:
 
     def _end(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
+        self._done += 1
         self._judge()
         if task.cancelled() or (error := task.exception()) is None or isinstance(error, NotLeading):
             return
         log.error("a write broke off", exc_info=error)
 
     async def _quiet(self) -> None:
-        """Until no deed is under way, or for as long as words have patience."""
-        if not self._idle.is_set():
+        """Until no deed is under way, or for as long as words have patience: longer where deeds get done than where none does."""
+        until = self._loop.time() + self._pace.silence_s
+        done = -1
+        while not self._idle.is_set() and self._done != done and self._loop.time() < until:
+            done = self._done
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._pace.patience_s):
+                async with asyncio.timeout_at(min(until, self._loop.time() + self._pace.patience_s)):
                     await self._idle.wait()
 
     async def _still(self) -> None:
