@@ -30,6 +30,8 @@ QUIET_TURN_S: Final = 5.0
 _LEISURE = 20
 """A turn for which there was no news is not taken before so many times the last one's length: 5 % of a core at most."""
 _LOOK_S = 5.0
+_YOUNG = 20_000
+"""New objects before some are looked through for those that only know each other."""
 
 
 class Clock:
@@ -116,10 +118,9 @@ class Turns:
                 break
             self._cluster.wait(0.2)
         if not self._stopping.is_set():
+            # Done before anything is decided, since nothing else happens meanwhile, not even a write.
+            _settle_memory()
             self._cycle()
-            # What is known now stays: nobody need look through all of it again and again.
-            gc.collect()
-            gc.freeze()
             self.is_ready = True
             world = self._scheduler.world
             log.info(
@@ -173,6 +174,14 @@ class Turns:
 
     def _memory(self) -> Scheduler:
         return Scheduler(self._policy, log=self._log, enter=self._metrics.enter)
+
+
+def _settle_memory() -> None:
+    """What is known now stays: nobody need look through all of it again and again. What comes later is looked through seldom: it
+    has hardly any rings in it, and is let go of as soon as nobody knows it."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_YOUNG)
 
 
 class _Counted:
