@@ -34,7 +34,7 @@ from muster.runtime import Scheduler
 GROUP: Final = "live"
 
 _NODES, _PODS = 1000, 3000
-_ROUNDS = 5
+_ROUNDS = 9
 _MANY_NODES, _MANY_PODS = 5000, 50_000
 _SETTLE_S, _IDLE_S = 5.0, 20.0
 _PATIENCE_S = 120.0
@@ -62,16 +62,18 @@ def _rates() -> _Rates:
 
 
 async def _measure_rates(kubeconfig: Path) -> _Rates:
-    """In turn, so that both have the same machine. The first round warms the server up, and is recorded."""
+    """In turn, now one first and now the other, so that both have the same machine. The first round warms the server up, and is
+    recorded."""
     async with town_at(kubeconfig) as town:
         await town.make_nodes(_NODES)
         async with town.watched(live_town.NODES) as nodes, town.watched(live_town.ALL_PODS) as pods:
             await _bare(town, kubeconfig)
             said = {live_town.NODES: nodes.said, live_town.ALL_PODS: pods.said}
-        bare, live = [], []
-        for _ in range(_ROUNDS):
-            bare.append(await _bare(town, kubeconfig))
-            live.append(await _live(town, kubeconfig))
+        bare: list[float] = []
+        live: list[float] = []
+        for number in range(_ROUNDS):
+            for measure, rates in ((_bare, bare), (_live, live))[:: -1 if number % 2 else 1]:
+                rates.append(await measure(town, kubeconfig))
     return _Rates(bare, live, said)
 
 
@@ -82,6 +84,8 @@ async def _bare(town: Town, kubeconfig: Path) -> float:
         program = [sys.executable, "-m", "muster.bench.bare_loop", str(kubeconfig)]
         process = await asyncio.create_subprocess_exec(*program, stdin=asyncio.subprocess.PIPE)
         await process.communicate(msgspec.json.encode(seats))
+        if process.returncode:
+            raise AssertionError(f"the bare loop ended with code {process.returncode}")
         await watch.until_bound(_PODS, timeout_s=_PATIENCE_S)
     await town.remove_pods()
     return watch.binds_per_second()

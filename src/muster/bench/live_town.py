@@ -95,13 +95,16 @@ class Watch:
         self._news = asyncio.Event()
 
     async def listen(self, client: Client, path: str) -> None:
-        async with aclosing(client.batches(path, params=_FROM_THE_START)) as batches:
-            async for lines in batches:
-                now = time.monotonic()
-                self.said.append(lines)
-                for line in lines:
-                    self._note(_EVENT.decode(line), now)
-                self._news.set()
+        """Until cancelled: a server ends a watch that it finds too slow, and the next one says everything again."""
+        while True:
+            self.said.clear()
+            async with aclosing(client.batches(path, params=_FROM_THE_START)) as batches:
+                async for lines in batches:
+                    now = time.monotonic()
+                    self.said.append(lines)
+                    for line in lines:
+                        self._note(_EVENT.decode(line), now)
+                    self._news.set()
 
     def _note(self, event: _Event, now: float) -> None:
         if event.type == "BOOKMARK":
