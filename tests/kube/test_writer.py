@@ -166,6 +166,20 @@ def test_a_bind_that_cannot_be_is_told_once_and_not_tried_again(oddity: Oddity, 
     play(story)
 
 
+def test_a_bind_that_is_tried_again_holds_up_no_other() -> None:
+    async def story() -> None:
+        async with desk(*"abcd", pace=replace(PACE, deeds_at_once=1)) as at:
+            at.odd("bind a", Oddity(500), Oddity(500))
+            at.odd("bind b", Oddity(500))
+            await at.write(*(at.bind(name) for name in "abcd"))
+            assert at.told == []
+            assert {name: pod["spec"]["nodeName"] for name, pod in at.server.pods.items()} == dict.fromkeys("abcd", "n1")
+            first, again = at.server.asked.index("bind a"), at.server.asked.index("bind a", 1)
+            assert {"bind b", "bind c", "bind d"} <= set(at.server.asked[first:again])
+
+    play(story)
+
+
 def test_a_bind_that_never_works_is_given_up() -> None:
     async def story() -> None:
         async with desk("a") as at:
@@ -485,6 +499,19 @@ def test_who_does_not_lead_writes_nothing_and_tells_nothing() -> None:
             await asyncio.sleep(0.1)
             assert at.server.asked == []
             assert at.told == []
+
+    play(story)
+
+
+def test_a_lease_that_ends_leaves_none_of_many_binds_behind() -> None:
+    async def story() -> None:
+        names = [f"p{number}" for number in range(10)]
+        leads = iter([True, True, True])
+        async with desk(*names, may_write=lambda: next(leads, False), pace=replace(PACE, deeds_at_once=1)) as at:
+            await at.write(*(at.bind(name) for name in names))
+            assert at.told == []
+            assert at.server.asked == ["bind p0", "bind p1", "bind p2"]
+            assert (at.writer.pending, at.writer.busy_with) == (0, 0)
 
     play(story)
 

@@ -36,8 +36,9 @@ class Refusal(NamedTuple):
 
 
 class Deeds:
-    """`volume_wait_s`: how long a pod waits for its volumes before its bind fails; `rests` is told how many more wait so. `beside`
-    knows what else is to be said of an object as it would then be: it goes there in the same patch."""
+    """`volume_wait_s`: how long a pod waits for its volumes before its bind fails; `rests` is told how many more wait so. `pauses`
+    is called whenever somebody is about to wait before trying again. `beside` knows what else is to be said of an object as it
+    would then be: it goes there in the same patch."""
 
     def __init__(
         self,
@@ -48,6 +49,7 @@ class Deeds:
         volume_wait_s: float = 120.0,
         volume_look_s: float = 0.1,
         rests: Callable[[int], None] = lambda _: None,
+        pauses: Callable[[], None] = lambda: None,
         beside: Callable[[Ref, Stored], Manifest | None] = lambda _ref, _present: None,
         brief: Tries = BRIEF,
         long: Tries = LONG,
@@ -58,6 +60,7 @@ class Deeds:
         self._volume_wait_s = volume_wait_s
         self._volume_look_s = volume_look_s
         self._rests = rests
+        self._pauses = pauses
         self._beside = beside
         self._brief = brief
         self._long = long
@@ -105,7 +108,7 @@ class Deeds:
                 if not is_passing(error) and error.status != CONFLICT:
                     break
                 if not scribe.outlook(effect, self._mirror).bound:
-                    await self._brief.pause(attempt, error)
+                    await self._pause(self._brief, attempt, error)
             else:
                 self._mirror.note_bound(ref, uid=effect.uid, node=effect.node)
                 return ""
@@ -130,7 +133,7 @@ class Deeds:
                 await self._look(ref, uid=self._mirror.uid_of(ref))
                 if not is_passing(error) and error.status != CONFLICT:
                     break
-                await self._brief.pause(attempt, error)
+                await self._pause(self._brief, attempt, error)
         return scribe.volume_refusal(choice, self._mirror) or why
 
     async def _wait_for_volumes(self, effect: Bind) -> str:
@@ -196,7 +199,7 @@ class Deeds:
                 if not is_passing(error) and error.status not in (CONFLICT, GONE):
                     raise
                 await self._look(ref, uid=effect.uid)
-                await tries.pause(attempt, error)
+                await self._pause(tries, attempt, error)
         return False
 
     # -- evictions -------------------------------------------------------------------------------------------------------------
@@ -217,7 +220,7 @@ class Deeds:
                 await self._look(ref, uid=effect.uid)
                 if not is_passing(error) and error.status not in (CONFLICT, GONE):
                     break
-                await self._brief.pause(attempt, error)
+                await self._pause(self._brief, attempt, error)
         pod = scribe.pod_of(effect, self._mirror)
         return None if pod is None or scribe.is_leaving(pod) else Refusal(why)
 
@@ -251,6 +254,10 @@ class Deeds:
         version = self._mirror.version_of(ref) if exact else ""
         changed = only_news(patch, self._mirror.peek(ref))
         self._mirror.learn(ref[:2], await self._sender.patch(ref, changed, uid=uid, version=version))
+
+    async def _pause(self, tries: Tries, attempt: int, error: ApiError) -> None:
+        self._pauses()
+        await tries.pause(attempt, error)
 
     async def _look(self, ref: Ref, *, uid: str) -> None:
         """See how it is now. Where nobody answers, the old picture has to do."""

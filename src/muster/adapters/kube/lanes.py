@@ -41,6 +41,11 @@ class Place:
         self._before = before
         self._done = done
 
+    @property
+    def is_taken(self) -> bool:
+        """Is somebody before it who has not left?"""
+        return any(not one.done() for one in self._before)
+
     async def __aenter__(self) -> None:
         try:
             while self._before:

@@ -171,7 +171,7 @@ class LiveCluster:
         """Wait for the rest of the news; longer while many writes are under way, but not for longer than they are."""
         time.sleep(self._batch_s)
         until = time.monotonic() + BUSY_BATCH_S
-        while self._writer.pending_deeds >= _MANY_WRITES and not self._woken and time.monotonic() < until:
+        while self._writer.busy_with >= _MANY_WRITES and not self._woken and time.monotonic() < until:
             time.sleep(self._batch_s)
 
     def _event(self, news: _News) -> Event | None:

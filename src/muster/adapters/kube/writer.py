@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -79,7 +80,9 @@ class Writer:
         """Failures that the scheduler has yet to be told of."""
         self._tasks: set[asyncio.Task[Any]] = set()
         self._done = 0
-        """Tasks that came to an end."""
+        """Deeds that came to an end."""
+        self._binds: deque[tuple[Bind, Place]] = deque()
+        """Those that nobody has begun with: there may be thousands, and each of them as a task would only wait."""
         self._resting = 0
         """Tasks that wait for somebody else, who may take long."""
         self._idle = asyncio.Event()
@@ -93,7 +96,13 @@ class Writer:
         self._words = Words(calm, mirror, self._lanes, now=now, quiet=self._quiet, at_once=pace.words_at_once)
         beside = self._words.beside
         self._deeds = Deeds(
-            sender(pace.deeds_at_once), mirror, now=now, volume_wait_s=pace.volume_wait_s, rests=self._rest, beside=beside
+            sender(pace.deeds_at_once),
+            mirror,
+            now=now,
+            volume_wait_s=pace.volume_wait_s,
+            rests=self._rest,
+            pauses=self._lend_a_hand,
+            beside=beside,
         )
 
     # -- in --------------------------------------------------------------------------------------------------------------------
@@ -129,11 +138,12 @@ class Writer:
     @property
     def pending(self) -> int:
         """Deeds that are not done, and objects of which something is still to be said."""
-        return len(self._tasks) + self._words.pending
+        return len(self._tasks) + len(self._binds) + self._words.pending
 
     @property
-    def pending_deeds(self) -> int:
-        return len(self._tasks)
+    def busy_with(self) -> int:
+        """Deeds that are under way or will be as soon as others are done, those left aside that wait for somebody else."""
+        return len(self._tasks) + len(self._binds) - self._resting
 
     @property
     def events_dropped(self) -> int:
@@ -166,14 +176,13 @@ class Writer:
                 # One that still goes on does no harm: what it leaves behind is judged anew after a restart.
                 await asyncio.wait(first, timeout=self._pace.release_s)
         claims: dict[str, asyncio.Task[bool]] = {}
-        for number, (one, place) in enumerate(deeds, start=1):
-            if not number % self._pace.deeds_at_once:
-                # The answers to the first are not kept waiting until the last has begun.
-                await asyncio.sleep(0)
+        for one, place in deeds:
             if isinstance(one, Bind):
-                self._start(self._bind(one, place))
+                self._binds.append((one, place))
             else:
                 claims[one.uid] = self._start(self._claim(one, place))
+        for _ in range(self._pace.deeds_at_once):
+            self._lend_a_hand()
         for eviction, place in evictions:
             awaited = [claims[uid] for uid in eviction.after]
             self._start(self._evict(eviction.effect, place, claims=awaited, faces=faces))
@@ -183,6 +192,23 @@ class Writer:
             done = await _tried(lambda: self._deeds.release(effect), otherwise=lambda _: False)
         if done:
             self._recorder.add_deed(effect)
+
+    def _lend_a_hand(self) -> None:
+        """One more who binds, one pod after the other, while there are any. Whoever has to wait for something calls another."""
+        if self._binds:
+            self._start(self._bind_some())
+
+    async def _bind_some(self) -> None:
+        while self._binds:
+            effect, place = self._binds.popleft()
+            if place.is_taken or effect.volumes:
+                # It will wait, perhaps for long.
+                self._start(self._bind(effect, place))
+            else:
+                # Where we may not write any more, the others are let go of in the same way.
+                with contextlib.suppress(NotLeading):
+                    await self._bind(effect, place)
+                self._done += 1
 
     async def _bind(self, effect: Bind, place: Place) -> None:
         async with place:
@@ -242,7 +268,7 @@ class Writer:
         self._judge()
 
     def _judge(self) -> None:
-        if len(self._tasks) > self._resting:
+        if len(self._tasks) > self._resting or self._binds:
             self._idle.clear()
         else:
             self._idle.set()
@@ -254,6 +280,7 @@ class Writer:
         if task.cancelled() or (error := task.exception()) is None or isinstance(error, NotLeading):
             return
         log.error("a write broke off", exc_info=error)
+        self._lend_a_hand()
 
     async def _quiet(self) -> None:
         """Until no deed is under way, or for as long as words have patience: longer where deeds get done than where none does."""
