@@ -231,30 +231,33 @@ class World:
         """Give the pod another placement and return the one it had."""
         before = self.placements.get(pod.uid, UNPLACED)
         self.moves.append(pod.uid)
-        if before.node == placement.node and before.phase in _STANDING and placement.phase in _STANDING:
-            self._settle(pod, before, placement)
-            return before
         member = self.members.get(pod.uid)
+        if before.node == placement.node and before.phase in _STANDING and placement.phase in _STANDING:
+            # It stays, only more firmly or less so, as everybody does whose bind is reported back: no amount changes.
+            self.placements[pod.uid] = placement
+            self.on_node[placement.node or ""][pod.uid] = pod
+        else:
+            self._carry(pod, before, placement, member)
+        if before.phase is not placement.phase:
+            self._regroup(pod.uid, before.phase, placement.phase)
+        if member is not None:
+            self.touched[member.gang] = None
+            change = (placement.phase in UNSEATED) - (before.phase in UNSEATED)
+            if change:
+                self.count_unseated(member.gang, change)
+        return before
+
+    def _carry(self, pod: Pod, before: Placement, placement: Placement, member: Member | None) -> None:
+        """Take what it asks for away from where it was counted, and count it where it is now."""
         amounts = self.columns.vector(pod.kind.request)
         if before.node is not None:
             self._leave(pod, before, amounts)
         if placement.node is not None:
             self._enter(pod, placement, amounts)
-        if before.phase is not placement.phase:
-            self._regroup(pod.uid, before.phase, placement.phase)
-        if member is not None:
-            self._charge(member, amounts, before.phase, placement.phase)
-        return before
-
-    def _settle(self, pod: Pod, before: Placement, placement: Placement) -> None:
-        """It stays where it is, only more firmly or less so, as everybody does whose bind is reported back: no figure changes."""
-        self.placements[pod.uid] = placement
-        self.on_node[placement.node or ""][pod.uid] = pod
-        self._regroup(pod.uid, before.phase, placement.phase)
-        member = self.members.get(pod.uid)
-        if member is not None:
-            self.touched[member.gang] = None
-            self._count_seat(member.gang, before.phase, placement.phase)
+        if member is not None and before.phase is not placement.phase:
+            charge = self.ledger.charge
+            charge(member.queue, amounts, phase=before.phase, preemptible=member.preemptible, count=-1)
+            charge(member.queue, amounts, phase=placement.phase, preemptible=member.preemptible, count=1)
 
     def _leave(self, pod: Pod, placement: Placement, amounts: Amounts) -> None:
         node = placement.node or ""
@@ -281,20 +284,6 @@ class World:
                 pods[uid] = None
             elif before in phases:
                 pods.pop(uid, None)
-
-    def _charge(self, member: Member, amounts: Amounts, before: Phase, after: Phase) -> None:
-        self.touched[member.gang] = None
-        if before is after:
-            return
-        charge = self.ledger.charge
-        charge(member.queue, amounts, phase=before, preemptible=member.preemptible, count=-1)
-        charge(member.queue, amounts, phase=after, preemptible=member.preemptible, count=1)
-        self._count_seat(member.gang, before, after)
-
-    def _count_seat(self, gang: str, before: Phase, after: Phase) -> None:
-        change = (after in UNSEATED) - (before in UNSEATED)
-        if change:
-            self.count_unseated(gang, change)
 
     def move_many(
         self, pods: Sequence[Pod], nodes: Sequence[str], *, phase: Phase, devices: Sequence[tuple[Slot, ...]] | None = None
