@@ -42,7 +42,7 @@ class Place:
         self._done = done
 
     @property
-    def is_taken(self) -> bool:
+    def has_to_wait(self) -> bool:
         """Is somebody before it who has not left?"""
         return any(not one.done() for one in self._before)
 

@@ -201,7 +201,7 @@ class Writer:
     async def _bind_some(self) -> None:
         while self._binds:
             effect, place = self._binds.popleft()
-            if place.is_taken or effect.volumes:
+            if place.has_to_wait or effect.volumes:
                 # It will wait, perhaps for long.
                 self._start(self._bind(effect, place))
             else:
