@@ -15,13 +15,12 @@ from typing import IO, Final
 import structlog
 
 from muster.adapters.trace import TraceWriter
-from muster.model.effects import Bind, Evict, Hold, Nominate, Outcome, Release, Spare
+from muster.model.effects import Bind, Deed, Evict, Hold, Nominate, Outcome, Release, Spare
 from muster.model.events import BindFailed, ClaimFailed, Event, EvictFailed, Gone, Seen, Thing
 from muster.model.pod import Pod
 
 log = structlog.get_logger(__name__)
 
-Deed = Bind | Hold | Nominate | Release | Evict | Spare
 
 PATIENCE_S: Final = 60.0
 """A deed that is not seen for so long was given up by whoever carried it out."""

@@ -126,7 +126,11 @@ class QueueStatus:
     fields: tuple[tuple[str, str], ...]
 
 
-Effect = Bind | Hold | Nominate | Release | Evict | Spare | Condition | GroupStatus | QueueStatus
+Deed = Bind | Hold | Nominate | Release | Evict | Spare
+"""What is done to a pod."""
+Word = Condition | GroupStatus | QueueStatus
+"""What an object is to say."""
+Effect = Deed | Word
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import structlog
 
-from muster.model.effects import Bind, Effect, Evict, Hold, Nominate, Outcome, Release, Spare, Verdict
+from muster.model.effects import Bind, Deed, Effect, Evict, Hold, Nominate, Outcome, Release, Spare, Verdict
 
 log = structlog.get_logger(__name__)
 
@@ -60,7 +60,7 @@ class Journal:
 
 def _deeds(effects: Iterable[Effect]) -> Iterator[Line]:
     """Deeds of one sort for one gang and one reason share a line."""
-    shared: dict[tuple[str, ...], list[Bind | Hold | Nominate | Release | Evict | Spare]] = {}
+    shared: dict[tuple[str, ...], list[Deed]] = {}
     for effect in effects:
         match effect:
             case Evict():
@@ -74,7 +74,7 @@ def _deeds(effects: Iterable[Effect]) -> Iterator[Line]:
         yield Line(deed, _fields(some))
 
 
-def _fields(some: list[Bind | Hold | Nominate | Release | Evict | Spare]) -> dict[str, Any]:
+def _fields(some: list[Deed]) -> dict[str, Any]:
     first = some[0]
     fields: dict[str, Any] = {
         "gang": first.gang,

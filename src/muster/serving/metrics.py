@@ -10,7 +10,7 @@ import time
 from collections import Counter as Tally
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -19,7 +19,7 @@ from prometheus_client.registry import Collector
 from muster import __version__
 from muster.adapters.kube.client import UNREACHED
 from muster.adapters.kube.reflector import Health
-from muster.model.effects import Condition, Effect, Evict, GroupStatus, Hold, Nominate, Outcome, QueueStatus
+from muster.model.effects import Effect, Evict, Hold, Nominate, Outcome, Word
 from muster.model.events import BindFailed, Event, EvictFailed
 from muster.model.queue import ROOT_QUEUE
 from muster.scenario.report import QueueRow
@@ -27,7 +27,7 @@ from muster.state.world import World
 
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _BINDING = ("POST", "pods/binding")
-_WORDS: Final = frozenset({Condition, GroupStatus, QueueStatus})
+_WORDS: Final = frozenset(get_args(Word))
 _CLAIMS_ENDED = {
     "claims redeemed": "redeemed",
     "claims moved": "moved",

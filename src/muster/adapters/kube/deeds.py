@@ -18,7 +18,7 @@ from muster.adapters.kube.mirror import DISRUPTION_TARGET, Mirror
 from muster.adapters.kube.refs import Manifest, Ref, Stored, claim_ref, pod_ref
 from muster.adapters.kube.sender import BUSY, CONFLICT, GONE, Sender, is_passing
 from muster.adapters.kube.tries import BRIEF, LONG, Tries
-from muster.model.effects import Bind, Evict, Hold, Nominate, Release, Spare
+from muster.model.effects import Bind, Deed, Evict, Hold, Nominate, Release, Spare
 from muster.model.volumes import VolumeChoice
 
 PREEMPTED = "PreemptionByScheduler"
@@ -180,7 +180,7 @@ class Deeds:
     async def release(self, effect: Release | Spare) -> bool:
         return await self.patch_pod(effect, tries=self._long)
 
-    async def patch_pod(self, effect: scribe.PodDeed, *, tries: Tries, exact: bool = False) -> bool:
+    async def patch_pod(self, effect: Deed, *, tries: Tries, exact: bool = False) -> bool:
         """Does the pod say what it should? `exact`: written only onto the very version that was looked at."""
         ref = pod_ref(effect.pod)
         for attempt in range(tries.most):

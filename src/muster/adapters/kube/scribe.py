@@ -25,12 +25,23 @@ from muster.adapters.kube.refs import (
     pod_ref,
     volume_ref,
 )
-from muster.model.effects import Bind, Condition, Effect, Evict, GroupStatus, Hold, Nominate, QueueStatus, Release, Spare
+from muster.model.effects import (
+    Bind,
+    Condition,
+    Deed,
+    Effect,
+    Evict,
+    GroupStatus,
+    Hold,
+    Nominate,
+    QueueStatus,
+    Release,
+    Spare,
+    Word,
+)
 from muster.model.volumes import VolumeChoice
 
-PodDeed = Bind | Hold | Nominate | Release | Evict | Spare
 Claim = Hold | Nominate
-Word = Condition | GroupStatus | QueueStatus
 
 Gather = Callable[[str], Sequence[Ref]]
 """The pods of a slot, or of all slots with a title."""
@@ -109,7 +120,7 @@ def _evictions(evictions: Sequence[Evict], claims: Sequence[Nominate]) -> tuple[
 # --- Pods ---------------------------------------------------------------------------------------------------------------------
 
 
-def pod_of(effect: PodDeed, objects: Objects) -> Stored | None:
+def pod_of(effect: Deed, objects: Objects) -> Stored | None:
     """The pod that is meant, if it still exists."""
     found = objects.peek(pod_ref(effect.pod))
     return found if found is not None and found["metadata"]["uid"] == effect.uid else None
@@ -172,7 +183,7 @@ def volume_write(choice: VolumeChoice, *, node: str) -> tuple[Ref, encode.Patch]
     return (ref if kind == ref.kind else volume_ref(choice.volume)), patch
 
 
-def pod_patch(effect: PodDeed, pod: Stored, *, now: float) -> encode.Patch | None:
+def pod_patch(effect: Deed, pod: Stored, *, now: float) -> encode.Patch | None:
     """What a deed writes onto its pod, or None where there is nothing to write. Of a bind: what is left to do after it."""
     match effect:
         case Hold() | Nominate():

@@ -18,7 +18,20 @@ from muster.adapters.sim.budgets import Budgets
 from muster.adapters.sim.clock import Clock
 from muster.adapters.sim.faults import BindFaults
 from muster.adapters.sim.objects import ObjectStore
-from muster.model.effects import Bind, Condition, Effect, Evict, GroupStatus, Hold, Nominate, QueueStatus, Release, Spare
+from muster.model.effects import (
+    Bind,
+    Condition,
+    Deed,
+    Effect,
+    Evict,
+    GroupStatus,
+    Hold,
+    Nominate,
+    QueueStatus,
+    Release,
+    Spare,
+    Word,
+)
 from muster.model.events import BindFailed, Event, EvictFailed
 
 
@@ -134,7 +147,7 @@ class Hands:
         self._store.delete(ref, uid=effect.uid)
         return None
 
-    def _patch_pod(self, effect: scribe.PodDeed) -> None:
+    def _patch_pod(self, effect: Deed) -> None:
         pod = scribe.pod_of(effect, self._store)
         patch = None if pod is None else scribe.pod_patch(effect, pod, now=self._clock.now)
         if patch is not None:
@@ -147,7 +160,7 @@ class Hands:
 
     # -- words -----------------------------------------------------------------------------------------------------------------
 
-    def _say(self, word: scribe.Word) -> None:
+    def _say(self, word: Word) -> None:
         for saying in scribe.sayings(word, gathered=self._index.gathered):
             found = self._store.peek(saying.ref)
             if found is None:

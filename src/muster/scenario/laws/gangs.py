@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from muster.model.effects import Bind, Condition, Effect, Evict, GroupStatus, Hold, Nominate, QueueStatus, Release, Spare
+from muster.model.effects import Condition, Deed, Effect, GroupStatus, QueueStatus
 from muster.model.gang import Gang, MatchPolicy, Mode
 from muster.model.pod import Phase
 from muster.scenario.laws.case import SEATS, Case
@@ -62,7 +62,7 @@ def everything_says_why(case: Case) -> Iterator[str]:
             yield f"{len(waits)} members of {gang.title} wait, and nothing says why"
 
 
-def _code(effect: Bind | Hold | Nominate | Release | Evict | Spare | Condition) -> str:
+def _code(effect: Deed | Condition) -> str:
     return effect.code if isinstance(effect, Condition) else effect.cause
 
 
