@@ -1,6 +1,7 @@
 """The door to the network: what it repeats, what it bounds, and what it says when it fails."""
 
 import asyncio
+import sys
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -276,8 +277,9 @@ def test_credentials_that_are_refused_though_they_are_new_are_an_error() -> None
 # --- Streams ------------------------------------------------------------------------------------------------------------------
 
 
-async def lines_of(access: Access, *, quiet_s: float = 10.0) -> list[bytes]:
+async def lines_of(access: Access, *, quiet_s: float = 10.0, gulp: int = 1) -> list[bytes]:
     client = Client(access)
+    client.listen(gulp)
     try:
         return [line async for line in client.stream(NODES, params={"watch": "true"}, quiet_s=quiet_s)]
     finally:
@@ -326,6 +328,60 @@ def test_whoever_stops_to_listen_frees_the_connection() -> None:
             await batches.aclose()
             await client.request("GET", NODES)
             await client.close()
+
+    play(story)
+
+
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets bytes wait until there are enough of them")
+def test_a_watch_that_is_read_in_gulps_is_heard_later_and_as_a_whole() -> None:
+    async def story() -> None:
+        said = asyncio.Queue[bytes]()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk(b"one\n"))
+            while words := await said.get():
+                writer.write(words)
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        host, port = server.sockets[0].getsockname()
+        client = Client(Access(f"http://{host}:{port}"))
+        batches = client.batches(NODES, params={"watch": "true"})
+        assert await anext(batches) == [b"one"]
+        client.listen(4096)
+        heard = asyncio.ensure_future(anext(batches))
+        for word in (b"two\n", b"three\n"):
+            said.put_nowait(chunk(word))
+            await asyncio.sleep(0.05)
+        assert not heard.done()
+        client.listen(1)
+        assert await heard == [b"two", b"three"]
+        client.listen(4096)
+        said.put_nowait(chunk(b"x" * 5000 + b"\n") + chunk(b""))
+        said.put_nowait(b"")
+        assert [line async for lines in batches for line in lines] == [b"x" * 5000]
+        # A connection that a watch leaves behind is one like any other.
+        assert await client.request("GET", NODES, timeout_s=5.0) == b"{}"
+        await client.close()
+        server.close()
+        await server.wait_closed()
+
+    play(story)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets bytes wait until there are enough of them")
+def test_the_end_of_a_watch_is_heard_however_little_came_before_it() -> None:
+    async def story() -> None:
+        async with staged(streams(b"one\n", b"two\n", then="cut")) as (_, access):
+            with pytest.raises(ApiError):
+                await asyncio.wait_for(lines_of(access, quiet_s=60, gulp=2**16), timeout=5)
 
     play(story)
 

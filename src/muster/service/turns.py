@@ -14,7 +14,7 @@ from muster.adapters.kube.leader import steady_s
 from muster.adapters.kube.live import LiveCluster
 from muster.adapters.rolling import RollingLog
 from muster.engine.hooks import Policy
-from muster.model.effects import Effect
+from muster.model.effects import Effect, Outcome
 from muster.model.events import Event
 from muster.runtime import Scheduler, step
 from muster.scenario.queue_rows import queue_rows
@@ -30,6 +30,8 @@ QUIET_TURN_S: Final = 5.0
 _LEISURE = 20
 """A turn for which there was no news is not taken before so many times the last one's length: 5 % of a core at most."""
 _LOOK_S = 5.0
+SILENCE_S: Final = 10.0
+"""Lines of the log are not held back for longer than this."""
 _YOUNG = 20_000
 """New objects before some are looked through for those that only know each other."""
 
@@ -69,6 +71,7 @@ class Turns:
         self._clock = clock
         self._ended = ended
         self._journal = Journal()
+        self._unsaid: list[Outcome] = []
         self._stopping = threading.Event()
         self._turned_at = steady_s()
         self._scheduler = self._memory()
@@ -97,15 +100,22 @@ class Turns:
     def _live(self) -> None:
         error: BaseException | None = None
         try:
-            self._gather()
-            while not self._stopping.is_set():
-                self._turn()
+            self._take_turns()
         except BaseException as broken:
             error = broken
         finally:
             if self._log is not None:
                 self._log.close()
             self._ended(error)
+
+    def _take_turns(self) -> None:
+        try:
+            self._gather()
+            while not self._stopping.is_set():
+                self._speak()
+                self._turn()
+        finally:
+            self._say_all()
 
     def _gather(self) -> None:
         """All that exists is taken in before anything is decided."""
@@ -155,10 +165,20 @@ class Turns:
         self._metrics.begin()
         outcome = step(self._scheduler, self._counted, self._clock())
         self._took_s = self._metrics.end(outcome)
-        self._journal.note(outcome)
+        self._unsaid.append(outcome)
         self._is_unlooked = True
         if self._clock() - self._looked_at >= _LOOK_S:
             self._look()
+
+    def _speak(self) -> None:
+        """Lines of the log wait for the writes, as all words do: a cycle may have thousands of both."""
+        if self._unsaid and not (self._cluster.is_busy and self._clock() - self._unsaid[0].now < SILENCE_S):
+            self._say_all()
+
+    def _say_all(self) -> None:
+        for outcome in self._unsaid:
+            self._journal.note(outcome)
+        self._unsaid.clear()
 
     def _look(self) -> None:
         """Figures for those who watch; they cost more than a quiet cycle does."""

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
 import sys
 import time
+from asyncio.trsock import TransportSocket
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
@@ -90,6 +92,9 @@ class Client:
         self._observe = observe
         self._may_write = may_write
         self._session: aiohttp.ClientSession | None = None
+        self._ears: set[TransportSocket] = set()
+        """The sockets of the watches."""
+        self._gulp = 1
         self._renewing = asyncio.Lock()
 
     async def request(
@@ -134,7 +139,7 @@ class Client:
         """
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S, sock_read=quiet_s)
         sent = _Request("GET", path, params or {}, None, ())
-        async with self._exchange(sent, timeout=timeout) as response:
+        async with self._exchange(sent, timeout=timeout) as response, self._ear(response):
             try:
                 half: list[bytes] = []
                 async for chunk in response.content.iter_any():
@@ -148,6 +153,30 @@ class Client:
                         yield [line for line in lines if line]
             finally:
                 _cut(response)
+
+    def listen(self, gulp: int) -> None:
+        """Read a watch only when so many bytes of it have come in, or its connection has ended: until then they wait in the kernel,
+        and nobody is woken. Whoever asks for more than 1 says 1 again soon, and what has come in is read at once. Only Linux can
+        do this; elsewhere watches are read as ever."""
+        self._gulp = gulp
+        for ear in self._ears:
+            _read_by(ear, gulp)
+
+    @asynccontextmanager
+    async def _ear(self, response: aiohttp.ClientResponse) -> AsyncIterator[None]:
+        """The socket of a watch listens as the others do, until it becomes one of many again."""
+        transport = response.connection.transport if response.connection is not None else None
+        ear = transport.get_extra_info("socket") if transport is not None else None
+        if ear is None:
+            yield
+            return
+        self._ears.add(ear)
+        _read_by(ear, self._gulp)
+        try:
+            yield
+        finally:
+            self._ears.discard(ear)
+            _read_by(ear, 1)
 
     async def close(self) -> None:
         if self._session is not None:
@@ -305,6 +334,13 @@ def _cut(response: aiohttp.ClientResponse) -> None:
     transport = response.connection.transport if response.connection is not None else None
     if transport is not None:
         transport.abort()
+
+
+def _read_by(ear: TransportSocket, gulp: int) -> None:
+    if sys.platform == "linux":
+        # One that was cut has nothing to say any more.
+        with suppress(OSError):
+            ear.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, gulp)
 
 
 def _seconds(text: str) -> float | None:

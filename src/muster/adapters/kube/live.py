@@ -38,6 +38,8 @@ BUSY_BATCH_S: Final = 1.0
 """So long, at most, while many writes are under way. What would be decided meanwhile could not be written before them; most of the
 news is what we did ourselves, and every look at it holds the writes up."""
 _MANY_WRITES: Final = 100
+_GULP: Final = 2**20
+"""So much of a watch is read at once meanwhile: a piece of news that comes alone wakes the event loop as much as a thousand do."""
 MOST_REJECTED: Final = 1000
 _VITAL: Final = frozenset({POD, NODE})
 
@@ -71,6 +73,8 @@ class LiveCluster:
     ) -> None:
         self.rejected: list[Rejected] = []
         """Objects that no event could be made of."""
+        self._client = client
+        self._loop = asyncio.get_running_loop()
         self._decoder = Decoder(tuple(scheduler_names))
         self._index = PodIndex()
         self._mirror = Mirror()
@@ -168,11 +172,19 @@ class LiveCluster:
         return True
 
     def _gather(self) -> None:
-        """Wait for the rest of the news; longer while many writes are under way, but not for longer than they are."""
+        """Wait for the rest of the news; where many writes are under way until they are done, but not for very long."""
         time.sleep(self._batch_s)
+        if not self.is_busy:
+            return
+        self._listen(_GULP)
         until = time.monotonic() + BUSY_BATCH_S
-        while self._writer.busy_with >= _MANY_WRITES and not self._woken and time.monotonic() < until:
+        while self._writer.busy_with and not self._woken and time.monotonic() < until:
             time.sleep(self._batch_s)
+        self._listen(1)
+        time.sleep(self._batch_s)
+
+    def _listen(self, gulp: int) -> None:
+        self._loop.call_soon_threadsafe(self._client.listen, gulp)
 
     def _event(self, news: _News) -> Event | None:
         notice, head = news
@@ -219,6 +231,11 @@ class LiveCluster:
     @property
     def pending_writes(self) -> int:
         return self._writer.pending
+
+    @property
+    def is_busy(self) -> bool:
+        """Are many writes under way? Whatever else is done then holds them up."""
+        return self._writer.busy_with >= _MANY_WRITES
 
     @property
     def withheld(self) -> int:

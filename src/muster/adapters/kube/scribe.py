@@ -84,6 +84,11 @@ class Round:
     evictions: tuple[Eviction, ...] = ()
     words: tuple[Saying, ...] = ()
 
+    @property
+    def size(self) -> int:
+        """How many deeds there are in it."""
+        return len(self.spares) + len(self.releases) + len(self.deeds) + len(self.evictions)
+
 
 def staged(effects: Iterable[Effect], *, gathered: Gather) -> Round:
     effects = tuple(effects)

@@ -78,6 +78,8 @@ class Writer:
         self._setbacks = Setbacks(NEWS)
         self.withheld = 0
         """Failures that the scheduler has yet to be told of."""
+        self._handed_over: deque[tuple[Round, events.Faces]] = deque()
+        """What was submitted, and was not begun with."""
         self._tasks: set[asyncio.Task[Any]] = set()
         self._done = 0
         """Deeds that came to an end."""
@@ -112,8 +114,8 @@ class Writer:
         effects = tuple(effects)
         if effects:
             ordered = scribe.staged(effects, gathered=self._gathered)
-            faces = events.faces(effects, gathered=self._gathered)
-            self._loop.call_soon_threadsafe(self._begin, ordered, faces)
+            self._handed_over.append((ordered, events.faces(effects, gathered=self._gathered)))
+            self._loop.call_soon_threadsafe(self._begin)
 
     async def run(self) -> None:
         """Speak when there is something to say, until cancelled."""
@@ -123,7 +125,7 @@ class Writer:
         """Until all that was submitted is done, events left aside; False where that takes too long."""
         try:
             async with asyncio.timeout(timeout_s):
-                while self._tasks or self._words.pending:
+                while self.pending:
                     await asyncio.sleep(0.01)
         except TimeoutError:
             return False
@@ -138,12 +140,15 @@ class Writer:
     @property
     def pending(self) -> int:
         """Deeds that are not done, and objects of which something is still to be said."""
-        return len(self._tasks) + len(self._binds) + self._words.pending
+        return self._deeds_ahead() + len(self._tasks) + self._words.pending
 
     @property
     def busy_with(self) -> int:
         """Deeds that are under way or will be as soon as others are done, those left aside that wait for somebody else."""
-        return len(self._tasks) + len(self._binds) - self._resting
+        return self._deeds_ahead() + len(self._tasks) - self._resting
+
+    def _deeds_ahead(self) -> int:
+        return len(self._binds) + sum(one.size for one, _ in tuple(self._handed_over))
 
     @property
     def events_dropped(self) -> int:
@@ -151,7 +156,8 @@ class Writer:
 
     # -- one round -------------------------------------------------------------------------------------------------------------
 
-    def _begin(self, ordered: Round, faces: events.Faces) -> None:
+    def _begin(self) -> None:
+        ordered, faces = self._handed_over.popleft()
         # Places are taken now, all at once: what a later round writes onto a pod comes after what this one does.
         spares = [(one, self._lanes.place(pod_ref(one.pod))) for one in ordered.spares]
         releases = [(one, self._lanes.place(pod_ref(one.pod))) for one in ordered.releases]
