@@ -34,7 +34,7 @@ log = structlog.get_logger(__name__)
 
 BATCH_S: Final = 0.02
 """After the first news the rest is waited for so long: the pods of a gang are made one after the other."""
-BUSY_BATCH_S: Final = 1.0
+BUSY_BATCH_S: Final = 2.0
 """So long, at most, while many writes are under way. What would be decided meanwhile could not be written before them; most of the
 news is what we did ourselves, and every look at it holds the writes up."""
 _MANY_WRITES: Final = 100
