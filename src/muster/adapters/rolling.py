@@ -21,7 +21,6 @@ from muster.model.pod import Pod
 
 log = structlog.get_logger(__name__)
 
-
 PATIENCE_S: Final = 60.0
 """A deed that is not seen for so long was given up by whoever carried it out."""
 

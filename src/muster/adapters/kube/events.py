@@ -32,7 +32,8 @@ LONGEST_MESSAGE = 1024
 MOST_WAITING = 5000
 MOST_REMEMBERED = 10_000
 
-Deed = Bind | Hold | Nominate | Release | Spare
+OneSided = Bind | Hold | Nominate | Release | Spare
+"""A deed that concerns its own pod alone; an eviction has a winner as well."""
 Faces = Mapping[str, tuple[Ref, ...]]
 """The objects that may stand for a gang, the best first: its PodGroup, else its first pod."""
 
@@ -78,7 +79,7 @@ def of_words(sayings: Sequence[Saying], faces: Faces) -> list[News]:
     return [News(faces[word.key], "FailedScheduling", f"{word.why} [{word.code}]", WARNING, "Scheduling") for word in refused]
 
 
-def of_deed(effect: Deed) -> list[News]:
+def of_deed(effect: OneSided) -> list[News]:
     match effect:
         case Bind():
             said = ("Scheduled", f"Successfully assigned {effect.pod} to {effect.node}: {effect.why}", "Binding")
@@ -142,7 +143,7 @@ class Recorder:
         self._again_s = again_s
         self._series: dict[_Key, _Series] = {}
         self._waiting: dict[_Key, None] = {}
-        self._done: deque[tuple[Deed, float]] = deque()
+        self._done: deque[tuple[OneSided, float]] = deque()
         """Deeds to be told of, and when they were done. They come by the thousand and while others are under way, so they are put
         into words when there is time for it."""
         self._awake = asyncio.Event()
@@ -151,7 +152,7 @@ class Recorder:
         for one in news if self._per_second else ():
             self._note(one, self._now())
 
-    def add_deed(self, deed: Deed) -> None:
+    def add_deed(self, deed: OneSided) -> None:
         if not self._per_second:
             return
         if len(self._done) + len(self._waiting) >= MOST_WAITING:
