@@ -84,13 +84,13 @@ def forecast(policy: Policy, facts: Iterable[Event], job: Iterable[Event], *, no
         store.fold(event)
     world = store.world(now)
     uids = {event.thing.uid for event in job if isinstance(event, Seen) and isinstance(event.thing, Pod)}
-    keys = dict.fromkeys(world.members[uid].gang for uid in sorted(uids) if uid in world.members)
+    keys = dict.fromkeys(world.facts.members[uid].gang for uid in sorted(uids) if uid in world.facts.members)
     if not keys:
         raise NoSuchJob("these objects make no gang: there is no pod among them that Muster schedules")
-    gangs = [world.gangs[key] for key in keys]
+    gangs = [world.facts.gangs[key] for key in keys]
     session = Session(world, policy)
     session.curious = True
-    running = {gang.key: gang for gang in world.gangs.values()}
+    running = {gang.key: gang for gang in world.facts.gangs.values()}
     outcome = run_session(session)
     return tuple(_forecast(session, outcome, gang, running) for gang in gangs)
 
@@ -101,7 +101,7 @@ def _forecast(s: Session, outcome: Outcome, gang: Gang, gangs: dict[str, Gang]) 
     bound = any(isinstance(effect, Bind) for effect in seats)
     chosen = next((t for t in s.tries if t.gang == gang.key and isinstance(t.found, Plan)), None)
     promised = any(isinstance(effect, Nominate) for effect in seats)
-    verdict = s.world.attempts[gang.key].verdict
+    verdict = s.world.memory.attempts[gang.key].verdict
     losses = _losses(s.world, chosen.found, gangs, s.now) if chosen is not None and isinstance(chosen.found, Plan) else ()
     code = RUNS_AFTER_EVICTION if promised else RUNS_NOW if bound else CANNOT_RUN
     return Forecast(
@@ -125,7 +125,7 @@ def _forecast(s: Session, outcome: Outcome, gang: Gang, gangs: dict[str, Gang]) 
 def _losses(world: World, plan: Plan, gangs: dict[str, Gang], now: float) -> tuple[Loss, ...]:
     by_gang: dict[str, list[Pod]] = {}
     for pod in plan.victims:
-        by_gang.setdefault(world.members[pod.uid].gang, []).append(pod)
+        by_gang.setdefault(world.facts.members[pod.uid].gang, []).append(pod)
     return tuple(_loss(world, gangs[key], pods, now) for key, pods in by_gang.items())
 
 

@@ -76,7 +76,7 @@ def run(case: Case) -> Result:
 
 
 def _read_world(case: Case, world: World, result: Result) -> None:
-    for gang in world.gangs.values():
+    for gang in world.facts.gangs.values():
         for group in dict.fromkeys(role.group for role in gang.roles if role.group):
             title = group.partition(":")[2]
             result.podgroup_phase[title] = PHASES[status_of(world, gang, group).phase]

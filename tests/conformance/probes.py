@@ -77,7 +77,7 @@ def _session(case: Case) -> Session:
 
 def _node_scores(s: Session, title: str) -> dict[str, float]:
     """Of the nodes that the pod could go to."""
-    pod = next(pod for pod in s.world.pods.values() if pod.title == title)
+    pod = next(pod for pod in s.world.facts.pods.values() if pod.title == title)
     values = s.columns(pod, soon=False).value
     return {name: float(values[row]) for name, row in s.world.table.row.items() if values[row] > REFUSED}
 
@@ -88,7 +88,7 @@ def _compare_domains(s: Session, title: str, theirs: Mapping[str, float], probed
     plugin = next(plugin for plugin in s.policy.plugins if isinstance(plugin, Topology))
     gang, cell = _gang_and_cell(s, title)
     members = None if cell is None else cell.members
-    pods = [pod for pod in gang.pods() if pod.uid not in s.world.placements and (members is None or pod.uid in members)]
+    pods = [pod for pod in gang.pods() if pod.uid not in s.world.placements.by_uid and (members is None or pod.uid in members)]
     if not pods:
         return
     ask = Ask(gang, tuple(pods), Purpose.ALLOCATE, cell=cell)
@@ -105,7 +105,7 @@ def _compare_domains(s: Session, title: str, theirs: Mapping[str, float], probed
 
 
 def _gang_and_cell(s: Session, title: str) -> tuple[Gang, Cell | None]:
-    for gang in s.world.gangs.values():
+    for gang in s.world.facts.gangs.values():
         if gang.title == title:
             return gang, None
         for cell in gang.cells:
@@ -116,5 +116,5 @@ def _gang_and_cell(s: Session, title: str) -> tuple[Gang, Cell | None]:
 
 def _is_let_in(s: Session, title: str) -> bool:
     enqueue(s)
-    gang = next(gang for gang in s.world.gangs.values() if gang.title == title)
-    return not s.world.attempts[gang.key].kept_out
+    gang = next(gang for gang in s.world.facts.gangs.values() if gang.title == title)
+    return not s.world.memory.attempts[gang.key].kept_out

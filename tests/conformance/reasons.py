@@ -14,7 +14,8 @@ from tests.conformance.corpus import Case
 from tests.conformance.facts import Facts, Group
 from tests.conformance.outcome import Result
 
-from muster.engine.evict.reclaim import may_give
+from muster.engine.evict.reclaim import ReclaimRules
+from muster.engine.evict.seats import seat_table
 from muster.engine.hooks import Ask, Purpose
 from muster.engine.session import Session
 from muster.model.effects import Verdict
@@ -217,12 +218,12 @@ def _reclaims(seen: Seen) -> Iterator[tuple[str, str, Verdict]]:
     s = Session(seen.result.world, seen.result.policy)
     s.prepare()
     for title in seen.facts.count_by_group(seen.their_pipelined):
-        gang = next(gang for gang in s.world.gangs.values() if gang.title == title)
-        pods = tuple(pod for pod in gang.pods() if pod.uid not in s.world.placements)[: gang.min]
+        gang = next(gang for gang in s.world.facts.gangs.values() if gang.title == title)
+        pods = tuple(pod for pod in gang.pods() if pod.uid not in s.world.placements.by_uid)[: gang.min]
         ask = Ask(gang, pods, Purpose.EVICT, "gang-reclaim")
         for pod in seen.their_evicted:
             queue = seen.facts.of(pod).queue
-            yield seen.facts.groups[title].queue, queue, may_give(s, ask, f"queue/{queue}")
+            yield seen.facts.groups[title].queue, queue, ReclaimRules(s, ask, seat_table(s.world)).may_give(f"queue/{queue}")
 
 
 def checks_see_who_is_gone(seen: Seen) -> bool:

@@ -74,7 +74,7 @@ def given_world(case: Case) -> tuple[World, list[Pod], list[Pod]]:
     for pod in wanted:
         store.fold(Seen(pod))
     world = store.world(100.0)
-    world.journal.clear()
+    world.placements.journal.clear()
     return world, placed, wanted
 
 
@@ -95,7 +95,7 @@ def judge(case: Case, action: str) -> None:
     could = fits_without(world, Session(world, rules), running, wanted)
     outcome = run_cycle(world, rules)
     s = Session(world, rules)
-    victims = [world.pods[effect.uid] for effect in outcome.effects if isinstance(effect, Evict)]
+    victims = [world.facts.pods[effect.uid] for effect in outcome.effects if isinstance(effect, Evict)]
     promised = [effect for effect in outcome.effects if isinstance(effect, Nominate)]
     if not victims:
         assert could == all(world.phase(pod) is Phase.BINDING for pod in wanted)

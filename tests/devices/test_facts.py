@@ -40,7 +40,7 @@ def world_of(*events: Event) -> World:
 
 
 def slots(world: World) -> dict[str, tuple[Slot, ...]]:
-    return {uid: placement.devices for uid, placement in sorted(world.placements.items())}
+    return {uid: placement.devices for uid, placement in sorted(world.placements.by_uid.items())}
 
 
 @pytest.mark.parametrize("order", list(permutations(range(4))))
@@ -84,13 +84,13 @@ def test_devices_that_come_after_their_pods_and_go_again() -> None:
     assert slots(store.world(1.0)) == {"a": ()}
     store.fold(Seen(Inventory("n1", 1, DEVICES)))
     world = store.world(2.0)
-    assert world.nodes["n1"].devices == DEVICES
+    assert world.facts.nodes["n1"].devices == DEVICES
     assert slots(world) == {"a": (Slot(0, 4 * GIB, 0),)}
     # The node is seen again and says nothing of devices: the other object still does.
     store.fold(Seen(node(devices=(), version=2)))
-    assert store.world(3.0).nodes["n1"].devices == DEVICES
+    assert store.world(3.0).facts.nodes["n1"].devices == DEVICES
     store.fold(Gone("Inventory", "n1", 2))
-    assert store.world(4.0).nodes["n1"].devices == ()
+    assert store.world(4.0).facts.nodes["n1"].devices == ()
 
 
 def test_an_inventory_may_come_before_its_node() -> None:
@@ -101,7 +101,7 @@ def test_an_inventory_may_come_before_its_node() -> None:
 def test_what_the_node_itself_says_counts_before_any_other_object() -> None:
     own = (Device(0, memory=16 * GIB),)
     world = world_of(Seen(node(devices=own)), Seen(Inventory("n1", 1, DEVICES)))
-    assert world.nodes["n1"].devices == own
+    assert world.facts.nodes["n1"].devices == own
 
 
 def test_a_leaving_pod_keeps_its_slots_until_it_is_gone() -> None:
@@ -109,7 +109,7 @@ def test_a_leaving_pod_keeps_its_slots_until_it_is_gone() -> None:
     for event in (Seen(node()), Seen(bound("a", SlotNote(index=1))), Seen(replace(bound("a", version=2), deleted_at=50.0))):
         store.fold(event)
     world = store.world(1.0)
-    assert (world.placements["a"].phase, world.placements["a"].devices) == (Phase.LEAVING, (Slot(1, 4 * GIB, 0),))
+    assert (world.placements.by_uid["a"].phase, world.placements.by_uid["a"].devices) == (Phase.LEAVING, (Slot(1, 4 * GIB, 0),))
     assert occupancy(world).left_on(0, soon=False)[0] == [8 * GIB, 4 * GIB]
     assert occupancy(world).left_on(0, soon=True)[0] == [8 * GIB, 8 * GIB]
     store.fold(Gone("Pod", "a", 3))

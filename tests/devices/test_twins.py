@@ -67,7 +67,7 @@ def test_members_in_bulk_get_the_nodes_and_slots_that_they_would_get_one_by_one(
     here = given_world(case)
     with here.s.trial("try", cause="Test") as trial:
         place(here.s, trial, here.wanted, domain=WHOLE_CLUSTER, phase=case.phase)
-        placed = [here.world.placements.get(pod.uid) for pod in here.wanted]
+        placed = [here.world.placements.by_uid.get(pod.uid) for pod in here.wanted]
         assert [None if one is None else (one.node, one.devices) for one in placed] == expected
 
 
@@ -90,7 +90,7 @@ def test_further_pods_imagined_on_a_node_are_counted_as_if_they_were_there(case:
     plugin, table = Devices(strategy="spread" if case.spread else "binpack"), here.world.table
     for pod in here.wanted:
         for row, name in enumerate(table.names):
-            if not pod.kind.devices or not here.world.nodes[name].devices:
+            if not pod.kind.devices or not here.world.facts.nodes[name].devices:
                 continue
             index, extra = np.full(6, row, dtype=np.intp), np.arange(6, dtype=np.int64)
             rows = Rows(table, index, soon=True, extra=extra, request=here.world.request(pod))
@@ -124,7 +124,7 @@ def test_exact_slots_are_free_when_they_could_be_chosen_again(case: Case) -> Non
 @given(cases())
 def test_the_figures_of_a_world_are_what_stands_on_its_devices(case: Case) -> None:
     here = given_world(case)
-    for name in here.world.nodes:
+    for name in here.world.facts.nodes:
         for soon in (False, True):
             shelf = twin.shelf_of(here.world, name, soon=soon)
             memory, cores, holders = occupancy(here.world).left_on(here.world.table.row[name], soon=soon)

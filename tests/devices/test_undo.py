@@ -25,7 +25,7 @@ def picture(world: World) -> tuple[object, ...]:
     """All that a simulation could disturb: who has which slots, and what is counted of that, kept up and counted anew."""
     fresh = Occupancy()
     fresh.follow(world)
-    slots = {uid: (placement.phase, placement.node, placement.devices) for uid, placement in world.placements.items()}
+    slots = {uid: (placement.phase, placement.node, placement.devices) for uid, placement in world.placements.by_uid.items()}
     return slots, occupancy(world).figures(), fresh.figures()
 
 

@@ -49,9 +49,9 @@ Shelf = dict[int, list[Full]]
 def shelf_of(world: World, node: str, *, soon: bool) -> Shelf:
     """A promise looks at what will be; a bind looks at what is, too."""
     worlds = [LATER] if soon else [NOW, LATER]
-    found: Shelf = {device.index: [Full(device) for _ in worlds] for device in world.nodes[node].devices}
-    for uid in world.on_node.get(node, {}):
-        placement = world.placements[uid]
+    found: Shelf = {device.index: [Full(device) for _ in worlds] for device in world.facts.nodes[node].devices}
+    for uid in world.placements.on_node.get(node, {}):
+        placement = world.placements.by_uid[uid]
         for slot in placement.devices:
             for number, phases in enumerate(worlds):
                 if placement.phase in phases and slot.index in found:
@@ -109,17 +109,17 @@ def slots_for(world: World, pod: Pod, node: str, *, soon: bool, spread: bool) ->
         return ()
     if len({ask.dialect for ask in asks}) > 1:
         return None
-    if not world.nodes[node].devices:
+    if not world.facts.nodes[node].devices:
         return () if asks[0].dialect is DeviceDialect.WHOLE else None
     return choose(shelf_of(world, node, soon=soon), asks, spread=spread)
 
 
 def room_for(world: World, pod: Pod, node: str, *, soon: bool) -> bool:
-    room = dict(world.nodes[node].allocatable.items)
+    room = dict(world.facts.nodes[node].allocatable.items)
     for phases in [LATER] if soon else [NOW, LATER]:
         taken: dict[str, int] = {}
-        for uid, other in world.on_node.get(node, {}).items():
-            if world.placements[uid].phase in phases:
+        for uid, other in world.placements.on_node.get(node, {}).items():
+            if world.placements.by_uid[uid].phase in phases:
                 for name, value in other.kind.request.items:
                     taken[name] = taken.get(name, 0) + value
         if any(value and taken.get(name, 0) + value > room.get(name, 0) for name, value in pod.kind.request.items):
@@ -133,13 +133,13 @@ def one_by_one(world: World, pods: Sequence[Pod], *, phase: Phase, spread: bool)
     found: list[tuple[str, tuple[Slot, ...]] | None] = []
     for pod in pods:
         place = None
-        for node in sorted(world.nodes):
+        for node in sorted(world.facts.nodes):
             slots = slots_for(world, pod, node, soon=soon, spread=spread)
             if slots is not None and room_for(world, pod, node, soon=soon):
                 place = (node, slots)
                 break
         found.append(place)
         if place is not None:
-            world.placements[pod.uid] = Placement(phase, place[0], world.now, place[1])
-            world.on_node.setdefault(place[0], {})[pod.uid] = pod
+            world.placements.by_uid[pod.uid] = Placement(phase, place[0], world.now, place[1])
+            world.placements.on_node.setdefault(place[0], {})[pod.uid] = pod
     return found

@@ -122,7 +122,7 @@ def given_world(case: Case, *, score: str = "") -> Given:
         for pod, stand in zip(stands, case.stands, strict=True):
             trial.restore(pod, Placement(stand.phase, stand.node, 0.0, stand.slots))
         trial.commit()
-    world.journal.clear()
+    world.placements.journal.clear()
     plugins: list[Plugin] = [Priority(), Fit(), Devices(strategy="spread" if case.spread else "binpack")]
     if score:
         plugins.append(Binpack() if score == "binpack" else Spread())

@@ -162,7 +162,7 @@ def judge(seed: int) -> Judged | None:
     world = store.world(NOW)
     s = Session(world, load_policy(POLICY))
     s.prepare()
-    gang = next(gang for gang in world.gangs.values() if gang.title == "d/hi")
+    gang = next(gang for gang in world.facts.gangs.values() if gang.title == "d/hi")
     ask = Ask(gang, gang.pods(), Purpose.EVICT, "gang-preempt")
     domain = _domain(seed, s)
     search = Search(s, ask, GANG_PREEMPT, domain)

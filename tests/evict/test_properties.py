@@ -57,7 +57,7 @@ def session(events: list[Event]) -> Session:
 
 
 def ask_of(s: Session) -> Ask:
-    gang = next(gang for gang in s.world.gangs.values() if gang.title == "d/hi")
+    gang = next(gang for gang in s.world.facts.gangs.values() if gang.title == "d/hi")
     return Ask(gang, gang.pods(), Purpose.EVICT, "gang-preempt")
 
 
@@ -168,7 +168,7 @@ def _reclaimed(seed: int) -> Story:
         outcome = play.cycle()
         victims = [effect for effect in outcome.effects if isinstance(effect, Evict)]
         evictions.append(len(victims))
-        losers.append({play.world.members[victim.uid].queue for victim in victims if victim.cause == "gang-reclaim"})
+        losers.append({play.world.facts.members[victim.uid].queue for victim in victims if victim.cause == "gang-reclaim"})
         figures.append(_usage(play.world, queues))
         play.cluster.advance(20.0)
     assert play.breaches == []

@@ -104,19 +104,19 @@ def differences(play: Play) -> list[str]:
     pods = [pod for pod in play.cluster.listed("Pod") if _counts(pod)]
     for pod in pods:
         meta, title = pod["metadata"], f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
-        known = world.pods.get(meta["uid"])
+        known = world.facts.pods.get(meta["uid"])
         if known is None:
             found.append(f"{title} is not known")
             continue
         phase, bound = world.phase(known), pod["spec"].get("nodeName", "")
-        seated = world.placements[known.uid].node if phase >= Phase.BINDING else ""
+        seated = world.placements.by_uid[known.uid].node if phase >= Phase.BINDING else ""
         if seated != bound:
             found.append(f"{title} is bound to {bound!r}, and known to be on {seated!r} ({phase.name})")
         claimed = _claims((meta.get("annotations") or {}).get(names.CLAIM, ""), uid=meta["uid"])
         if claimed != (phase in CLAIMS) and not meta.get("deletionTimestamp"):
             found.append(f"{title}: a claim stands on its object: {claimed}, and in the scheduler: {phase.name}")
     there = {pod["metadata"]["uid"] for pod in pods}
-    found.extend(f"{world.pods[uid].title} is gone, and not known to be" for uid in world.pods if uid not in there)
+    found.extend(f"{world.facts.pods[uid].title} is gone, and not known to be" for uid in world.facts.pods if uid not in there)
     return found
 
 

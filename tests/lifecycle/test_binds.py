@@ -38,14 +38,14 @@ def a_gang_that_was_promised_two_nodes() -> Store:
 
 def test_a_nominee_goes_back_to_its_nomination_with_its_age_and_plan() -> None:
     store = a_gang_that_was_promised_two_nodes()
-    before = dict(store.world(1010.0).placements)
+    before = dict(store.world(1010.0).placements.by_uid)
     outcome = run_cycle(store.world(1010.0), POLICY)
     assert sum(isinstance(effect, Bind) for effect in outcome.effects) == 2
     store.fold(BindFailed("g-1", before["g-1"].node or "", "refused"))
     world = store.world(1011.0)
-    assert world.placements["g-1"] == before["g-1"]
-    assert world.placements["g-0"].phase is Phase.BINDING
-    assert world.plans[before["g-1"].plan].gang == "volcano:default/g"
+    assert world.placements.by_uid["g-1"] == before["g-1"]
+    assert world.placements.by_uid["g-0"].phase is Phase.BINDING
+    assert world.memory.plans[before["g-1"].plan].gang == "volcano:default/g"
     outcome = run_cycle(store.world(1011.0), POLICY)
     assert [(effect.pod, effect.node) for effect in outcome.effects if isinstance(effect, Bind)] == [
         ("default/g-1", before["g-1"].node)
@@ -54,25 +54,25 @@ def test_a_nominee_goes_back_to_its_nomination_with_its_age_and_plan() -> None:
 
 def test_a_claim_that_was_lost_meanwhile_ends_with_a_reason() -> None:
     store = a_gang_that_was_promised_two_nodes()
-    node = store.world(1010.0).placements["g-1"].node or ""
+    node = store.world(1010.0).placements.by_uid["g-1"].node or ""
     run_cycle(store.world(1010.0), POLICY)
     store.fold(BindFailed("g-1", node, "node is gone"))
     store.fold(Gone("Node", node))
     outcome = run_cycle(store.world(1011.0), POLICY)
     (release,) = (effect for effect in outcome.effects if isinstance(effect, Release))
     assert (release.pod, release.node, release.cause) == ("default/g-1", node, "ClaimLost")
-    assert "g-1" not in store.world(1011.0).placements
+    assert "g-1" not in store.world(1011.0).placements.by_uid
 
 
 def test_a_failure_that_comes_late_changes_nothing() -> None:
     store = a_gang_that_was_promised_two_nodes()
-    node = store.world(1010.0).placements["g-1"].node or ""
+    node = store.world(1010.0).placements.by_uid["g-1"].node or ""
     run_cycle(store.world(1010.0), POLICY)
-    bound = replace(store.world(1010.0).pods["g-1"], version=9, node=node)
+    bound = replace(store.world(1010.0).facts.pods["g-1"], version=9, node=node)
     store.fold(Seen(bound))
     store.fold(BindFailed("g-1", node, "timed out, but it got through"))
-    assert store.world(1011.0).placements["g-1"].phase is Phase.BOUND
-    assert not store.world(1011.0).redeemed.get("g-1")
+    assert store.world(1011.0).placements.by_uid["g-1"].phase is Phase.BOUND
+    assert not store.world(1011.0).memory.redeemed.get("g-1")
 
 
 def test_a_pod_that_had_no_claim_is_unplaced_again() -> None:
@@ -81,4 +81,4 @@ def test_a_pod_that_had_no_claim_is_unplaced_again() -> None:
     store.fold(Seen(Pod("p", "default", "p", EACH, version=1)))
     run_cycle(store.world(0.0), POLICY)
     store.fold(BindFailed("p", "n1", "refused"))
-    assert "p" not in store.world(1.0).placements
+    assert "p" not in store.world(1.0).placements.by_uid

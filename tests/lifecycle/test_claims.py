@@ -35,9 +35,9 @@ def test_a_claim_that_could_not_be_written_ends_and_its_victim_is_left_alone_for
     assert (release.pod, release.cause) == ("default/g-0", "ClaimLost")
     assert release.why == "it could not be written: 403 Forbidden"
     world = store.world(1001.0)
-    assert "g-0" not in world.placements
-    assert not world.claims
-    assert world.placements["low"].phase is Phase.BOUND
+    assert "g-0" not in world.placements.by_uid
+    assert not world.placements.claims
+    assert world.placements.by_uid["low"].phase is Phase.BOUND
     # No budget is named that could change: time alone can, and not at once.
     for now in range(1002, 1300, 10):
         assert not run_cycle(store.world(float(now)), POLICY).effects
@@ -49,4 +49,4 @@ def test_a_failure_of_an_older_claim_does_not_end_a_newer_one() -> None:
     store, claim = a_gang_that_was_promised_a_node()
     store.fold(ClaimFailed("g-0", "n1", claim.since - 5.0, "timed out"))
     assert not run_cycle(store.world(1001.0), POLICY).effects
-    assert store.world(1001.0).placements["g-0"].phase is Phase.NOMINATED
+    assert store.world(1001.0).placements.by_uid["g-0"].phase is Phase.NOMINATED

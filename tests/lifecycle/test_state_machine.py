@@ -41,7 +41,7 @@ class _Watching(Play):
 
     def cycle(self) -> Outcome:
         outcome = super().cycle()
-        now = {key: stage(self.world, gang).value for key, gang in self.world.gangs.items()}
+        now = {key: stage(self.world, gang).value for key, gang in self.world.facts.gangs.items()}
         for key in {*now, *self._stages}:
             self.changes.add((self._stages.get(key, GONE), now.get(key, GONE)))
         self._stages = now

@@ -14,11 +14,11 @@ from muster.model.effects import Bind, Verdict
 from muster.model.events import Gone, Namespace, Seen
 from muster.model.pod import Phase, Pod, Running
 from muster.model.selectors import HostPort, LabelSelector, PodAffinity, PodTerm, SpreadConstraint
+from muster.model.topics import Topic
 from muster.model.volumes import CsiNode, PersistentVolume, StorageClass, VolumeChoice, VolumeClaim
 from muster.plugins.spread_constraints import SpreadConstraints
 from muster.plugins.volumes import Volumes
-from muster.state import census, world
-from muster.state.store import COMPANY
+from muster.state import census, changes
 from muster.state.table import Rows
 from muster.state.volume_choice import choices
 
@@ -57,7 +57,7 @@ def test_a_refusal_counts_nodes_by_reason_and_names_what_could_change_it() -> No
     assert "1 node with a pod in their kubernetes.io/hostname that it keeps away from (app=x)" in found.why
     assert "1 node without a pod that it must be near (app=y in their rack)" in found.why
     assert found.curable
-    assert COMPANY in found.wakes
+    assert Topic.POD_PLACED.any in found.topics
 
 
 def test_a_selector_that_selects_nobody_is_never_company() -> None:
@@ -78,7 +78,7 @@ def test_what_no_eviction_can_cure_is_told_apart_from_what_one_can() -> None:
         ok=False,
         why="0/1 members placed, new fits nowhere: 1 node out of reach of volume far of claim default/data",
         code=explain.NO_NODE,
-        wakes=verdict(here, new).wakes,
+        topics=verdict(here, new).topics,
     )
 
 
@@ -301,8 +301,8 @@ def test_what_was_forgotten_of_the_log_is_worked_out_anew(monkeypatch: pytest.Mo
     there, new = pod("there", labels={"app": "x"}), pod("new", gang="g", anti_affinity=APART)
     here = made(Case(nodes=(node("n1"), node("n2")), standing=((there, "n1", Phase.BOUND),), wanting=(new,)))
     assert not fits_on(here.s, new, "n1", soon=False)
-    monkeypatch.setattr(world, "_LONGEST_LOG", 0)
-    here.world.trim_logs()
+    monkeypatch.setattr(changes, "_LONGEST_LOG", 0)
+    here.world.changes.trim()
     assert not fits_on(here.s, new, "n1", soon=False)
     assert fits_on(here.s, new, "n2", soon=False)
     assert_no_trace(here.world)

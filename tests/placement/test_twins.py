@@ -30,7 +30,7 @@ def assert_places_agree(case: Case) -> None:
     here = made(case)
     with here.s.trial("try", cause="Test") as trial:
         place(here.s, trial, case.wanting, domain=here.domain, phase=case.phase)
-        got = {pod.uid: here.world.placement(pod).node for pod in case.wanting if pod.uid in here.world.placements}
+        got = {pod.uid: here.world.placement(pod).node for pod in case.wanting if pod.uid in here.world.placements.by_uid}
         assert got == twin.place(case)
         assert_no_trace(here.world)
 

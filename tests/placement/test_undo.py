@@ -25,14 +25,14 @@ def try_things(here: Made, case: Case, *, evict: list[int]) -> None:
         place(s, outer, case.wanting, domain=here.domain, phase=case.phase)
         answers(here, case)
         with s.trial("inner", cause="Test") as inner:
-            there = sorted(world.placements)
+            there = sorted(world.placements.by_uid)
             for number in evict:
-                pod = world.pods[there[number % len(there)]] if there else None
+                pod = world.facts.pods[there[number % len(there)]] if there else None
                 if pod is not None and world.placement(pod).node is not None:
                     inner.evict(pod)
                     answers(here, case)
             for uid in there[: len(there) // 2]:
-                inner.release(world.pods[uid])
+                inner.release(world.facts.pods[uid])
         assert_no_trace(world)
 
 

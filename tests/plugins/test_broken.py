@@ -19,7 +19,7 @@ from tests.plugins.test_undo import picture
 from tests.plugins.worlds import Case, cases, given_world, labelled_cases
 
 from muster.engine import place as place_module
-from muster.engine.columns import REFUSED
+from muster.engine.columns import REFUSED, KindColumns
 from muster.engine.hooks import WHOLE_CLUSTER
 from muster.engine.session import Session
 from muster.model import selectors as selector_model
@@ -29,9 +29,10 @@ from muster.plugins import fit as fit_module
 from muster.plugins.nominated import Nominated
 from muster.plugins.taint_preference import TaintPreference
 from muster.plugins.unschedulable import Unschedulable
+from muster.state.placements import Placements
+from muster.state.placements import Step as Move
 from muster.state.table import NodeTable, Rows
 from muster.state.trial import Trial
-from muster.state.world import World
 
 SEARCH = settings(max_examples=400, phases=[Step.generate], derandomize=True, database=None, deadline=None)
 
@@ -75,13 +76,13 @@ def pods_on_one_row_count_once(patch: pytest.MonkeyPatch) -> None:
         index = np.asarray(rows)
         table.used[index] += amounts
         table.taken[index] += amounts
-        table.log.extend(index.tolist())
+        table.changes.rows.extend(index.tolist())
 
     patch.setattr(NodeTable, "add_many", add_many)
 
 
 def changed_rows_are_forgotten(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(NodeTable, "changed_since", lambda *_: [])
+    patch.setattr(KindColumns, "update", lambda *_: None)
 
 
 def the_last_of_equals_is_taken(patch: pytest.MonkeyPatch) -> None:
@@ -183,16 +184,17 @@ def the_nominated_node_counts_for_nothing(patch: pytest.MonkeyPatch) -> None:
 
 def undo_goes_in_the_wrong_order(patch: pytest.MonkeyPatch) -> None:
     def undo_to(trial: Trial, mark: int) -> None:
-        steps = trial.world.journal[mark:]
-        del trial.world.journal[mark:]
+        steps = trial.world.placements.journal[mark:]
+        del trial.world.placements.journal[mark:]
         for step in steps[: len(steps) - 1]:
-            trial.world.move(step.pod, step.before)
+            if isinstance(step, Move):
+                trial.world.placements.move(step.pod, step.before)
 
     patch.setattr(Trial, "undo_to", undo_to)
 
 
 def claims_are_not_taken_off_the_list(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(World, "_regroup", lambda world, uid, *_: world.claims.setdefault(uid))
+    patch.setattr(Placements, "_regroup", lambda placements, uid, *_: placements.claims.setdefault(uid))
 
 
 BUGS: list[tuple[Break, Check, st.SearchStrategy[Case]]] = [

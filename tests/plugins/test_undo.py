@@ -38,7 +38,7 @@ class Picture:
 
 
 def picture(world: World) -> Picture:
-    queues = [key for key in (ROOT_QUEUE, DEFAULT_QUEUE, *world.queues) if key in world.ledger]
+    queues = [key for key in (ROOT_QUEUE, DEFAULT_QUEUE, *world.facts.queues) if key in world.ledger]
     figures = tuple((queue, tuple(amounts.tobytes() for amounts in _figures(world, queue))) for queue in queues)
     table = world.table
     return Picture(
@@ -46,12 +46,12 @@ def picture(world: World) -> Picture:
         table.taken.tobytes(),
         table.allocatable.tobytes(),
         figures,
-        dict(world.placements),
-        {node: dict(pods) for node, pods in world.on_node.items()},
-        dict(world.claims),
-        dict(world.going),
-        dict(world.unseated),
-        len(world.journal),
+        dict(world.placements.by_uid),
+        {node: dict(pods) for node, pods in world.placements.on_node.items()},
+        dict(world.placements.claims),
+        dict(world.placements.going),
+        dict(world.placements.unseated),
+        len(world.placements.journal),
     )
 
 
@@ -66,7 +66,7 @@ def _figures(world: World, queue: str) -> Iterator[Amounts]:
 def act(made: Given, trial: Trial, data: st.DataObject) -> None:
     """One thing that the engine may do inside a trial."""
     world = made.world
-    pods = [pod for pod in (*made.wanted, *made.stands) if pod.uid in world.pods]
+    pods = [pod for pod in (*made.wanted, *made.stands) if pod.uid in world.facts.pods]
     seated = [pod for pod in pods if world.placement(pod).node is not None]
     unseated = [pod for pod in pods if world.placement(pod).node is None]
     names = world.table.names
@@ -149,12 +149,12 @@ def test_the_ledger_and_the_table_are_sums_over_the_placements_after_a_commit(ca
         used = sum(
             (
                 world.request(pod)
-                for uid, pod in world.on_node.get(name, {}).items()
-                if world.placements[uid].phase is not Phase.NOMINATED
+                for uid, pod in world.placements.on_node.get(name, {}).items()
+                if world.placements.by_uid[uid].phase is not Phase.NOMINATED
             ),
-            start=world.columns.vector(world.nodes[name].allocatable) * 0,
+            start=world.columns.vector(world.facts.nodes[name].allocatable) * 0,
         )
         assert world.table.used[row].tolist() == used.tolist()
-    for queue in {world.members[pod.uid].queue for pod in made.wanted}:
+    for queue in {world.facts.members[pod.uid].queue for pod in made.wanted}:
         placed = [world.request(pod) for pod in made.wanted if world.phase(pod) is Phase.BINDING]
         assert world.ledger.used(queue).tolist() == sum(placed, start=world.ledger.used(queue) * 0).tolist()

@@ -146,9 +146,9 @@ class Standing:
 
 def standing(world: World) -> Standing:
     found = Standing()
-    for uid, placement in world.placements.items():
+    for uid, placement in world.placements.by_uid.items():
         if placement.node is not None:
-            found.put(world.pods[uid].kind, placement.node, placement.phase)
+            found.put(world.facts.pods[uid].kind, placement.node, placement.phase)
     return found
 
 
@@ -223,8 +223,8 @@ def place_one_by_one(
     for pod in pods:
         best: str | None = None
         best_score = 0.0
-        for name in sorted(world.nodes if within is None else within):
-            node = world.nodes[name]
+        for name in sorted(world.facts.nodes if within is None else within):
+            node = world.facts.nodes[name]
             if not may_go(pod, node, there, soon=phase is Phase.NOMINATED):
                 continue
             points = score(pod, node, there, weights)

@@ -238,7 +238,7 @@ def given_world(case: Case) -> Given:
         store.fold(Seen(pod))
     world = store.world(1000.0)
     _put(world, case, stands)
-    world.journal.clear()
+    world.placements.journal.clear()
     return Given(world, Session(world, policy_of(case.weights)), wanted, stands)
 
 

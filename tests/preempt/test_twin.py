@@ -17,7 +17,7 @@ MANY = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCh
 
 
 def plan_of(s: Session) -> Plan | None:
-    gang = next(gang for gang in s.world.gangs.values() if gang.title == "d/asks")
+    gang = next(gang for gang in s.world.facts.gangs.values() if gang.title == "d/asks")
     found = plan_on_one_node(s, Ask(gang, gang.pods(), Purpose.EVICT, "preempt"), PREEMPT, WHOLE_CLUSTER)
     return found if isinstance(found, Plan) else None
 
@@ -66,7 +66,7 @@ def test_an_ask_after_another_finds_what_a_fresh_look_finds(town: Town) -> None:
         for pod in first.victims:
             trial.evict(pod)
         kept = chosen(plan_of(s))
-        s.scratch.clear()
+        s.world.derived.clear()
         fresh = chosen(plan_of(s))
         # Room for which nobody has to go may be seen or not: the next cycle promises it without asking for an eviction.
         assert kept == fresh or not going(kept) | going(fresh)

@@ -104,7 +104,7 @@ def session(town: Town) -> Session:
     s.prepare()
     with s.trial("claims", cause="Test") as trial:
         for body in (body for company in town.companies for body in company.members if body.claimed):
-            trial.place(world.pods[body.name], body.node or "", phase=Phase.NOMINATED)
+            trial.place(world.facts.pods[body.name], body.node or "", phase=Phase.NOMINATED)
         trial.commit()
     return s
 

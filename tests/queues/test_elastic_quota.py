@@ -120,7 +120,7 @@ def test_volcanos_queues_are_none_of_its_business() -> None:
 
 def evict_verdict(town: Town, name: str) -> tuple[bool, str]:
     s = town.session()
-    gang = s.world.gangs[f"koordinator:default/{name}"]
+    gang = s.world.facts.gangs[f"koordinator:default/{name}"]
     verdict = s.admit(Ask(gang, gang.pods(), Purpose.EVICT, action="job-preempt"))
     return verdict.ok, verdict.code
 
@@ -249,7 +249,7 @@ def test_ancestors_runtimes_count_only_where_the_policy_says_so_but_their_maximu
         job(town, "o", 5, where="other")
         town.gang("c", 4, queue="quota/?/c", least=1, dialect=Dialect.KOORDINATOR)
         s = town.session()
-        pod = s.world.pods["default/c-0"]
+        pod = s.world.facts.pods["default/c-0"]
         assert s.room(pod, count=4, phase=Phase.NOMINATED).seats == expected
 
 
@@ -270,7 +270,7 @@ def test_runtimes_of_siblings_never_add_up_to_more_than_their_parent_has(data: s
     s = town.session()
     column = s.world.columns.position[GPU]
     rows = runtimes(s, scale=True).runtime[:, column].tolist()
-    for parent, children in s.world.tree.children.items():
+    for parent, children in s.world.facts.tree.children.items():
         quotas = [child for child in children if child.startswith("quota/")]
         total = int(s.world.table.allocatable[:, column].sum()) if not parent else rows[s.world.ledger.row[parent]]
         assert sum(rows[s.world.ledger.row[child]] for child in quotas) <= total

@@ -16,7 +16,7 @@ def town(*, gpu: int = 8, actions: Sequence[str] = ACTIONS, factor: float = 1.5)
 
 
 def let_in(t: Town, name: str) -> bool:
-    return t.world.attempts[f"volcano:default/{name}"].enqueued
+    return t.world.memory.attempts[f"volcano:default/{name}"].enqueued
 
 
 def test_a_podgroup_is_let_in_while_all_that_wait_fit_the_cluster_times_the_factor() -> None:
@@ -71,7 +71,7 @@ def test_the_more_important_is_ahead_even_if_the_other_was_let_in_before() -> No
 def test_a_gang_that_was_not_let_in_is_not_attempted() -> None:
     t = town(factor=1.0).gang("old", 6, queue="a", at="n1").gang("x", 2, queue="a", least=2, min_resources=res(gpu=4)).cycle()
     assert t.verdict("x").code == "Overcommit"
-    assert t.world.attempts["volcano:default/x"].count == 0
+    assert t.world.memory.attempts["volcano:default/x"].count == 0
     t.delete("default/old-0", "default/old-1").cycle()
     assert t.runs("x") == 2
 

@@ -37,9 +37,9 @@ IN_FIGURE = {
 def plain_sums(world: World) -> Figures:
     """By queue, figure and preemptible: each pod in its queue, in the queue's parent, and so on up to the root."""
     sums: Figures = {}
-    for uid, member in world.members.items():
-        pod = world.pods[uid]
-        for queue in (*world.tree.path(member.queue), ROOT_QUEUE):
+    for uid, member in world.facts.members.items():
+        pod = world.facts.pods[uid]
+        for queue in (*world.facts.tree.path(member.queue), ROOT_QUEUE):
             for figure, phases in IN_FIGURE.items():
                 if world.phase(pod) in phases:
                     sums.setdefault((queue, figure, member.preemptible), Counter()).update(dict(pod.kind.request.items))
@@ -161,8 +161,8 @@ class Histories(RuleBasedStateMachine):
     def some_moves(self, data: st.DataObject) -> None:
         trial = Trial(self.world, why="", cause="")
         for name in data.draw(st.lists(st.sampled_from(NAMES), max_size=4)):
-            pod = self.world.pods.get(name)
-            if pod is None or name not in self.world.members:
+            pod = self.world.facts.pods.get(name)
+            if pod is None or name not in self.world.facts.members:
                 continue
             phase = data.draw(st.sampled_from(Phase))
             if phase is Phase.PENDING:
@@ -204,7 +204,7 @@ def test_a_pod_that_is_overdue_fills_its_node_and_no_longer_counts_in_its_queue(
     store.fold(Seen(Node("n1", allocatable=Resources.of({CPU: 8000, PODS: 20}))))
     store.fold(Seen(Pod("p", "t", "p", KINDS[0], version=1, node="n1", running=Running.RUNNING, queue="queue/default")))
     world = store.world(0.0)
-    pod = world.pods["p"]
+    pod = world.facts.pods["p"]
     for phase, used, taken in ((Phase.BOUND, 500, 500), (Phase.LEAVING, 500, 0), (Phase.OVERDUE, 0, 0)):
         with Trial(world, why="", cause="") as trial:
             trial.restore(pod, Placement(phase, "n1"))

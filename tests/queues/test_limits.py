@@ -13,6 +13,7 @@ from muster.engine.quota import UNLIMITED, Bounds, Standing, fits, fits_easily, 
 from muster.model.gang import Group
 from muster.model.pod import Declared, Dialect, Membership, Phase
 from muster.model.resources import GPU, Resources
+from muster.model.topics import Topic
 
 
 def gpus(town: Town, key: str) -> int:
@@ -25,7 +26,7 @@ def test_a_full_queue_refuses_with_numbers_and_names_what_can_change_it() -> Non
     verdict = town.verdict("new")
     assert verdict.code == "QueueLimit"
     assert verdict.why == "queue research: gpu 208 used + 48 asked > 224 limit"
-    assert verdict.wakes == ("queue/research", "queue/company")
+    assert verdict.topics == (Topic.QUEUE_CAPACITY.of("queue/research"), Topic.QUEUE_CAPACITY.of("queue/company"))
     assert verdict.curable
 
 
@@ -107,10 +108,10 @@ def test_refused_gangs_are_tried_again_when_somebody_leaves_the_queue_and_not_be
     town = Town().nodes(2).see(queue("a", limit=res(gpu=2)), queue("b"))
     town.gang("old", 2, queue="a").cycle().gang("new", 1, queue="a").gang("other", queue="b").cycle()
     town.cycle(3)
-    attempts = {gang.title: town.world.attempts[key].count for key, gang in town.world.gangs.items()}
+    attempts = {gang.title: town.world.memory.attempts[key].count for key, gang in town.world.facts.gangs.items()}
     assert attempts["default/new"] == 1
     town.delete("default/other-0").cycle()
-    assert town.world.attempts["volcano:default/new"].count == 1
+    assert town.world.memory.attempts["volcano:default/new"].count == 1
     town.delete("default/old-0").cycle()
     assert town.runs("new") == 1
 
@@ -125,12 +126,12 @@ def test_each_role_of_a_gang_group_is_judged_in_its_own_queue_and_nothing_binds_
         for i in range(count):
             town.change(f"default/{name}-{i}", membership=Membership(Dialect.KOORDINATOR, name, declared=declared))
     town.cycle()
-    (gang,) = town.world.gangs.values()
-    verdict = town.world.attempts[gang.key].verdict
+    (gang,) = town.world.facts.gangs.values()
+    verdict = town.world.memory.attempts[gang.key].verdict
     assert verdict is not None
     assert verdict.why == "queue p: gpu 0 used + 6 asked > 5 limit"
     town.see(queue("p", limit=res(gpu=6))).cycle()
-    verdict = town.world.attempts[gang.key].verdict
+    verdict = town.world.memory.attempts[gang.key].verdict
     assert verdict is not None
     assert verdict.why == "queue b: gpu 0 used + 3 asked > 2 limit"
     assert town.runs("x") == 0
@@ -147,7 +148,7 @@ def test_a_bind_looks_at_what_stands_in_the_queue_and_a_nomination_at_what_will(
         town.change(f"default/old-{i}", deleted_at=town.now + 30)
     town.gang("new", 4, queue="a")
     s = town.session()
-    gang = s.world.gangs["volcano:default/new"]
+    gang = s.world.facts.gangs["volcano:default/new"]
     verdict = s.admit(Ask(gang, gang.pods(), purpose))
     assert verdict.ok is left
     if not verdict.ok:
@@ -159,7 +160,7 @@ def test_a_bind_looks_at_what_stands_in_the_queue_and_a_nomination_at_what_will(
 def test_what_was_promised_to_others_is_no_room() -> None:
     town = Town().nodes(2).see(queue("a", limit=res(gpu=4))).gang("one", 3, queue="a").gang("two", 2, queue="a")
     s = town.session()
-    one, two = s.world.gangs["volcano:default/one"], s.world.gangs["volcano:default/two"]
+    one, two = s.world.facts.gangs["volcano:default/one"], s.world.facts.gangs["volcano:default/two"]
     with s.trial("", cause="") as trial:
         for pod in one.pods():
             trial.place(pod, "n1", phase=Phase.NOMINATED)
@@ -171,7 +172,7 @@ def test_what_was_promised_to_others_is_no_room() -> None:
 def test_whoever_was_promised_a_seat_is_not_in_its_own_way() -> None:
     town = Town().nodes(2).see(queue("a", limit=res(gpu=3))).gang("one", 3, queue="a")
     s = town.session()
-    pods = s.world.gangs["volcano:default/one"].pods()
+    pods = s.world.facts.gangs["volcano:default/one"].pods()
     with s.trial("", cause="") as trial:
         for pod in pods:
             trial.place(pod, "n1", phase=Phase.NOMINATED)
@@ -200,7 +201,7 @@ def test_a_gang_is_tried_again_when_others_move_out_of_its_queue() -> None:
 def test_room_counts_whole_pods_and_the_sentence_is_for_those_who_are_left_over() -> None:
     town = Town().nodes().see(queue("a", limit=res(gpu=7))).gang("g", 4, res(gpu=2), queue="a")
     s = town.session()
-    gang = s.world.gangs["volcano:default/g"]
+    gang = s.world.facts.gangs["volcano:default/g"]
     room = s.room(gang.pods()[0], count=4, phase=Phase.BINDING)
     assert room.seats == 3
     assert room.verdict.why == "queue a: gpu 6 used + 2 asked > 7 limit"

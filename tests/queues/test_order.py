@@ -79,7 +79,7 @@ def test_gangs_for_which_nothing_changed_are_not_asked_again() -> None:
 
 def next_by_hand(s: Session, waiting: Mapping[str, list[Gang]]) -> Gang:
     """Look at everything each time: at each level the branch with the least key, of equal ones the one with the better head."""
-    tree = s.world.tree
+    tree = s.world.facts.tree
 
     def head(key: str) -> tuple[object, Gang] | None:
         if waiting.get(key):
@@ -125,7 +125,7 @@ POLICIES: list[list[Plugin]] = [[Drf()], [Proportion()], [Capacity()], [Capacity
 @settings(max_examples=60, deadline=None)
 def test_the_next_gang_is_the_one_that_looking_at_everybody_finds(town: Town, data: st.DataObject) -> None:
     s = town.session()
-    gangs = [s.world.gangs[key] for key in s.world.unseated]
+    gangs = [s.world.facts.gangs[key] for key in s.world.placements.unseated]
     waiting: dict[str, list[Gang]] = {}
     for gang in gangs:
         waiting.setdefault(gang.queue, []).append(gang)
@@ -139,8 +139,8 @@ def test_the_next_gang_is_the_one_that_looking_at_everybody_finds(town: Town, da
             for pod in found.pods():
                 trial.place(pod, "n2", phase=Phase.BINDING)
             # Others may have to make room for it, and then their queues stand otherwise, too.
-            for uid in data.draw(st.lists(st.sampled_from(sorted(s.world.placements)), max_size=2, unique=True)):
-                trial.release(s.world.pods[uid])
+            for uid in data.draw(st.lists(st.sampled_from(sorted(s.world.placements.by_uid)), max_size=2, unique=True)):
+                trial.release(s.world.facts.pods[uid])
             if data.draw(st.booleans()):
                 trial.commit()
     assert line.pop() is None

@@ -159,8 +159,8 @@ class Town:
         return sum(pod.node is not None for pod in self.pods.values() if pod.name.rsplit("-", 1)[0] == gang)
 
     def verdict(self, gang: str, *, namespace: str = "default") -> Verdict:
-        key = next(key for key, each in self.world.gangs.items() if each.title == f"{namespace}/{gang}")
-        found = self.world.attempts[key].verdict
+        key = next(key for key, each in self.world.facts.gangs.items() if each.title == f"{namespace}/{gang}")
+        found = self.world.memory.attempts[key].verdict
         assert found is not None, f"nobody judged {gang}"
         return found
 

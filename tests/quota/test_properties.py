@@ -83,8 +83,10 @@ def test_nobody_is_asked_to_leave_while_nobody_was_promised_anything(story: Stor
         for number in range(5):
             world, _ = cycle(cluster)
             _within_bounds(world, teams)
-            asked = [pod.title for pod in world.pods.values() if pod.told_at is not None and world.phase(pod) is Phase.LEAVING]
-            assert world.claims or not asked
+            asked = [
+                pod.title for pod in world.facts.pods.values() if pod.told_at is not None and world.phase(pod) is Phase.LEAVING
+            ]
+            assert world.placements.claims or not asked
             if number == 1 and job["gone"]:
                 for index in range(job["pods"]):
                     cluster.delete("Pod", "default", f"{job['name']}-{index}")
@@ -132,7 +134,7 @@ def _within_bounds(world: World, teams: dict[str, tuple[int, int]]) -> None:
 
 def _all_are_served(world: World, titles: set[str]) -> None:
     """Whoever had others evicted was promised a node for every member that its minimum needs."""
-    for gang in world.gangs.values():
+    for gang in world.facts.gangs.values():
         if gang.title in titles:
             placed = sum(world.phase(pod) in (Phase.NOMINATED, Phase.HELD, Phase.BOUND, Phase.BINDING) for pod in gang.pods())
             assert placed >= gang.min, f"{gang.title} evicts and has {placed} of {gang.min}"

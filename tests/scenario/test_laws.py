@@ -23,9 +23,10 @@ from muster.plugins.topology import Topology
 from muster.scenario.laws import LAWS, NO_TRACE, SAME_AGAIN, Judge
 from muster.state.columns import Amounts
 from muster.state.ledger import Ledger
+from muster.state.memory import PlanNote
+from muster.state.placements import Placements
 from muster.state.table import BoolColumn, NodeTable, Rows
 from muster.state.trial import Trial
-from muster.state.world import PlanNote, World
 
 Patch = pytest.MonkeyPatch
 Broken = set[str]
@@ -78,14 +79,14 @@ def slots_are_given_twice(_patch: Patch) -> Broken:
     found = play()
     found.cycle()
     world = found.world
-    pods = [world.pods[uid] for uid in world.members if world.placements.get(uid) is None][:2]
-    node = world.nodes["n4"]
+    pods = [world.facts.pods[uid] for uid in world.facts.members if world.placements.by_uid.get(uid) is None][:2]
+    node = world.facts.nodes["n4"]
     object.__setattr__(node, "devices", (Device(0, "gpu", memory=8),))
     with Trial(world, why="a bug", cause="Bug") as trial:
         for pod in pods:
             trial.place(pod, "n4", phase=Phase.BINDING, devices=(Slot(0, memory=8, cores=50),))
         trial.commit()
-    world.journal.clear()
+    world.placements.journal.clear()
     binds = tuple(Bind(pod.uid, pod.title, "n4", "", "a bug", "Bug", (Slot(0, 8, 50),)) for pod in pods)
     return {breach.law for breach in Judge(found.policy).look(world, Outcome(9, world.now, binds))}
 
@@ -113,9 +114,11 @@ def leaving_leaves_a_shadow(patch: Patch) -> Broken:
     found = play()
     found.cycle()
     world = found.world
-    uid = next(uid for uid, placement in world.placements.items() if placement.phase is Phase.BOUND)
-    world.on_node.setdefault("n4" if world.placements[uid].node != "n4" else "n3", {})[uid] = world.pods[uid]
-    patch.setattr(World, "_regroup", lambda *_: None)
+    uid = next(uid for uid, placement in world.placements.by_uid.items() if placement.phase is Phase.BOUND)
+    world.placements.on_node.setdefault("n4" if world.placements.by_uid[uid].node != "n4" else "n3", {})[uid] = world.facts.pods[
+        uid
+    ]
+    patch.setattr(Placements, "_regroup", lambda *_: None)
     return broken_laws(found)
 
 
@@ -165,7 +168,7 @@ def _evicting(patch: Patch, evict: Callable[[Session], Iterator[tuple[Pod, str]]
 
 
 def _standing(s: Session) -> list[Pod]:
-    return [s.world.pods[uid] for uid, placement in s.world.placements.items() if placement.phase is Phase.BOUND]
+    return [s.world.facts.pods[uid] for uid, placement in s.world.placements.by_uid.items() if placement.phase is Phase.BOUND]
 
 
 def evicted_for_nothing(patch: Patch) -> Broken:
@@ -176,9 +179,9 @@ def evicted_and_served(patch: Patch) -> Broken:
     """Of a gang that was given a node in this cycle, another member is told to go."""
 
     def evict(s: Session) -> Iterator[tuple[Pod, str]]:
-        if any(placement.phase is Phase.BINDING for placement in s.world.placements.values()):
+        if any(placement.phase is Phase.BINDING for placement in s.world.placements.by_uid.values()):
             yield _standing(s)[0], "default/high"
-        elif s.world.cycle == 1:
+        elif s.world.memory.cycle == 1:
             yield _standing(s)[-1], "default/high"
 
     return _evicting(patch, evict, cycles=4)
@@ -186,10 +189,10 @@ def evicted_and_served(patch: Patch) -> Broken:
 
 def _promise(s: Session) -> Gang:
     """A claim for `high`, as if somebody had made room for it."""
-    gang = next(gang for gang in s.world.gangs.values() if gang.title == "default/high")
+    gang = next(gang for gang in s.world.facts.gangs.values() if gang.title == "default/high")
     pod = gang.pods()[0]
     if s.world.phase(pod) is not Phase.NOMINATED:
-        s.world.plans["p"] = PlanNote(gang.key, 1, (), s.now)
+        s.world.memory.plans.set("p", PlanNote(gang.key, 1, (), s.now))
         with s.trial("a bug", cause="Bug") as trial:
             trial.restore(pod, Placement(Phase.NOMINATED, "n1", s.now, plan="p"))
             trial.commit()

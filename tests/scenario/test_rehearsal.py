@@ -6,9 +6,8 @@ import pytest
 from tests.scenario.worlds import play
 
 from muster.engine.columns import KindColumns
-from muster.engine.session import Session
 from muster.model.devices import Slot
-from muster.model.pod import Phase, Placement, Pod
+from muster.model.pod import Phase, Placement
 from muster.scenario.rehearsal import photo, rehearse
 from muster.state.trial import Trial
 
@@ -27,7 +26,7 @@ def test_a_pod_that_is_taken_away_and_put_back_has_the_same_slots() -> None:
     found = play()
     found.cycle()
     world = found.world
-    first, second, third = (world.pods[uid] for uid in list(world.members)[:3])
+    first, second, third = (world.facts.pods[uid] for uid in list(world.facts.members)[:3])
     with Trial(world, why="given", cause="Given") as given:
         for pod, slots in ((first, (Slot(0, memory=4),)), (second, (Slot(1, memory=4),))):
             given.restore(pod, Placement(Phase.BOUND, "n1", 1.0, slots))
@@ -49,20 +48,12 @@ def test_a_pod_that_is_taken_away_and_put_back_has_the_same_slots() -> None:
 def test_columns_that_are_not_brought_up_to_date_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     found = play()
     found.cycle()
-    refresh = KindColumns.refresh
-    known: list[KindColumns] = []
-
-    def only_once(self: KindColumns, s: Session, pod: Pod) -> None:
-        if not any(self is each for each in known):
-            known.append(self)
-            refresh(self, s, pod)
-
-    monkeypatch.setattr(KindColumns, "refresh", only_once)
     stale = [text for seed in range(20) for text in rehearse(found.world, found.policy, seed=str(seed)) if "stale" in text]
     assert not stale
+    monkeypatch.setattr(KindColumns, "update", lambda *_: None)
     world = found.world
     with Trial(world, why="a move", cause="Move") as trial:
-        for pod in [pod for pod in world.pods.values() if world.phase(pod) is Phase.BOUND]:
+        for pod in [pod for pod in world.facts.pods.values() if world.phase(pod) is Phase.BOUND]:
             trial.release(pod)
         trial.commit()
     assert [text for seed in range(20) for text in rehearse(world, found.policy, seed=str(seed)) if "stale" in text]

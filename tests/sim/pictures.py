@@ -18,23 +18,23 @@ Picture = dict[str, object]
 def picture(store: Store, *, now: float) -> Picture:
     world = store.world(now)
     return {
-        "pods": world.pods,
-        "placements": world.placements,
-        "on node": {node: sorted(pods) for node, pods in world.on_node.items()},
-        "nodes": world.nodes,
+        "pods": world.facts.pods,
+        "placements": world.placements.by_uid,
+        "on node": {node: sorted(pods) for node, pods in world.placements.on_node.items()},
+        "nodes": world.facts.nodes,
         "rows": {name: _row(world, name) for name in world.table.names},
-        "gangs": {key: _of_any_version(gang) for key, gang in world.gangs.items()},
-        "members": world.members,
-        "unseated": world.unseated,
-        "claims": sorted(world.claims),
-        "going": sorted(world.going),
-        "awaited": sorted(world.awaited),
-        "queues": world.queues,
-        "in queue": {queue: sorted(gangs) for queue, gangs in world.in_queue.items()},
-        "domains": world.domains,
-        "namespaces": world.namespaces,
+        "gangs": {key: _of_any_version(gang) for key, gang in world.facts.gangs.items()},
+        "members": world.facts.members,
+        "unseated": world.placements.unseated,
+        "claims": sorted(world.placements.claims),
+        "going": sorted(world.placements.going),
+        "awaited": sorted(world.facts.awaited),
+        "queues": world.facts.queues,
+        "in queue": {queue: sorted(gangs) for queue, gangs in world.facts.in_queue.items()},
+        "domains": world.facts.domains,
+        "namespaces": world.facts.namespaces,
         "ledger": {queue: figures for queue in world.ledger.names if any(figures := _figures(world, queue))},
-        "queues without a row": [queue for queue in world.in_queue if queue not in world.ledger],
+        "queues without a row": [queue for queue in world.facts.in_queue if queue not in world.ledger],
     }
 
 

@@ -262,7 +262,7 @@ def test_a_gang_group_is_the_same_whoever_comes_or_goes_first(first: str) -> Non
         for event in turn:
             store.fold(event)
         store.world(0.0)
-    assert store.world(0.0).gangs == fresh_store(left).world(0.0).gangs
+    assert store.world(0.0).facts.gangs == fresh_store(left).world(0.0).facts.gangs
 
 
 def gone(event: Event) -> Gone:
@@ -282,7 +282,7 @@ def test_a_pod_that_is_gone_stays_gone_when_late_news_of_it_arrives() -> None:
     for _ in range(2):
         for event in cluster.events():
             store.fold(event)
-        assert store.world(cluster.now).pods == {}
+        assert store.world(cluster.now).facts.pods == {}
         cluster.advance(LATEST_S)
 
 
@@ -296,7 +296,7 @@ def test_a_pod_has_been_on_its_node_since_it_started() -> None:
         for event in cluster.events():
             store.fold(event)
         cluster.advance(5)
-    (placement,) = store.world(cluster.now).placements.values()
+    (placement,) = store.world(cluster.now).placements.by_uid.values()
     assert placement.since == START + 11
 
 

@@ -71,7 +71,7 @@ def assert_scores_are_known_ahead(case: Case) -> None:
     """What a domain's score will be with everybody in it, to the last bit."""
     town = town_of(case)
     s = town.session()
-    for gang in town.world.gangs.values():
+    for gang in town.world.facts.gangs.values():
         ask = Ask(gang, gang.pods(), Purpose.ALLOCATE)
         where = s.where(ask).domains
         ahead = s.score_domains(ask, where)
@@ -91,7 +91,7 @@ def test_a_score_told_ahead_is_the_score_afterwards(case: Case) -> None:
 def assert_bounds_bound(case: Case) -> None:
     town = town_of(case)
     s = town.session()
-    for gang in town.world.gangs.values():
+    for gang in town.world.facts.gangs.values():
         ask = Ask(gang, gang.pods(), Purpose.ALLOCATE, needed=gang.min)
         tree = Topology()._tree(s)
         found = (*tree.domains, tree.whole)
@@ -115,7 +115,7 @@ def assert_slots_keep_up(case: Case) -> None:
     """After every move the slots are what they would be if worked out anew."""
     town = town_of(case)
     s = town.session()
-    pods = [pod for gang in town.world.gangs.values() for pod in gang.pods()]
+    pods = [pod for gang in town.world.facts.gangs.values() for pod in gang.pods()]
     for room in Room:
         slots(s, pods[0], room)
     with s.trial("try", cause="Test") as trial:
@@ -123,9 +123,7 @@ def assert_slots_keep_up(case: Case) -> None:
             place(s, trial, [pod], domain=Topology()._tree(s).whole, phase=Phase.HELD)
             for room in Room:
                 kept = slots(s, pods[0], room).tolist()
-                remembered = town.world.memo["slots"]
-                assert isinstance(remembered, dict)
-                del remembered[id(s.policy), pods[0].kind.alone(), room]
+                town.world.derived.clear()
                 assert kept == slots(s, pods[0], room).tolist()
 
 
@@ -147,7 +145,7 @@ def assert_hard_wishes_hold(case: Case, changes: Sequence[int]) -> None:
             sizes[number] = grown(sizes[number], 2)
             submit(town, f"g{number}", sizes[number])
         elif change % 3 == 1:
-            placed = sorted(uid for uid in town.world.placements if uid.startswith(f"g{number}-"))
+            placed = sorted(uid for uid in town.world.placements.by_uid if uid.startswith(f"g{number}-"))
             for uid in placed[: 1 + change % 2]:
                 town.lose("Pod", uid)
         else:
@@ -185,10 +183,10 @@ def test_an_attempt_that_fails_in_every_domain_leaves_no_trace() -> None:
     rack = TopologyAsk(hard=True, highest_tier=1)
     town = town_of(Case(((2, 2),), 0, (), (Job(((1, 7), (3, 3)), 4, rack, None, 0),)))
     table = town.world.table
-    before = (table.used.tobytes(), table.taken.tobytes(), town.world.unseated.copy())
+    before = (table.used.tobytes(), table.taken.tobytes(), town.world.placements.unseated.copy())
     outcome = town.cycle()
     assert binds(outcome) == {}
     assert dict(outcome.stats)["domains tried"] > 0
-    assert (table.used.tobytes(), table.taken.tobytes(), town.world.unseated) == before
-    assert town.world.placements == {}
+    assert (table.used.tobytes(), table.taken.tobytes(), town.world.placements.unseated) == before
+    assert town.world.placements.by_uid == {}
     assert "(best of 2 domains)" in town.why("g0")

@@ -129,15 +129,15 @@ class Town:
         return self.store.world(self.now)
 
     def gang(self, name: str) -> Gang:
-        return next(gang for gang in self.world.gangs.values() if gang.title == f"d/{name}")
+        return next(gang for gang in self.world.facts.gangs.values() if gang.title == f"d/{name}")
 
     def where(self, name: str) -> set[str]:
         """The nodes on which members of a gang stand."""
-        placements = self.world.placements
+        placements = self.world.placements.by_uid
         return {placements[pod.uid].node or "" for pod in self.gang(name).pods() if pod.uid in placements}
 
     def why(self, name: str) -> str:
-        verdict = self.world.attempts[self.gang(name).key].verdict
+        verdict = self.world.memory.attempts[self.gang(name).key].verdict
         return "" if verdict is None else verdict.why
 
 

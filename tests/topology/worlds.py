@@ -101,7 +101,7 @@ def submit(town: Town, name: str, job: Job) -> None:
 def scattered(world: World) -> list[str]:
     """Gangs and cells with a hard wish that do not lie in one domain at or below their tier. Told from names alone."""
     found = []
-    for gang in world.gangs.values():
+    for gang in world.facts.gangs.values():
         if not _lies_together(_seats(world, [pod.uid for pod in gang.pods()]), gang):
             found.append(gang.title)
         apart = [cell.title for cell in gang.cells if not _lies_together(_seats(world, cell.members), cell)]
@@ -110,7 +110,7 @@ def scattered(world: World) -> list[str]:
 
 
 def _seats(world: World, uids: Iterable[str]) -> set[str]:
-    placed = [world.placements[uid] for uid in uids if uid in world.placements]
+    placed = [world.placements.by_uid[uid] for uid in uids if uid in world.placements.by_uid]
     return {placement.node or "" for placement in placed if placement.phase in PROMISED}
 
 

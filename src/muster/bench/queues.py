@@ -136,7 +136,7 @@ def _quiet() -> Measured:
     """Everybody was refused and nothing has changed since."""
     policy = Policy((Capacity(), *default_policy().plugins), ("expire", "allocate"))
     store = full_house()
-    for key in [key for key in store.world(1000.0).nodes if key != "node-00000"]:
+    for key in [key for key in store.world(1000.0).facts.nodes if key != "node-00000"]:
         store.fold(Gone("Node", key, 2))
     run_cycle(store.world(1000.0), policy)
     watch = Stopwatch()

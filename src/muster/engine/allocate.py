@@ -55,11 +55,12 @@ def attempt(s: Session, gang: Gang, visited: set[str]) -> Attempted:
 
 
 def _count(s: Session, gang: Gang) -> None:
-    memory = s.world.attempts[gang.key]
-    memory.count += 1
-    if memory.started is None:
-        memory.started = s.now
-        s.world.touched[gang.key] = None  # Its status says since when it is tried.
+    attempts = s.world.memory.attempts
+    before = attempts[gang.key]
+    if before.started is None:
+        # Its status says since when it is tried.
+        s.world.changes.gangs.add(gang.key)
+    attempts.set(gang.key, replace(before, count=before.count + 1, started=s.now if before.started is None else before.started))
     s.count("attempts")
 
 
@@ -69,7 +70,7 @@ def ready(world: World, gang: Gang) -> Verdict:
         return Verdict(ok=False, why=gang.unreadable, code=explain.INVALID)
     if gang.waits_for or not has_enough_members(gang):
         return explain.gathering(gang)
-    marked = next((pod for pod in gang.pods() if pod.timed_out or pod.uid in world.marked), None)
+    marked = next((pod for pod in gang.pods() if pod.timed_out or pod.uid in world.memory.marked), None)
     if marked is not None:
         why = f"{marked.title} is marked as timed out: delete and re-create the pods, or remove the mark"
         return Verdict(ok=False, why=why, code=explain.TIMED_OUT)
@@ -78,7 +79,7 @@ def ready(world: World, gang: Gang) -> Verdict:
 
 def seat(s: Session, gang: Gang) -> Attempted:
     """Seats for the gang on what is free now: first what it was promised, then a search."""
-    if s.world.unseated[gang.key] and any(pod.uid in s.world.claims for pod in gang.pods()):
+    if s.world.placements.unseated[gang.key] and any(pod.uid in s.world.placements.claims for pod in gang.pods()):
         redeemed = redeem(s, gang)
         if redeemed is not None:
             return redeemed
@@ -95,7 +96,7 @@ def seat(s: Session, gang: Gang) -> Attempted:
 
 def wanted(world: World, gang: Gang) -> tuple[list[Pod], int]:
     """Members without a node: first what each role needs for its minimum, then the others; and how many the minimum needs."""
-    placements = world.placements
+    placements = world.placements.by_uid
     first: list[Pod] = []
     rest: list[Pod] = []
     seats = 0

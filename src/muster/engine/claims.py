@@ -14,8 +14,9 @@ from muster.model.gang import Gang, Mode
 from muster.model.pod import PROMISED, Phase, Pod
 from muster.state.cells import with_cells
 from muster.state.lifecycle import count, reaches_min
+from muster.state.memory import PlanNote
 from muster.state.trial import Trial
-from muster.state.world import PlanNote, World
+from muster.state.world import World
 
 REDEEMED = "Redeemed"
 SPARED = "Spared"
@@ -57,7 +58,7 @@ def _redeem(s: Session, gang: Gang, there: list[Pod]) -> Attempted | None:
     with s.trial(REDEEMED_WHY, cause=REDEEMED) as trial:
         turned = _turn(s, trial, there)
         bind_held(s.world, trial, gang)
-        waiting = [pod for pod in gang.pods() if pod.uid not in s.world.placements]
+        waiting = [pod for pod in gang.pods() if pod.uid not in s.world.placements.by_uid]
         settled = place_where_allowed(s, trial, gang, waiting, phase=Phase.BINDING) if waiting else None
         if not reaches_min(s.world, gang):
             return None
@@ -85,7 +86,7 @@ def _counts_on_untold(s: Session, promised: list[Pod]) -> bool:
     """Those whom this very cycle sends away were not told yet: who minds more than room waits until they were."""
     if not any(s.is_entangled(pod) for pod in promised):
         return False
-    return any(step.before.phase is Phase.BOUND and s.world.phase(step.pod) is Phase.LEAVING for step in s.world.journal)
+    return any(step.before.phase is Phase.BOUND and s.world.phase(step.pod) is Phase.LEAVING for step in s.world.placements.steps())
 
 
 def _move(s: Session, gang: Gang, promised: list[Pod]) -> bool:
@@ -93,7 +94,7 @@ def _move(s: Session, gang: Gang, promised: list[Pod]) -> bool:
     with s.trial(MOVED_WHY, cause="Moved") as trial:
         for pod in promised:
             trial.release(pod)
-        waiting = [pod for pod in gang.pods() if pod.uid not in s.world.placements]
+        waiting = [pod for pod in gang.pods() if pod.uid not in s.world.placements.by_uid]
         settled = place_where_allowed(s, trial, gang, waiting, phase=Phase.BINDING)
         if settled.placed.first_refused is not None or not reaches_min(s.world, gang):
             return False
@@ -105,7 +106,7 @@ def _move(s: Session, gang: Gang, promised: list[Pod]) -> bool:
 
 def nominate_on_room_being_left(s: Session, gang: Gang) -> Attempted | None:
     """Room that is being left and that nobody claims is as good as free for a promise: nobody has to be evicted for that."""
-    if not s.world.going or reaches_min(s.world, gang, PROMISED):
+    if not s.world.placements.going or reaches_min(s.world, gang, PROMISED):
         return None
     pods = needed(s.world, gang)
     if not s.admit(Ask(gang, pods, Purpose.NOMINATE)).ok:
@@ -119,7 +120,7 @@ def nominate_on_room_being_left(s: Session, gang: Gang) -> Attempted | None:
             for pod in pods:
                 trial.restore(pod, replace(s.world.placement(pod), plan=name))
             trial.commit()
-        s.world.plans[name] = PlanNote(gang.key, len(pods), (), s.now)
+        s.world.memory.plans.set(name, PlanNote(gang.key, len(pods), (), s.now))
         return Attempted(complete=True, verdict=explain.clearing(s.world, gang))
     return None
 
@@ -127,9 +128,9 @@ def nominate_on_room_being_left(s: Session, gang: Gang) -> Attempted | None:
 def plan_name(s: Session, gang: Gang) -> str:
     """A name for the next plan of a gang. Of several that are made in one moment each has its own, also where the others ended."""
     name = first = f"{gang.title}@{s.now:.3f}"
-    taken = {step.before.plan for step in s.world.journal} if s.same_moment else set()
+    taken = {step.before.plan for step in s.world.placements.steps()} if s.same_moment else set()
     number = 1
-    while name in s.world.plans or name in taken:
+    while name in s.world.memory.plans or name in taken:
         number += 1
         name = f"{first}.{number}"
     return name
@@ -140,7 +141,7 @@ def needed(world: World, gang: Gang) -> tuple[Pod, ...]:
     pods: list[Pod] = []
     spare: list[Pod] = []
     for role in gang.roles:
-        waiting = [pod for pod in role.pods if pod.uid not in world.placements]
+        waiting = [pod for pod in role.pods if pod.uid not in world.placements.by_uid]
         lacking = max(0, role.min - count(world, role, PROMISED) - role.succeeded)
         pods.extend(waiting[:lacking])
         spare.extend(waiting[lacking:])
@@ -152,17 +153,19 @@ def needed(world: World, gang: Gang) -> tuple[Pod, ...]:
 def end_broken_plans(s: Session) -> None:
     """A gang that lost a claim and found no new room gives up its other claims too: half of it is worth nothing."""
     world = s.world
-    promised = {world.members[uid].gang for uid in world.claims if world.placements[uid].phase is Phase.NOMINATED}
+    promised = {
+        world.facts.members[uid].gang for uid in world.placements.claims if world.placements.by_uid[uid].phase is Phase.NOMINATED
+    }
     for key in sorted(promised):
-        gang = world.gangs[key]
+        gang = world.facts.gangs[key]
         if not reaches_min(world, gang, PROMISED):
             end_claims(s, gang, "claims that it needs were lost and no other room was found", cause="PlanBroken")
 
 
 def end_claims(s: Session, gang: Gang, why: str, *, cause: str) -> None:
     """All nominations of a gang end together. Whoever was only asked to leave for them may stay."""
-    for plan in [plan for plan in s.world.plans.values() if plan.gang == gang.key and plan.soft]:
-        for victim in [s.world.pods[uid] for uid in plan.victims if uid in s.world.going]:
+    for plan in [plan for plan in s.world.memory.plans.values() if plan.gang == gang.key and plan.soft]:
+        for victim in [s.world.facts.pods[uid] for uid in plan.victims if uid in s.world.placements.going]:
             if victim.deleted_at is None:
                 let_stay(s, victim, f"{gang.title} no longer needs its room: {why}")
     for pod in gang.pods():
@@ -177,7 +180,7 @@ def let_stay(s: Session, victim: Pod, why: str) -> None:
     with s.trial(why, cause=SPARED) as trial:
         trial.turn(victim, phase=Phase.BOUND)
         trial.commit()
-    s.world.spared[victim.uid] = s.now
+    s.world.memory.spared.set(victim.uid, s.now)
 
 
 def bind_held(world: World, trial: Trial, gang: Gang) -> None:

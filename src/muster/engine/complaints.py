@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from muster.engine.explain import INVALID, VALID
+from muster.engine.reporting import condition_news
 from muster.engine.session import Session
 from muster.model.effects import Condition
 
 
-def complaints(s: Session) -> Iterator[Condition]:
-    """Of the gangs that something happened to: which fields could not be read, and what to write instead."""
-    world = s.world
-    for key in sorted(world.touched):
-        gang, memory = world.gangs.get(key), world.attempts.get(key)
-        if gang is None or memory is None:
-            continue
+def complaints(s: Session, gangs: Sequence[str]) -> Iterator[Condition]:
+    """Of these gangs and of all nodes: which fields could not be read, and what to write instead."""
+    facts = s.world.facts
+    for key in gangs:
+        gang = facts.gangs[key]
         why = "; ".join(f"{problem.field}: {problem.text}" for problem in gang.problems)
-        if why != memory.complaint:
-            memory.complaint = why
-            yield _condition("gang", gang.title, why)
-    for name in sorted({*world.faulty, *world.faults_told}):
-        why = "; ".join(text for _, text in sorted(world.faulty.get(name, {}).items()))
-        if name in world.nodes and why != world.faults_told.get(name, ""):
-            world.faults_told[name] = why
-            yield _condition("node", name, why)
+        yield from _news(s, key, "gang", gang.title, why)
+    for name in sorted({*facts.faulty, *s.world.memory.faulty_nodes}):
+        node = facts.nodes.get(name)
+        if node is not None:
+            why = "; ".join(text for _, text in sorted(facts.faulty.get(name, {}).items()))
+            yield from _news(s, node.uid or name, "node", name, why)
+        if name in facts.faulty:
+            s.world.memory.faulty_nodes.set(name, None)
+        else:
+            s.world.memory.faulty_nodes.drop(name)
 
 
-def _condition(subject: str, key: str, why: str) -> Condition:
-    return Condition(subject, key, not why, INVALID if why else VALID, why or "nothing is wrong with it any more")
+def _news(s: Session, uid: str, subject: str, key: str, why: str) -> Iterator[Condition]:
+    now = Condition(subject, key, False, INVALID, why) if why else None
+    return condition_news(s.world, uid, now, Condition(subject, key, True, VALID, "nothing is wrong with it any more"))

@@ -44,8 +44,8 @@ def run_cycle(world: World, policy: Policy, *, enter: Enter | None = None) -> Ou
 def run_session(s: Session, *, enter: Enter = _in_silence) -> Outcome:
     """One cycle in a session of its own, which can be looked into afterwards."""
     world, policy = s.world, s.policy
-    world.cycle += 1
-    world.journal.clear()
+    world.memory.cycle += 1
+    world.placements.clear_journal()
     enter("recover")
     s.prepare()
     recover(s)
@@ -58,7 +58,7 @@ def run_session(s: Session, *, enter: Enter = _in_silence) -> Outcome:
     spare_the_unneeded(s)
     stand_still(s)
     effects = deeds(s)
-    world.journal.clear()
-    world.decided_at = world.now
-    verdicts = tuple((world.gangs[key].title, verdict) for key, verdict in s.verdicts.items())
-    return Outcome(world.cycle, world.now, effects, verdicts, tuple(sorted(s.stats.items())))
+    world.placements.clear_journal()
+    world.memory.decided_at = world.now
+    verdicts = tuple((world.facts.gangs[key].title, verdict) for key, verdict in s.verdicts.items())
+    return Outcome(world.memory.cycle, world.now, effects, verdicts, tuple(sorted(s.stats.items())))

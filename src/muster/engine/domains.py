@@ -23,7 +23,6 @@ from muster.model.pod import PROMISED, SEATED, Phase, Pod
 from muster.state.cells import seats_in
 from muster.state.domains import Domain
 from muster.state.lifecycle import reaches_min
-from muster.state.store import HOLDS, ROOM, SOON
 from muster.state.trial import Trial
 
 
@@ -151,13 +150,13 @@ def place_gang(
     """
     if not pods:
         return Placed(0, None)
-    ask = Ask(s.world.gangs[s.world.members[pods[0].uid].gang], tuple(pods), _purpose(phase), admitted=admitted)
+    ask = Ask(s.world.facts.gangs[s.world.facts.members[pods[0].uid].gang], tuple(pods), _purpose(phase), admitted=admitted)
     if not ask.gang.cells:
         return _place_close(s, trial, ask, domain, phase)
     mark = trial.mark()
     placed = _place_cells(s, trial, ask, domain, phase)
     first = ask.pods[:needed]
-    if placed.first_refused is None or len(first) == len(pods) or all(pod.uid in s.world.placements for pod in first):
+    if placed.first_refused is None or len(first) == len(pods) or all(pod.uid in s.world.placements.by_uid for pod in first):
         return placed
     trial.undo_to(mark)
     placed = _place_cells(s, trial, replace(ask, pods=first), domain, phase)
@@ -212,7 +211,7 @@ def _place_cell(s: Session, trial: Trial, ask: Ask, phase: Phase) -> Placed:
 def _too_small(s: Session, cell: Cell, settled: Settled) -> Verdict:
     least = explain.counted(cell.min, "member finds", "members find")
     why = f"{cell.title}: {seats_in(s.world, cell)} of at least {least} room in {settled.domain.title}"
-    return Verdict(ok=False, why=why, code=explain.NO_ROOM, curable=True, wakes=(ROOM, SOON, HOLDS))
+    return Verdict(ok=False, why=why, code=explain.NO_ROOM, curable=True, topics=explain.CAPACITY)
 
 
 def _place_close(s: Session, trial: Trial, ask: Ask, domain: Domain, phase: Phase) -> Placed:
@@ -236,7 +235,7 @@ def _fill(s: Session, trial: Trial, ask: Ask, domain: Domain, parts: Sequence[Do
     left = ask.pods
     for part in parts:
         _place_close(s, trial, replace(ask, pods=left), part, phase)
-        left = tuple(pod for pod in left if pod.uid not in s.world.placements)
+        left = tuple(pod for pod in left if pod.uid not in s.world.placements.by_uid)
         if not left:
             return Placed(len(ask.pods), None)
     rest = place(s, trial, left, domain=domain, phase=phase, admitted=ask.admitted)

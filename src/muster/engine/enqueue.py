@@ -6,6 +6,8 @@ is used now is no reason to keep somebody out for whom others could be asked to 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from muster.engine.hooks import Ask, Purpose
 from muster.engine.order import ordered
 from muster.engine.quota import may_enter
@@ -15,29 +17,29 @@ from muster.model.gang import Gang
 
 
 def enqueue(s: Session) -> None:
-    gangs = [gang for key in (*s.world.unseated, *s.world.awaited) if _waits(s, gang := s.world.gangs[key])]
+    gangs = [gang for key in (*s.world.placements.unseated, *s.world.facts.awaited) if _waits(s, gang := s.world.facts.gangs[key])]
     if not any(_is_asking(s, gang) for gang in gangs):
         return
     for gang in ordered(s, gangs):
-        memory = s.world.attempts[gang.key]
         if _is_asking(s, gang):
             verdict = _let_in(s, gang)
-            memory.enqueued, memory.kept_out = verdict.ok, not verdict.ok
-            s.world.touched[gang.key] = None
+            attempts = s.world.memory.attempts
+            attempts.set(gang.key, replace(attempts[gang.key], enqueued=verdict.ok, kept_out=not verdict.ok))
+            s.world.changes.gangs.add(gang.key)
             if not verdict.ok:
                 s.judge(gang, verdict)
-        if memory.enqueued:
+        if s.world.memory.attempts[gang.key].enqueued:
             _stand_ahead(s, gang)
 
 
 def _waits(s: Session, gang: Gang) -> bool:
     """Does it say what it needs, and has no seat yet?"""
-    return bool(gang.min_resources) and s.world.unseated.get(gang.key, 0) == gang.size
+    return bool(gang.min_resources) and s.world.placements.unseated.get(gang.key, 0) == gang.size
 
 
 def _is_asking(s: Session, gang: Gang) -> bool:
     """Is there a decision to make about this gang?"""
-    return not s.world.attempts[gang.key].enqueued and not s.is_settled(gang)
+    return not s.world.memory.attempts[gang.key].enqueued and not s.is_settled(gang)
 
 
 def _let_in(s: Session, gang: Gang) -> Verdict:

@@ -15,10 +15,10 @@ from muster.engine.session import Session
 from muster.engine.waits import stand_still
 from muster.model.effects import Release
 from muster.model.gang import Gang
-from muster.model.pod import Phase, Placement, Pod
+from muster.model.pod import Kind, Phase, Placement, Pod
+from muster.model.topics import Topic
 from muster.state.columns import Amounts
 from muster.state.devices import overfull
-from muster.state.store import ROOM
 from muster.state.table import BoolColumn
 from muster.state.world import World
 
@@ -46,58 +46,58 @@ def expire(s: Session) -> None:
 def _forget_refusals(s: Session) -> None:
     """Evictions that failed for no budget's sake may be tried again after a while."""
     world = s.world
-    for uid in [uid for uid, refusal in world.refused.items() if not refusal.budget and s.now >= refusal.at + REFUSED_FOR_S]:
-        del world.refused[uid]
-        world.moves.append(uid)
+    for uid in [uid for uid, refusal in world.memory.refused.items() if not refusal.budget and s.now >= refusal.at + REFUSED_FOR_S]:
+        world.memory.refused.drop(uid)
+        world.changes.placements.add(uid)
 
 
 def _mark_overdue(s: Session) -> None:
     """A pod that should have left long ago still fills its node, but nobody counts on its going any more."""
     world = s.world
-    for pod in [world.pods[uid] for uid in sorted(uid for uid in world.going if _is_late(s, uid))]:
+    for pod in [world.facts.pods[uid] for uid in sorted(uid for uid in world.placements.going if _is_late(s, uid))]:
         with s.trial("still there long after it was told to go", cause="Overdue") as trial:
             trial.turn(pod, phase=Phase.OVERDUE)
             trial.commit()
         # It no longer counts in its queue: who waited for that may come now.
-        world.wake(ROOM)
-        if (member := world.members.get(pod.uid)) is not None:
-            world.wake_queue(member.queue)
+        world.changes.bump(Topic.FREE_CAPACITY)
+        if (member := world.facts.members.get(pod.uid)) is not None:
+            world.bump_queue(member.queue)
 
 
 def _is_late(s: Session, uid: str) -> bool:
-    placement = s.world.placements[uid]
+    placement = s.world.placements.by_uid[uid]
     if s.now < placement.since + OVERDUE_AFTER_S:
         return False
-    return placement.phase is Phase.LEAVING and s.world.pods[uid].deleted_at is not None
+    return placement.phase is Phase.LEAVING and s.world.facts.pods[uid].deleted_at is not None
 
 
 def _end_lost_claims(s: Session) -> None:
     """A claim on a node that is gone, no longer takes the pod, or has no room for it any more is no claim."""
     for pod in sorted(_doubtful(s), key=lambda pod: _loses_first(s, pod)):
         uid = pod.uid
-        why = _why_lost(s, pod, s.world.placements[uid])
+        why = _why_lost(s, pod, s.world.placements.by_uid[uid])
         if why:
             with s.trial(why, cause=CLAIM_LOST) as trial:
                 trial.release(pod)
                 trial.commit()
                 s.count("claims lost")
-    s.world.unwritten.clear()
+    s.world.memory.unwritten.clear()
 
 
 def _doubtful(s: Session) -> Iterator[Pod]:
     """Those whose claim may be lost. Most are not, and one look at all nodes tells: a release makes no other claim worse."""
     world, table = s.world, s.world.table
     over: BoolColumn = np.any(table.taken > table.allocatable, axis=1)
-    matches: dict[int, BoolColumn] = {}
-    for uid in world.claims:
-        pod, placement = world.pods[uid], world.placements[uid]
+    matches: dict[Kind, BoolColumn] = {}
+    for uid in world.placements.claims:
+        pod, placement = world.facts.pods[uid], world.placements.by_uid[uid]
         row = table.row.get(placement.node or "")
-        if row is None or over[row] or placement.devices or uid in world.unwritten:
+        if row is None or over[row] or placement.devices or uid in world.memory.unwritten:
             yield pod
             continue
-        match = matches.get(id(pod.kind))
+        match = matches.get(pod.kind)
         if match is None:
-            match = matches[id(pod.kind)] = s.columns(pod, soon=True).match
+            match = matches[pod.kind] = s.columns(pod, soon=True).match
         if not match[row]:
             yield pod
 
@@ -110,8 +110,8 @@ def _loses_first(s: Session, pod: Pod) -> tuple[int, float, str, str]:
 
 def _why_lost(s: Session, pod: Pod, placement: Placement) -> str:
     table = s.world.table
-    if pod.uid in s.world.unwritten:
-        return f"it could not be written: {s.world.unwritten[pod.uid]}"
+    if pod.uid in s.world.memory.unwritten:
+        return f"it could not be written: {s.world.memory.unwritten[pod.uid]}"
     row = table.row.get(placement.node or "")
     if row is None:
         return f"node {placement.node} is gone"
@@ -130,12 +130,12 @@ def _why_lost(s: Session, pod: Pod, placement: Placement) -> str:
 def _end_claims_apart(s: Session) -> None:
     """Domains change under a gang that waits: claims that no longer lie together as they must end together."""
     world = s.world
-    for key in sorted({world.members[uid].gang for uid in world.claims}):
-        gang = world.gangs[key]
+    for key in sorted({world.facts.members[uid].gang for uid in world.placements.claims}):
+        gang = world.facts.gangs[key]
         why = why_apart(s, gang)
         if why:
             for pod in gang.pods():
-                if pod.uid in world.claims:
+                if pod.uid in world.placements.claims:
                     with s.trial(why, cause=CLAIM_LOST) as trial:
                         trial.release(pod)
                         trial.commit()
@@ -146,14 +146,14 @@ def _end_late_plans(s: Session) -> None:
     """Claims that are not redeemed in time end, all of a gang's together."""
     world = s.world
     live = _live(world)
-    for name in [name for name in world.plans if name not in live]:
-        del world.plans[name]
-    for name, plan in list(world.plans.items()):
-        left = [world.placements[uid].since for uid in plan.victims if uid in world.going]
+    for name in [name for name in world.memory.plans if name not in live]:
+        world.memory.plans.drop(name)
+    for name, plan in list(world.memory.plans.items()):
+        left = [world.placements.by_uid[uid].since for uid in plan.victims if uid in world.placements.going]
         since = max(plan.since, plan.left_at, *left) if left else max(plan.since, plan.left_at)
         if since != plan.left_at:
-            world.plans[name] = replace(plan, left_at=since)
-        gang = world.gangs.get(plan.gang)
+            world.memory.plans.set(name, replace(plan, left_at=since))
+        gang = world.facts.gangs.get(plan.gang)
         if gang is not None and s.now >= since + s.policy.settings.claim_s:
             end_claims(
                 s, gang, f"the room that it was promised did not become free within {s.now - since:.0f} s", cause="ClaimExpired"
@@ -163,7 +163,7 @@ def _end_late_plans(s: Session) -> None:
 
 def _live(world: World) -> set[str]:
     """Plans of which claims are left, by name."""
-    return {world.placements[uid].plan for uid in world.claims}
+    return {world.placements.by_uid[uid].plan for uid in world.placements.claims}
 
 
 def spare_the_unneeded(s: Session) -> None:
@@ -171,11 +171,11 @@ def spare_the_unneeded(s: Session) -> None:
     promised what it has. That goes for those whom the scheduler before us asked as well. Asked when a cycle begins, so that nobody
     counts on their leaving, and when it ends, because claims give way in between."""
     world = s.world
-    asked = [pod for uid in world.going if (pod := world.pods[uid]).told_for and pod.deleted_at is None]
+    asked = [pod for uid in world.placements.going if (pod := world.facts.pods[uid]).told_for and pod.deleted_at is None]
     if not asked:
         return
     live = _live(world)
-    needed = {uid for name, plan in world.plans.items() if name in live for uid in plan.victims}
+    needed = {uid for name, plan in world.memory.plans.items() if name in live for uid in plan.victims}
     for victim in sorted((pod for pod in asked if pod.uid not in needed), key=lambda pod: pod.title):
         if world.phase(victim) is Phase.LEAVING and not _is_awaited(s, victim):
             let_stay(s, victim, f"{victim.told_for} no longer needs its room")
@@ -183,13 +183,13 @@ def spare_the_unneeded(s: Session) -> None:
 
 def _is_awaited(s: Session, victim: Pod) -> bool:
     """Whether somebody was promised what is there only without it: on a node, of a device, beside others, or in a queue."""
-    world, request, member = s.world, s.world.request(victim), s.world.members.get(victim.uid)
+    world, request, member = s.world, s.world.request(victim), s.world.facts.members.get(victim.uid)
     queues = world.ledger.path(member.queue)[:-1] if member is not None else ()
     if any(_is_tight(s, queue, request) for queue in queues):
         return True
     with s.trial("would it be missed?", cause=SPARED) as trial:
         trial.turn(victim, phase=Phase.BOUND)
-        return any(_why_lost(s, pod, world.placements[pod.uid]) for pod in _doubtful(s))
+        return any(_why_lost(s, pod, world.placements.by_uid[pod.uid]) for pod in _doubtful(s))
 
 
 def _is_tight(s: Session, queue: str, request: Amounts) -> bool:
@@ -202,8 +202,8 @@ def _is_tight(s: Session, queue: str, request: Amounts) -> bool:
 def _end_waits(s: Session) -> None:
     """A gang that has held nodes for longer than its wait time gives them back and is marked."""
     world = s.world
-    for key in sorted({world.members[uid].gang for uid in world.held}):
-        gang = world.gangs[key]
+    for key in sorted({world.facts.members[uid].gang for uid in world.placements.held}):
+        gang = world.facts.gangs[key]
         phases = [world.placement(pod) for pod in gang.pods()]
         since = min(p.since for p in phases if p.phase is Phase.HELD)
         # While somebody leaves for it the gang is not to blame for waiting: the plan's own bound counts then.
@@ -215,11 +215,11 @@ def _end_waits(s: Session) -> None:
 def _time_out(s: Session, gang: Gang, why: str) -> None:
     """Only the unbound are released and marked; the bound run on. Those who hold a node come last: if that is torn, somebody still
     holds one for too long, and all of this is done again."""
-    for pod in sorted(gang.pods(), key=lambda pod: (pod.uid in s.world.held, -pod.created, pod.title)):
+    for pod in sorted(gang.pods(), key=lambda pod: (pod.uid in s.world.placements.held, -pod.created, pod.title)):
         placement = s.world.placement(pod)
         if placement.phase is not Phase.HELD and (placement.phase is not Phase.PENDING or _is_marked(s, pod)):
             continue
-        s.world.marked[pod.uid] = None
+        s.world.memory.marked.set(pod.uid, None)
         s.extra.append(Release(pod.uid, pod.title, placement.node or "", gang.title, why, TIMED_OUT, timed_out=True))
         if placement.phase is Phase.HELD:
             with s.trial(why, cause=TIMED_OUT) as trial:
@@ -228,4 +228,4 @@ def _time_out(s: Session, gang: Gang, why: str) -> None:
 
 
 def _is_marked(s: Session, pod: Pod) -> bool:
-    return pod.timed_out or pod.uid in s.world.marked
+    return pod.timed_out or pod.uid in s.world.memory.marked

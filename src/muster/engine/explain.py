@@ -9,9 +9,9 @@ from muster.engine.session import Session
 from muster.model.effects import YES, Verdict
 from muster.model.gang import Gang
 from muster.model.pod import PROMISED, SEATED, Phase, Pod
+from muster.model.topics import Topic, TopicKey
 from muster.state.cells import lacks_cells
 from muster.state.lifecycle import count, reaches_min, seats_missing
-from muster.state.store import COMPANY, HOLDS, ROOM, SOON
 from muster.state.table import BoolColumn, Rows
 from muster.state.world import World
 
@@ -23,6 +23,9 @@ INVALID = "Invalid"
 VALID = "Valid"
 TIMED_OUT = "TimedOut"
 LATER = "NextCycle"
+
+CAPACITY: tuple[TopicKey, ...] = (Topic.FREE_CAPACITY.any, Topic.RELEASING.any, Topic.RESERVATIONS.any)
+"""What can change that there is no room on a node."""
 
 # Hooks that say no: one for what eviction cannot change, one for what other pods take part in.
 MATCH, FIT, AMONG = "match", "fit", "fit_among"
@@ -53,20 +56,20 @@ def exist_of(there: int, least: int) -> str:
 def clearing(world: World, gang: Gang) -> Verdict:
     """The gang waits for the room it was promised."""
     promised = sum(count(world, role, {Phase.NOMINATED}) for role in gang.roles)
-    wakes = (ROOM, HOLDS)
+    topics = (Topic.FREE_CAPACITY.any, Topic.RESERVATIONS.any)
     if not reaches_min(world, gang, PROMISED):
         missing = sum(seats_missing(world, gang, PROMISED).values())
         lost = counted(missing, "lost its node and needs another", "lost theirs and need another")
         why = f"{counted(promised, 'member was', 'members were')} promised a node, {lost}"
-        return Verdict(ok=False, why=why, code=CLEARING, curable=True, wakes=wakes)
+        return Verdict(ok=False, why=why, code=CLEARING, curable=True, topics=topics)
     waiting = counted(promised, "member waits for the room that it was", "members wait for the room that they were")
     why = f"{waiting} promised to become free"
-    return Verdict(ok=False, why=why, code=CLEARING, wakes=wakes)
+    return Verdict(ok=False, why=why, code=CLEARING, topics=topics)
 
 
 def later(world: World, gang: Gang) -> Verdict:
     """All that were tried have a node. Whoever is beyond the expected size is tried in the next cycle."""
-    left = sum(pod.uid not in world.placements for pod in gang.pods()) if any(role.bounded for role in gang.roles) else 0
+    left = sum(pod.uid not in world.placements.by_uid for pod in gang.pods()) if any(role.bounded for role in gang.roles) else 0
     if not left:
         return YES
     expected = sum(role.total for role in gang.roles)
@@ -78,11 +81,11 @@ def later(world: World, gang: Gang) -> Verdict:
 def refused(s: Session, gang: Gang, pod: Pod, domain: Domain, *, soon: bool) -> Verdict:
     """Nobody took this member: which nodes said no, and why. The members placed before it are still in the trial."""
     seats = sum(count(s.world, role, SEATED) + role.succeeded for role in gang.roles)
-    phrases, curable, wakes = _blames(s, pod, domain, soon=soon)
+    phrases, curable, topics = _blames(s, pod, domain, soon=soon)
     nodes = "; ".join(phrases) if phrases else "there are no nodes"
     inside = "" if domain.rows is None else f" in {domain.name}"
     why = f"{_got(seats, gang.min)}{inside}, {pod.name} fits nowhere: {nodes}"
-    return Verdict(ok=False, why=why, code=NO_ROOM if curable else NO_NODE, curable=curable, wakes=wakes)
+    return Verdict(ok=False, why=why, code=NO_ROOM if curable else NO_NODE, curable=curable, topics=topics)
 
 
 def _got(seats: int, least: int) -> str:
@@ -91,14 +94,14 @@ def _got(seats: int, least: int) -> str:
     return f"{counted(seats, 'member has', 'members have')} a node (it needs {least})"
 
 
-def _blames(s: Session, pod: Pod, domain: Domain, *, soon: bool) -> tuple[list[str], bool, tuple[str, ...]]:
+def _blames(s: Session, pod: Pod, domain: Domain, *, soon: bool) -> tuple[list[str], bool, tuple[TopicKey, ...]]:
     """One phrase for each plugin that refuses nodes; every node counts for the first that refuses it. Then whether eviction could
     change that, and what else could: where other pods take part, one that gets a node."""
     table = s.world.table
     left = np.arange(len(table), dtype=np.intp) if domain.rows is None else domain.rows
     phrases: list[str] = []
     curable = False
-    wakes: tuple[str, ...] = (ROOM, SOON, HOLDS)
+    topics = CAPACITY
     for plugin, column in _refusals(s, pod):
         rows = Rows(table, left, soon=soon)
         ok = column(rows)
@@ -106,9 +109,9 @@ def _blames(s: Session, pod: Pod, domain: Domain, *, soon: bool) -> tuple[list[s
         if len(bad):
             phrases.append(_blame(s, plugin, pod, Rows(table, bad, soon=soon)))
             curable = curable or column.hook != MATCH
-            wakes = (ROOM, SOON, HOLDS, COMPANY) if column.hook == AMONG else wakes
+            topics = (*CAPACITY, Topic.POD_PLACED.any) if column.hook == AMONG else topics
         left = left[ok]
-    return phrases, curable, wakes
+    return phrases, curable, topics
 
 
 class _Column:

@@ -14,9 +14,9 @@ from muster.engine.place import fits_on
 from muster.engine.session import Session
 from muster.model.gang import Gang
 from muster.model.pod import Phase, Placement, Pod
+from muster.model.topics import Topic
+from muster.state.derived import Derived
 from muster.state.lifecycle import reaches_min
-from muster.state.storage import STORAGE
-from muster.state.store import DOMAINS
 from muster.state.terms import wants
 from muster.state.trial import Trial
 from muster.state.world import World
@@ -54,9 +54,9 @@ class _Holder:
 def _holders(s: Session, visited: set[str]) -> list[_Holder]:
     """Gangs later in the order that hold nodes, the most entitled first."""
     world = s.world
-    holding = {world.members[uid].gang for uid in world.held} - visited
+    holding = {world.facts.members[uid].gang for uid in world.placements.held} - visited
     found: list[_Holder] = []
-    for gang in sorted((world.gangs[key] for key in holding), key=s.gang_key):
+    for gang in sorted((world.facts.gangs[key] for key in holding), key=s.gang_key):
         pods = [pod for pod in gang.pods() if world.phase(pod) is Phase.HELD]
         found.append(_Holder(gang.key, pods, [world.placement(pod) for pod in pods]))
     return found
@@ -74,15 +74,15 @@ def _give_back(s: Session, trial: Trial, released: list[_Holder]) -> None:
         if back < len(holder.pods):
             break
     for holder in released:
-        s.world.attempts[holder.gang].verdict = None
+        s.world.memory.retry(holder.gang)
 
 
 def release_hopeless(s: Session) -> None:
     """End the holds of gangs that could not complete even on an empty cluster."""
     world = s.world
-    holders = {world.members[uid].gang: None for uid in sorted(world.held)}
+    holders = {world.facts.members[uid].gang: None for uid in sorted(world.placements.held)}
     for key in holders:
-        gang = world.gangs[key]
+        gang = world.facts.gangs[key]
         if not could_ever_complete(s, gang):
             why = "it could not complete even if everybody else released what they hold and all that runs had ended"
             with s.trial(why, cause=RELEASED) as trial:
@@ -92,42 +92,50 @@ def release_hopeless(s: Session) -> None:
                 trial.commit()
 
 
+_COMPLETES: Derived[dict[str, bool]] = Derived(
+    "which gangs could ever complete",
+    *(Topic.NODE_LAYOUT, Topic.NODE_LABELS, Topic.NODE_TAINTS, Topic.NODE_DEVICES, Topic.ALLOCATABLE),
+    *(Topic.QUEUES, Topic.NAMESPACES, Topic.DOMAINS, Topic.STORAGE),
+    follows=Topic.GANGS,
+)
+
+
 def could_ever_complete(s: Session, gang: Gang) -> bool:
     """Would the gang fit if nobody else were there? Worked out on an empty copy of the nodes, once for each state of both."""
-    world = s.world
-    known = world.memo.setdefault("could complete", {})
-    assert isinstance(known, dict)
-    state = (id(gang), id(world.tree), world.table.layout, world.version(DOMAINS), world.version(STORAGE))
-    found = known.get(gang.key)
-    if found is not None and found[0] == state:
-        return bool(found[1])
-    for gone in [key for key in known if key not in world.gangs]:
-        del known[gone]
-    answer = _fits_alone(s, gang)
-    # The gang and the tree are kept with the answer, so that nothing else gets their identity.
-    known[gang.key] = (state, answer, gang, world.tree)
-    return answer
+    known = _COMPLETES.of(s.world, dict, key=s.policy, update=_forget)
+    if gang.key not in known:
+        known[gang.key] = _fits_alone(s, gang)
+    return known[gang.key]
+
+
+def _forget(known: dict[str, bool], changed: list[str]) -> None:
+    for key in changed:
+        known.pop(key, None)
 
 
 def _fits_alone(s: Session, gang: Gang) -> bool:
     empty = World()
     empty.now = s.now
-    empty.nodes, empty.namespaces, empty.queues = s.world.nodes, s.world.namespaces, s.world.queues
-    empty.domains, empty.storage = s.world.domains, s.world.storage
-    empty.table.lay_out_empty(empty.nodes)
-    for queue in empty.queues.values():
+    empty.facts.nodes, empty.facts.namespaces, empty.facts.queues = (
+        s.world.facts.nodes,
+        s.world.facts.namespaces,
+        s.world.facts.queues,
+    )
+    empty.facts.domains, empty.facts.storage = s.world.facts.domains, s.world.facts.storage
+    empty.table.lay_out_empty(empty.facts.nodes)
+    for queue in empty.facts.queues.values():
         # Every column must be there before the session begins: figures of one cycle are equally wide.
         for amounts in (queue.limit, queue.deserved, queue.guarantee):
             empty.columns.require(amounts)
-    empty.tree = s.world.tree
+    empty.facts.tree = s.world.facts.tree
     empty.ledger.lay_out(s.world.ledger.parents)
     pods = [_as_if_in_company(s.world, pod) for pod in gang.pods()]
     for pod in pods:
-        member = empty.members[pod.uid] = s.world.members[pod.uid]
-        empty.pods[pod.uid] = pod
+        member = empty.facts.members[pod.uid] = s.world.facts.members[pod.uid]
+        empty.facts.pods[pod.uid] = pod
         empty.ledger.request(member.queue, empty.request(pod), preemptible=member.preemptible, count=1)
-    empty.gangs[gang.key] = gang
-    empty.unseated[gang.key] = gang.size
+    empty.facts.gangs[gang.key] = gang
+    empty.placements.unseated[gang.key] = gang.size
     alone = Session(empty, s.policy)
     alone.prepare()
     with alone.trial("alone", cause="Alone") as trial:
@@ -138,6 +146,6 @@ def _fits_alone(s: Session, gang: Gang) -> bool:
 def _as_if_in_company(world: World, pod: Pod) -> Pod:
     """Other pods that a member must be near are not on the empty copy; that they could be there is taken for granted."""
     required = pod.kind.affinity.required
-    if not required or wants(pod).near[0].selection.means_pod(world.namespaces, pod):
+    if not required or wants(pod).near[0].selection.means_pod(world.facts.namespaces, pod):
         return pod
     return replace(pod, kind=replace(pod.kind, affinity=replace(pod.kind.affinity, required=())))

@@ -23,7 +23,7 @@ _Entry = tuple[Key, Key, str]
 
 def in_order(s: Session) -> Iterator[Gang]:
     """The gangs that want seats and have something to hope for, most entitled first."""
-    return ordered(s, [s.world.gangs[key] for key in _hopeful(s)])
+    return ordered(s, [s.world.facts.gangs[key] for key in _hopeful(s)])
 
 
 def ordered(s: Session, gangs: list[Gang]) -> Iterator[Gang]:
@@ -43,9 +43,9 @@ def ordered(s: Session, gangs: list[Gang]) -> Iterator[Gang]:
 def _hopeful(s: Session) -> Iterator[str]:
     """Gangs that want seats, without those that nothing changed for; those that hold nodes keep their place in any case."""
     world = s.world
-    held = {world.members[uid].gang for uid in world.held}
-    for key in world.unseated:
-        if key in held or not s.is_settled(world.gangs[key]):
+    held = {world.facts.members[uid].gang for uid in world.placements.held}
+    for key in world.placements.unseated:
+        if key in held or not s.is_settled(world.facts.gangs[key]):
             yield key
 
 
@@ -62,7 +62,7 @@ class Line:
             waiting.sort(key=lambda entry: entry[0], reverse=True)
         self._heaps: dict[str, list[_Entry]] = {}
         self._entries: dict[str, _Entry] = {}
-        self._position = s.world.ledger.position
+        self._position = s.world.changes.ledger.position
         self._changed: dict[str, None] = dict.fromkeys(self._waiting)
 
     def pop(self) -> Gang | None:
@@ -84,8 +84,9 @@ class Line:
     def _catch_up(self) -> None:
         """Put the queues anew whose figures or heads changed, the lower ones first."""
         ledger = self._s.world.ledger
-        changed = ledger.changed_since(self._position)
-        self._position = ledger.position
+        log = self._s.world.changes.ledger
+        changed = log.since(self._position)
+        self._position = log.position
         stale = self._changed
         stale.update(dict.fromkeys(changed if changed is not None else [*self._entries, *self._waiting]))
         self._changed = {}

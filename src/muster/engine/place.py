@@ -83,7 +83,7 @@ def fits_on(s: Session, pod: Pod, node: str, *, soon: bool, devices: tuple[Slot,
 def _runs(s: Session, pods: Sequence[Pod]) -> Iterator[tuple[Sequence[Pod], Ties]]:
     """Stretches of interchangeable members: the same kind, role and queue, and the same ties to other pods. A stretch is cut when
     its turn comes, because those placed before it may have tied it up."""
-    members, tangles = s.world.members, bool(s.policy.entangles)
+    members, tangles = s.world.facts.members, bool(s.policy.entangles)
     start = 0
     while start < len(pods):
         a = pods[start]

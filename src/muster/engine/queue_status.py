@@ -2,60 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 
+from muster.engine.quota import BY_QUEUE
+from muster.engine.reporting import condition_news, is_news
 from muster.engine.session import Session
 from muster.model.effects import Condition, QueueStatus
 from muster.model.queue import Queue, QueueState, show_queue
 from muster.model.resources import BadQuantity, amount, written
-from muster.state.queues import QueueTree
-from muster.state.roster import DEMAND
+from muster.model.topics import Topic
+from muster.state.memory import QueuesReported
 from muster.state.world import World
 
 INVALID = "Invalid"
 VALID = "Valid"
 
 
-@dataclass(frozen=True, slots=True)
-class _Told:
-    """How far the world was when queues were last told about."""
-
-    tree: QueueTree
-    layout: int
-    position: int
-    demand: int
-
-
-def queue_news(s: Session) -> Iterator[Condition | QueueStatus]:
-    """News of the queues that something happened to. To be asked before the gangs' own news are cleared away."""
-    world = s.world
-    before = world.memo.get("queues told")
-    told = before if isinstance(before, _Told) else None
-    if told is None or told.tree is not world.tree:
+def queue_news(s: Session, gangs: Sequence[str]) -> Iterator[Condition | QueueStatus]:
+    """News of the queues that something happened to, or to one of these gangs in them."""
+    world, changes = s.world, s.world.changes
+    before = world.memory.reported_queues
+    now = QueuesReported(changes.ledger.position, changes.stamp(BY_QUEUE), changes.version(Topic.DEMAND))
+    if before is None or before.queues != now.queues:
         yield from _conditions(world)
-    for key in _changed(s, told):
-        status = QueueStatus(key, _fields(s, world.queues[key]))
-        if world.queue_statuses.get(key) != status:
-            known = key in world.queue_statuses or not _reads(world.queues[key], status)
-            world.queue_statuses[key] = status
-            if known:
-                yield status
-    world.memo["queues told"] = _Told(world.tree, world.ledger.layout, world.ledger.position, world.version(DEMAND))
+    for key in _changed(s, gangs, before, now):
+        queue = world.facts.queues[key]
+        status = QueueStatus(key, _fields(s, queue))
+        if is_news(world, queue.uid or key, status, queue.status, says=partial(_reads, queue, status)):
+            yield status
+    world.memory.reported_queues = now
 
 
-def _changed(s: Session, told: _Told | None) -> list[str]:
+def _changed(s: Session, gangs: Sequence[str], before: QueuesReported | None, now: QueuesReported) -> list[str]:
     """Queues that exist as objects and whose figures or gangs changed since."""
     world = s.world
-    log = world.ledger.changed_since(told.position) if told is not None else None
-    if told is None or log is None or told.tree is not world.tree or told.layout != world.ledger.layout:
-        return sorted(key for key in world.queues if key in world.tree.nodes)
-    touched = (world.gangs[key] for key in world.touched if key in world.gangs)
-    queues = {*log, *(role.queue for gang in touched for role in gang.roles)}
-    changed = {above for queue in queues for above in world.ledger.path(queue) if above in world.queues}
-    if s.policy.describes_queues and told.demand != world.version(DEMAND):
+    log = world.changes.ledger.since(before.ledger) if before is not None else None
+    if before is None or log is None or before.queues != now.queues:
+        return sorted(key for key in world.facts.queues if key in world.facts.tree.nodes)
+    queues = {*log, *(role.queue for key in gangs for role in world.facts.gangs[key].roles)}
+    changed = {above for queue in queues for above in world.ledger.path(queue) if above in world.facts.queues}
+    if s.policy.describes_queues and before.demand != now.demand:
         # What one asks for can change what another may have.
-        changed.update(key for key in world.queues if key in world.tree.nodes)
+        changed.update(key for key in world.facts.queues if key in world.facts.tree.nodes)
     return sorted(changed)
 
 
@@ -64,20 +53,16 @@ def _changed(s: Session, told: _Told | None) -> list[str]:
 
 def _conditions(world: World) -> Iterator[Condition]:
     """What is wrong with a queue, where that is something else than before."""
-    for key in sorted({*world.queue_conditions, *world.queues}):
-        queue = world.queues.get(key)
-        now = _complaint(world, queue) if queue is not None else None
-        before = world.queue_conditions.pop(key, None)
-        if now is not None:
-            world.queue_conditions[key] = now
-        elif before is not None and queue is not None:
-            now = Condition("queue", key, True, VALID, f"nothing is wrong with {show_queue(key)} any more")
-        if now is not None and now != before:
-            yield now
+    for key, queue in sorted(world.facts.queues.items()):
+        yield from condition_news(world, queue.uid or key, _complaint(world, queue), _all_well(key))
+
+
+def _all_well(key: str) -> Condition:
+    return Condition("queue", key, True, VALID, f"nothing is wrong with {show_queue(key)} any more")
 
 
 def _complaint(world: World, queue: Queue) -> Condition | None:
-    fault = world.tree.faults.get(queue.key)
+    fault = world.facts.tree.faults.get(queue.key)
     if fault is not None:
         return Condition("queue", queue.key, False, fault.code, fault.why)
     if queue.problems:
@@ -111,12 +96,14 @@ def _counts(s: Session, queue: Queue) -> Fields:
     """How many gangs wait before the door, wait inside, and run. A queue that closes is closed when its last gang has gone."""
     world = s.world
     pending = inqueue = running = 0
-    for key in world.in_queue.get(queue.key, ()):
-        gang = world.gangs[key]
-        unseated = world.unseated.get(key, 0)
+    for key in world.facts.in_queue.get(queue.key, ()):
+        gang = world.facts.gangs[key]
+        unseated = world.placements.unseated.get(key, 0)
         if unseated < gang.size:
             running += 1
-        elif key in world.awaited or (gang.min_resources and "enqueue" in s.policy.actions and not world.attempts[key].enqueued):
+        elif key in world.facts.awaited or (
+            gang.min_resources and "enqueue" in s.policy.actions and not world.memory.attempts[key].enqueued
+        ):
             pending += 1
         elif unseated:
             inqueue += 1

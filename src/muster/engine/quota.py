@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,17 +21,17 @@ from muster.model.gang import Gang
 from muster.model.pod import Kind, Phase, Pod
 from muster.model.queue import Queue, show_queue
 from muster.model.resources import Resources, short_name, show_amount
+from muster.model.topics import Topic, TopicKey
 from muster.state.columns import Amounts
+from muster.state.derived import Derived
+from muster.state.facts import Member
 from muster.state.ledger import Rows
-from muster.state.queues import QUEUE_CLOSED, QueueTree
-from muster.state.store import QUEUES
+from muster.state.queues import QUEUE_CLOSED
 from muster.state.table import BoolColumn
-from muster.state.world import Member, World
+from muster.state.world import World
 
 if TYPE_CHECKING:
     from muster.engine.session import Session
-
-T = TypeVar("T")
 
 QUEUE_LIMIT = "QueueLimit"
 
@@ -49,7 +49,7 @@ class Bounds:
     rows: Amounts
     word: str = "limit"
     code: str = QUEUE_LIMIT
-    wakes: tuple[str, ...] = ()
+    topics: tuple[TopicKey, ...] = ()
     """What can change the bounds, beside the queues themselves."""
     binding: bool = True
     """False where nothing is bounded at all."""
@@ -68,42 +68,30 @@ class Bounds:
 def bounds(world: World, of: Callable[[Queue], Resources]) -> Amounts:
     """One row of bounds for each queue of the ledger."""
     ledger, position = world.ledger, world.columns.position
-    for queue in world.tree.nodes.values():
+    for queue in world.facts.tree.nodes.values():
         world.columns.require(of(queue))
     rows = np.full((len(ledger), len(world.columns.names)), UNLIMITED, dtype=np.int64)
-    for key, queue in world.tree.nodes.items():
+    for key, queue in world.facts.tree.nodes.items():
         row = ledger.row[key]
         for name, value in of(queue).items:
             rows[row, position[name]] = value
     return rows
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    tree: QueueTree
-    state: tuple[object, ...]
-    made: object
+BY_QUEUE = (Topic.QUEUES, Topic.LEDGER_LAYOUT)
+"""What is worked out from the queues, row by row of the ledger, depends on these."""
 
-
-def kept(world: World, name: str, make: Callable[[], T], *, beside: object = None) -> T:
-    """What `make` gives, worked out anew only when a queue, the ledger's layout or `beside` is another than before."""
-    found = world.memo.get(("queues", name))
-    state = (world.ledger.layout, beside)
-    if isinstance(found, _Kept) and found.tree is world.tree and found.state == state:
-        return cast(T, found.made)
-    made = make()
-    world.memo["queues", name] = _Kept(world.tree, (world.ledger.layout, beside), made)
-    return made
+_LIMITS: Derived[Bounds] = Derived("limits of queues", *BY_QUEUE)
 
 
 def limits(world: World) -> Bounds:
     """The limits of all queues."""
 
-    def make() -> Bounds:
-        binding = any(queue.limit.items for queue in world.tree.nodes.values())
+    def build() -> Bounds:
+        binding = any(queue.limit.items for queue in world.facts.tree.nodes.values())
         return Bounds(bounds(world, lambda queue: queue.limit), binding=binding)
 
-    return kept(world, "limits", make)
+    return _LIMITS.of(world, build)
 
 
 # -- may the gang enter at all? ----------------------------------------------------------------------------------------------------
@@ -112,10 +100,10 @@ def limits(world: World) -> Bounds:
 def may_enter(world: World, gang: Gang) -> Verdict:
     """Every role's queue must exist, have its place in the tree, and be open to gangs that do not run yet."""
     for role in gang.roles:
-        fault = world.tree.fault(role.queue)
-        if fault is None or (fault.code == QUEUE_CLOSED and world.unseated.get(gang.key, 0) < gang.size):
+        fault = world.facts.tree.fault(role.queue)
+        if fault is None or (fault.code == QUEUE_CLOSED and world.placements.unseated.get(gang.key, 0) < gang.size):
             continue
-        return Verdict(ok=False, why=fault.why, code=fault.code, wakes=(QUEUES,))
+        return Verdict(ok=False, why=fault.why, code=fault.code, topics=(Topic.QUEUES.any,))
     return YES
 
 
@@ -135,14 +123,14 @@ def total_by_queue(world: World, pods: Iterable[Pod]) -> dict[str, Amounts]:
     member: Member | None = None
     count = 0
     for pod in (*pods, None):
-        if pod is not None and pod.kind is kind and world.members[pod.uid] is member:
+        if pod is not None and pod.kind is kind and world.facts.members[pod.uid] is member:
             count += 1
             continue
         if kind is not None and member is not None:
             amounts = count * world.columns.vector(kind.request)
             total[member.queue] = total[member.queue] + amounts if member.queue in total else amounts
         if pod is not None:
-            kind, member, count = pod.kind, world.members[pod.uid], 1
+            kind, member, count = pod.kind, world.facts.members[pod.uid], 1
     return total
 
 
@@ -208,7 +196,7 @@ def room(s: Session, pod: Pod, bound: Bounds, *, count: int, phase: Phase) -> Ro
     if not bound.binding:
         return Room(count)
     world = s.world
-    rows = world.ledger.rows_up(world.members[pod.uid].queue)
+    rows = world.ledger.rows_up(world.facts.members[pod.uid].queue)
     return seats(s, bound, rows, standing_for(s, pod, rows, phase=phase), world.request(pod), count=count)
 
 
@@ -284,7 +272,8 @@ def _refusal(s: Session, bound: Bounds, row: int, over: BoolColumn, parts: _Part
         said.append(f"{short_name(name)} {' + '.join(terms)} > {show_amount(name, int(most[column]))} {bound.word}")
     curable = bool((need <= most)[over].all())
     why = f"{show_queue(queue)}: {', '.join(said)}{_soon(world, queue, over)}"
-    return Verdict(ok=False, why=why, code=bound.code, curable=curable, wakes=(*world.ledger.path(queue)[:-1], *bound.wakes))
+    topics = (*(Topic.QUEUE_CAPACITY.of(key) for key in world.ledger.path(queue)[:-1]), *bound.topics)
+    return Verdict(ok=False, why=why, code=bound.code, curable=curable, topics=topics)
 
 
 def _soon(world: World, queue: str, over: BoolColumn) -> str:

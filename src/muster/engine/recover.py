@@ -14,7 +14,7 @@ from muster.model.devices import Slot, are_asked_for
 from muster.model.effects import Condition, Release
 from muster.model.gang import Gang
 from muster.model.pod import GOING, ClaimNote, Phase, Placement, Pod
-from muster.state.world import PlanNote
+from muster.state.memory import PlanNote
 
 RECOVERED = "Recovered"
 STALE = "StaleClaim"
@@ -22,19 +22,18 @@ STALE = "StaleClaim"
 
 def recover(s: Session) -> None:
     world = s.world
-    if not world.notes:
+    if not world.facts.notes:
         return
-    notes, world.notes = world.notes, {}
-    found = sorted((world.pods[uid] for uid in notes if uid in world.pods), key=lambda pod: (pod.title, pod.uid))
+    notes = world.take_notes()
+    found = sorted((world.facts.pods[uid] for uid in notes if uid in world.facts.pods), key=lambda pod: (pod.title, pod.uid))
     torn = _torn_plans(s, found, notes)
     for pod in found:
         if pod.node is None and notes[pod.uid].victims and notes[pod.uid].plan not in torn:
             _send_away(s, pod, notes[pod.uid])
-    before = len(world.journal)
     for pod in found:
         _take_over(s, pod, notes[pod.uid], torn)
     # These claims stood before the cycle began: what becomes of them in it is a change from there.
-    world.journal[before:] = [step for step in world.journal[before:] if step.cause != RECOVERED]
+    world.placements.forget_steps(RECOVERED)
 
 
 def _send_away(s: Session, pod: Pod, note: ClaimNote) -> None:
@@ -43,7 +42,7 @@ def _send_away(s: Session, pod: Pod, note: ClaimNote) -> None:
     if gang is None or _why_stale(s, pod, note, room=False):
         return
     for uid in note.victims:
-        victim = s.world.pods.get(uid)
+        victim = s.world.facts.pods.get(uid)
         if victim is None or s.world.phase(victim) is not Phase.BOUND or not _may_go(s, gang, victim):
             continue
         why = f"evicted for {gang.title}, as was decided before the scheduler started"
@@ -78,7 +77,7 @@ def _is_begun(s: Session, pod: Pod, note: ClaimNote) -> bool:
 
 
 def _is_going(s: Session, uid: str) -> bool:
-    placement = s.world.placements.get(uid)
+    placement = s.world.placements.by_uid.get(uid)
     return placement is not None and placement.phase in GOING
 
 
@@ -97,10 +96,11 @@ def _take_over(s: Session, pod: Pod, note: ClaimNote, torn: set[str]) -> None:
         _clear(s, pod, note, why, STALE)
         s.extra.append(Condition("pod", pod.title, False, STALE, f"the claim on node {note.node} was ignored: {why}"))
         return
-    member = s.world.members[pod.uid]
+    member = s.world.facts.members[pod.uid]
     if note.plan:
-        soft = _is_soft(s, s.world.gangs[member.gang], note)
-        s.world.plans.setdefault(note.plan, PlanNote(member.gang, note.size, note.victims, note.since, soft=soft))
+        soft = _is_soft(s, s.world.facts.gangs[member.gang], note)
+        if note.plan not in s.world.memory.plans:
+            s.world.memory.plans.set(note.plan, PlanNote(member.gang, note.size, note.victims, note.since, soft=soft))
     with s.trial("claimed before the scheduler started", cause=RECOVERED) as trial:
         trial.restore(pod, Placement(note.phase, note.node, note.since, _devices(s, pod, note), note.plan))
         trial.commit()
@@ -110,21 +110,25 @@ def _take_over(s: Session, pod: Pod, note: ClaimNote, torn: set[str]) -> None:
 def _let_stay(s: Session, note: ClaimNote) -> None:
     """A plan that was being given up is given up: whoever was only asked to leave for it is asked no more."""
     given_up = any(_was_spared_since(s, uid, note.since) for uid in note.victims)
-    for victim in [s.world.pods[uid] for uid in note.victims if given_up and uid in s.world.going and uid in s.world.pods]:
+    for victim in [
+        s.world.facts.pods[uid]
+        for uid in note.victims
+        if given_up and uid in s.world.placements.going and uid in s.world.facts.pods
+    ]:
         if victim.told_at is not None and victim.deleted_at is None:
             let_stay(s, victim, "the plan for which it was asked to leave was given up")
 
 
 def _devices(s: Session, pod: Pod, note: ClaimNote) -> tuple[Slot, ...]:
     """The slots that the claim names, where they are what the pod asks for; else others on the same node."""
-    if are_asked_for(pod.kind.devices, note.devices, s.world.nodes[note.node].devices):
+    if are_asked_for(pod.kind.devices, note.devices, s.world.facts.nodes[note.node].devices):
         return note.devices
     slots = s.slots(pod, (note.node,), soon=note.phase is Phase.NOMINATED)
     return slots[0] if slots is not None else ()
 
 
 def _was_spared_since(s: Session, uid: str, since: float) -> bool:
-    pod = s.world.pods.get(uid)
+    pod = s.world.facts.pods.get(uid)
     return pod is not None and pod.spared_at is not None and pod.spared_at >= since
 
 
@@ -132,13 +136,13 @@ def _is_soft(s: Session, gang: Gang, note: ClaimNote) -> bool:
     """Were they asked softly, or are they to be now? Then they may stay when the claims end."""
     if s.policy.manner(action_for(s, gang)) == "soft":
         return True
-    return any(uid in s.world.pods and s.world.pods[uid].told_at is not None for uid in note.victims)
+    return any(uid in s.world.facts.pods and s.world.facts.pods[uid].told_at is not None for uid in note.victims)
 
 
 def _why_stale(s: Session, pod: Pod, note: ClaimNote, *, room: bool = True) -> str:
-    if pod.uid not in s.world.members:
+    if pod.uid not in s.world.facts.members:
         return "the pod belongs to no gang"
-    if s.world.placements.get(pod.uid) is not None:
+    if s.world.placements.by_uid.get(pod.uid) is not None:
         return "the pod is placed otherwise"
     if note.phase is Phase.NOMINATED and pod.nominated_node != note.node:
         return f"the pod's status names {pod.nominated_node or 'no node'} instead"
@@ -156,6 +160,6 @@ def _why_stale(s: Session, pod: Pod, note: ClaimNote, *, room: bool = True) -> s
 
 
 def _clear(s: Session, pod: Pod, note: ClaimNote, why: str, cause: str) -> None:
-    member = s.world.members.get(pod.uid)
-    gang = s.world.gangs[member.gang].title if member is not None else ""
+    member = s.world.facts.members.get(pod.uid)
+    gang = s.world.facts.gangs[member.gang].title if member is not None else ""
     s.extra.append(Release(pod.uid, pod.title, note.node, gang, why, cause))

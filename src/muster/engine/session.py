@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from muster.engine import quota
-from muster.engine.columns import KindColumns
+from muster.engine.columns import COLUMNS, MOUNTING_COLUMNS, KindColumns
 from muster.engine.hooks import WHOLE_CLUSTER, Ask, Comparable, Domain, Policy, Room, ScoresDomainsAhead, Where
 from muster.model.devices import Slot
 from muster.model.effects import YES, Effect, Verdict
 from muster.model.gang import Gang
-from muster.model.pod import Kind, Phase, Pod
+from muster.model.pod import Phase, Pod
 from muster.model.resources import NOTHING, Resources
 from muster.state.columns import Amounts
 from muster.state.lifecycle import is_half_bound
@@ -29,12 +29,6 @@ if TYPE_CHECKING:
 
 # A refused gang is tried again this often, whatever happens.
 RETRY_S = 300.0
-# So many kinds of pods have their columns kept; at 5,000 nodes each takes some 80 KB.
-MOST_KINDS = 1024
-
-P = ParamSpec("P")
-T = TypeVar("T")
-Kept = TypeVar("Kept")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +46,9 @@ class Session:
         self.world = world
         self.policy = policy
         self.now = world.now
-        self.same_moment = world.decided_at == world.now
+        self.same_moment = world.memory.decided_at == world.now
         """True when no time has passed since the cycle before: what it decided is as young as what this one does."""
-        self.is_first = world.decided_at < 0
+        self.is_first = world.memory.decided_at < 0
         """True in the first cycle of a scheduler."""
         self.verdicts: dict[str, Verdict] = {}
         self.stats: dict[str, int] = {}
@@ -62,8 +56,6 @@ class Session:
         """Gangs that were attempted in this cycle and did not get what they need, in their order, by key."""
         self.without: dict[str, str] = {}
         """Why gangs that got a plan in this cycle could not do without, by key."""
-        self.scratch: dict[str, object] = {}
-        """What an action works out for the ask at hand."""
         self.curious = False
         """True for a forecast: all domains are looked into, also when one was found."""
         self.tries: list[Tried] = []
@@ -72,7 +64,6 @@ class Session:
         """Effects that no move stands for."""
         self.ahead: Amounts = np.zeros((len(world.ledger), len(world.columns.names)), dtype=np.int64)
         """Minimum resources, by row of the ledger, of the gangs that were let in before and have no seat yet."""
-        self._derived: dict[object, object] = {}
         self._needs: tuple[Ask, dict[str, Amounts]] | None = None
 
     def prepare(self) -> None:
@@ -85,35 +76,26 @@ class Session:
     def count(self, what: str, by: int = 1) -> None:
         self.stats[what] = self.stats.get(what, 0) + by
 
-    def once(self, key: object, make: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What `make` gives, worked out once a cycle."""
-        try:
-            return self._derived[key]  # type: ignore[return-value]
-        except KeyError:
-            made = self._derived[key] = make(*args, **kwargs)
-            return made
-
     # -- verdicts ----------------------------------------------------------------------------------------------------------
 
     def is_settled(self, gang: Gang) -> bool:
         """Was this gang refused for a reason that nothing since has touched? Then another attempt is a waste."""
-        memory = self.world.attempts[gang.key]
+        memory = self.world.memory.attempts[gang.key]
         verdict = memory.verdict
         if verdict is None or verdict.ok:
             return False
         if self.now >= memory.tried_at + RETRY_S or (verdict.at is not None and self.now >= verdict.at):
             return False
-        versions = self.world.versions
-        return all(versions.get(wake, 0) == seen for wake, seen in zip(verdict.wakes, memory.versions, strict=True))
+        return self.world.changes.versions(verdict.topics) == memory.versions
 
     def judge(self, gang: Gang, verdict: Verdict) -> None:
         """Remember the verdict on a gang and what could change it."""
-        memory = self.world.attempts[gang.key]
-        if verdict != memory.verdict:
+        attempts = self.world.memory.attempts
+        before = attempts[gang.key]
+        if verdict != before.verdict:
             self.verdicts[gang.key] = verdict
-        memory.verdict = verdict
-        memory.tried_at = self.now
-        memory.versions = tuple(self.world.version(wake) for wake in verdict.wakes)
+        versions = self.world.changes.versions(verdict.topics)
+        attempts.set(gang.key, replace(before, verdict=verdict, tried_at=self.now, versions=versions))
 
     # -- combined answers ----------------------------------------------------------------------------------------------------
 
@@ -123,12 +105,8 @@ class Session:
             self._needs = (ask, quota.needs(self, ask))
         return self._needs[1]
 
-    def _limits(self) -> quota.Bounds:
-        """The limits of all queues, as the ledger is laid out now."""
-        return self.once(("limits", self.world.ledger.layout), quota.limits, self.world)
-
     def admit(self, ask: Ask) -> Verdict:
-        verdict = quota.admit(self, ask, self._limits())
+        verdict = quota.admit(self, ask, quota.limits(self.world))
         if not verdict.ok:
             return verdict
         for plugin in self.policy.admits:
@@ -139,7 +117,7 @@ class Session:
 
     def room(self, pod: Pod, *, count: int, phase: Phase) -> Room:
         """How many of `count` pods like this one its queues take as they stand."""
-        least = quota.room(self, pod, self._limits(), count=count, phase=phase)
+        least = quota.room(self, pod, quota.limits(self.world), count=count, phase=phase)
         for plugin in self.policy.bounds_queues:
             found = plugin.quota_room(self, pod, count=count, phase=phase)
             if found.seats < least.seats:
@@ -217,19 +195,10 @@ class Session:
     def columns(self, pod: Pod, *, soon: bool) -> KindColumns:
         """What the plugins say of every node for this kind of pod, brought up to date. What a pod says of other pods is no part of
         it, so that the gangs of one template have one set of columns between them."""
-        key: tuple[int, Kind, bool] = (id(self.policy), pod.kind.alone(), soon)
-        found = self.kept("kinds", key, lambda: KindColumns(soon=soon))
-        found.refresh(self, pod)
-        return found
-
-    def kept(self, what: str, key: Hashable, make: Callable[[], Kept]) -> Kept:
-        """Something of each kind of pod that outlives the cycle, made where there is none yet."""
-        known: dict[Hashable, Kept] = self.world.memo.setdefault(what, {})  # type: ignore[assignment]
-        found = known.get(key)
-        if found is None:
-            if len(known) >= MOST_KINDS:
-                # Those that were made first go: a cluster with so many kinds of pods seldom sees one again.
-                for old in list(known)[: MOST_KINDS // 2]:
-                    del known[old]
-            found = known[key] = make()
-        return found
+        derived = MOUNTING_COLUMNS if pod.kind.claims else COLUMNS
+        return derived.of(
+            self.world,
+            lambda: KindColumns(self, pod, soon=soon),
+            key=(self.policy, pod.kind.alone(), soon),
+            update=lambda columns, rows: columns.update(self, pod, rows),
+        )

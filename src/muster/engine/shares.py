@@ -8,12 +8,18 @@ import numpy as np
 
 from muster.engine.session import Session
 from muster.model.resources import PODS, Resources
+from muster.model.topics import Topic
 from muster.state.columns import Amounts
+from muster.state.derived import Derived
+
+_TOTAL: Derived[Amounts] = Derived("cluster total", Topic.ALLOCATABLE)
+_DIMENSIONS: Derived[list[tuple[int, int]]] = Derived("dimensions of shares", Topic.ALLOCATABLE)
 
 
 def cluster_total(s: Session) -> Amounts:
     """What all nodes have together."""
-    return s.once("cluster total", lambda: np.asarray(s.world.table.allocatable.sum(axis=0), dtype=np.int64))
+    table = s.world.table
+    return _TOTAL.of(s.world, lambda: np.asarray(table.allocatable.sum(axis=0), dtype=np.int64))
 
 
 def total_for(s: Session, branches: Iterable[str]) -> Amounts:
@@ -31,7 +37,7 @@ def dimensions(s: Session) -> list[tuple[int, int]]:
         pods = s.world.columns.position[PODS]
         return [(i, value) for i, value in enumerate(cluster_total(s).tolist()) if value > 0 and i != pods]
 
-    return s.once("dimensions", find)
+    return _DIMENSIONS.of(s.world, find)
 
 
 def dominant_share(s: Session, queue: str, *, plus: Amounts | None = None) -> float:

@@ -14,13 +14,15 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from muster.engine.columns import REFUSED
+from muster.engine.columns import COLUMNS, MOUNTING_COLUMNS, REFUSED
 from muster.engine.hooks import Ask, Purpose
 from muster.engine.session import Session
 from muster.model.gang import Cell, MatchPolicy
 from muster.model.pod import PROMISED, SEATED, Kind, Pod
+from muster.model.topics import Topic
 from muster.state.cells import seats_in
 from muster.state.columns import Amounts
+from muster.state.derived import Derived
 from muster.state.domains import Domain
 from muster.state.lifecycle import count, is_satisfied, phases_that_count
 from muster.state.table import BoolColumn, RowIndex, Rows
@@ -52,32 +54,40 @@ ROOM_FOR = {Purpose.ALLOCATE: Room.NOW, Purpose.NOMINATE: Room.SOON, Purpose.EVI
 class _KindSlots:
     """One column for one kind of pod, brought up to date row by row."""
 
-    def __init__(self) -> None:
-        self.layout = -1
-        self.position = 0
-        self.column: Ints = np.zeros(0, dtype=np.int64)
+    def __init__(self, s: Session, pod: Pod, room: Room) -> None:
+        self.column: Ints = _slots_in(s, pod, room, None)
 
-    def refresh(self, s: Session, pod: Pod, room: Room) -> None:
-        table = s.world.table
-        columns = s.columns(pod, soon=room is not Room.NOW)
-        value = columns.base if room is Room.EMPTY else columns.value
-        changed = table.changed_since(self.position) if self.layout == table.layout else None
-        if changed is None or len(changed) > len(table) // 2:
-            self.column = fitting(_free(Rows(table, soon=columns.soon), room), s.world.request(pod))
-            self.column[value == REFUSED] = 0
-        elif changed:
+    def update(self, s: Session, pod: Pod, room: Room, changed: list[int]) -> None:
+        if len(changed) > len(s.world.table) // 2:
+            self.column = _slots_in(s, pod, room, None)
+        else:
             index: RowIndex = np.array(sorted(set(changed)), dtype=np.intp)
-            fresh = fitting(_free(Rows(table, index, soon=columns.soon), room), s.world.request(pod))
-            fresh[value[index] == REFUSED] = 0
-            self.column[index] = fresh
-        self.layout, self.position = table.layout, table.position
+            self.column[index] = _slots_in(s, pod, room, index)
+
+
+def _slots_in(s: Session, pod: Pod, room: Room, index: RowIndex | None) -> Ints:
+    columns = s.columns(pod, soon=room is not Room.NOW)
+    value = columns.base if room is Room.EMPTY else columns.value
+    found = fitting(_free(Rows(s.world.table, index, soon=columns.soon), room), s.world.request(pod))
+    found[(value if index is None else value[index]) == REFUSED] = 0
+    return found
+
+
+_SLOTS: Derived[_KindSlots] = Derived("slots of a kind of pod", *COLUMNS.depends, follows=Topic.NODE_ROWS)
+_MOUNTING_SLOTS: Derived[_KindSlots] = Derived(
+    "slots of a kind of pod with volumes", *MOUNTING_COLUMNS.depends, follows=Topic.NODE_ROWS
+)
 
 
 def slots(s: Session, pod: Pod, room: Room) -> Ints:
     """How many further pods like this one each node could take, counting by the figures of the node alone. Never write into it."""
-    key: tuple[int, Kind, Room] = (id(s.policy), pod.kind.alone(), room)
-    found = s.kept("slots", key, _KindSlots)
-    found.refresh(s, pod, room)
+    derived = _MOUNTING_SLOTS if pod.kind.claims else _SLOTS
+    found = derived.of(
+        s.world,
+        lambda: _KindSlots(s, pod, room),
+        key=(s.policy, pod.kind.alone(), room),
+        update=lambda kept, rows: kept.update(s, pod, room, rows),
+    )
     return found.column
 
 
@@ -202,7 +212,7 @@ def lots(world: World, pods: Sequence[Pod]) -> list[Lot]:
     counts: dict[tuple[str, Kind], int] = {}
     first: dict[tuple[str, Kind], Pod] = {}
     for pod in pods:
-        key = (world.members[pod.uid].role, pod.kind)
+        key = (world.facts.members[pod.uid].role, pod.kind)
         counts[key] = counts.get(key, 0) + 1
         first.setdefault(key, pod)
     return [Lot(first[key], key[0], found) for key, found in counts.items()]
@@ -223,7 +233,7 @@ def lacking(world: World, ask: Ask) -> Lacking:
     if ask.needed is None:
         counted: dict[str, int] = {}
         for pod in ask.pods:
-            role = world.members[pod.uid].role
+            role = world.facts.members[pod.uid].role
             counted[role] = counted.get(role, 0) + 1
         return Lacking(counted, len(ask.pods))
     gang = ask.gang
@@ -240,4 +250,4 @@ def _still_to_come(world: World, ask: Ask, cell: Cell) -> int:
     if ask.purpose is Purpose.ALLOCATE:
         return 0
     asked = {pod.uid for pod in ask.pods}
-    return sum(uid not in asked and uid not in world.placements for uid in cell.members)
+    return sum(uid not in asked and uid not in world.placements.by_uid for uid in cell.members)

@@ -2,30 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 
+from muster.engine.reporting import is_news
 from muster.engine.session import Session
 from muster.model.effects import GroupStatus
-from muster.model.gang import Gang, Role
+from muster.model.gang import Gang, Group, Role, phase_in
 from muster.model.pod import Dialect, Phase, Running
 from muster.state.lifecycle import has_enough_members
 from muster.state.world import World
 
 
-def statuses(s: Session) -> Iterator[GroupStatus]:
-    """New statuses for the PodGroups of all gangs that something happened to."""
+def statuses(s: Session, gangs: Sequence[str]) -> Iterator[GroupStatus]:
+    """New statuses for the PodGroups of these gangs."""
     world = s.world
-    touched, world.touched = world.touched, {}
-    # Sorted: a trial that was undone touched gangs, too, and must leave no trace in the order.
-    for key in sorted(touched):
-        gang = world.gangs.get(key)
-        if gang is None:
-            continue
-        for group in dict.fromkeys(role.group for role in gang.roles if role.group):
-            status = status_of(world, gang, group)
-            if world.statuses.get(group) != status:
-                world.statuses[group] = status
+    for gang in [world.facts.gangs[key] for key in gangs]:
+        for key in dict.fromkeys(role.group for role in gang.roles if role.group):
+            group = world.facts.groups.get(key)
+            if group is None:
+                continue
+            status = status_of(world, gang, key)
+            if is_news(world, group.uid, status, group.status, says=partial(_says, group, status)):
                 yield status
+
+
+def _says(group: Group, status: GroupStatus) -> bool:
+    """Does the object's own status read so already, in the words of its API?"""
+    said = group.status
+    counts = {"running": status.running, "succeeded": status.succeeded, "failed": status.failed}
+    if group.dialect is not Dialect.VOLCANO:
+        counts["scheduled"] = status.scheduled
+    if said.get("phase", "") != phase_in(group.dialect, status.phase):
+        return False
+    if group.dialect is not Dialect.VOLCANO and group.started != status.start_time:
+        return False
+    return all(said.get(name, "0") == str(count) for name, count in counts.items())
 
 
 def status_of(world: World, gang: Gang, group: str) -> GroupStatus:
@@ -45,14 +57,14 @@ def status_of(world: World, gang: Gang, group: str) -> GroupStatus:
         succeeded=succeeded,
         failed=failed,
     )
-    memory = world.attempts.get(gang.key)
+    memory = world.memory.attempts.get(gang.key)
     return GroupStatus(group, phase, scheduled, running, succeeded, failed, memory.started if memory is not None else None)
 
 
 def _is_ready(world: World, gang: Gang) -> bool:
     """May its members be scheduled? Volcano's controllers make pods only after this was said of their PodGroup."""
     if gang.dialect is Dialect.VOLCANO:
-        memory = world.attempts.get(gang.key)
+        memory = world.memory.attempts.get(gang.key)
         return memory is None or not memory.kept_out
     return has_enough_members(gang) and not gang.waits_for and not gang.unreadable
 

@@ -16,20 +16,31 @@ from muster.model.pod import Phase
 def stand_still(s: Session) -> None:
     """Take the time out of each wait for which members were nominated and are no more, or were nominated anew."""
     world = s.world
-    stood, world.standing = world.standing, _nominated_since(s)
+    stood, standing = dict(world.memory.standing.items()), _nominated_since(s)
+    _remember(s, standing)
     for key in sorted(stood):
-        gang, until = world.gangs.get(key), world.standing.get(key, s.now)
+        gang, until = world.facts.gangs.get(key), standing.get(key, s.now)
         if gang is not None and until > stood[key]:
             _put_off(s, gang, stood[key], until)
+
+
+def _remember(s: Session, standing: dict[str, float]) -> None:
+    memory = s.world.memory.standing
+    for key in list(memory):
+        if key not in standing:
+            memory.drop(key)
+    for key, since in standing.items():
+        if memory.get(key) != since:
+            memory.set(key, since)
 
 
 def _nominated_since(s: Session) -> dict[str, float]:
     """Since when each gang that holds nodes and has a nomination has had one. Who holds nothing has no wait to stand still."""
     world = s.world
-    holders = {member.gang for uid in world.held if (member := world.members.get(uid)) is not None}
+    holders = {member.gang for uid in world.placements.held if (member := world.facts.members.get(uid)) is not None}
     found: dict[str, float] = {}
-    for uid in world.claims if holders else ():
-        member, placement = world.members.get(uid), world.placements[uid]
+    for uid in world.placements.claims if holders else ():
+        member, placement = world.facts.members.get(uid), world.placements.by_uid[uid]
         if member is not None and member.gang in holders and placement.phase is Phase.NOMINATED:
             found[member.gang] = min(placement.since, found.get(member.gang, placement.since))
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from muster.model.devices import Grant, Slot
+from muster.model.topics import TopicKey
 from muster.model.volumes import VolumeChoice
 
 
@@ -137,15 +138,14 @@ Effect = Deed | Word
 class Verdict:
     """Yes, or no with a sentence that has numbers in it and a code for machines.
 
-    `curable`: evicting somebody could change the answer. `wakes` names what can change it (`room`, `queue/a`, `domain/rack-1`),
-    `at` from when on time alone can.
+    `curable`: evicting somebody could change the answer. `topics` name what can change it, `at` from when on time alone can.
     """
 
     ok: bool
     why: str = ""
     code: str = ""
     curable: bool = False
-    wakes: tuple[str, ...] = ()
+    topics: tuple[TopicKey, ...] = ()
     at: float | None = None
 
 

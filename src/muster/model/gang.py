@@ -101,6 +101,14 @@ class Group:
         return f"{self.namespace}/{self.name}"
 
 
+_VOLCANO_PHASE = {"PreScheduling": "Inqueue", "Finished": "Completed"}
+
+
+def phase_in(dialect: Dialect, phase: str) -> str:
+    """A PodGroup's phase in the words of its own API: Volcano's controllers look for theirs."""
+    return _VOLCANO_PHASE.get(phase, phase) if dialect is Dialect.VOLCANO else phase
+
+
 def changed(thing: T, **fields: object) -> T:
     """The same with some fields changed. What `dataclasses.replace` does, without asking each class anew what it consists of: gangs
     are made by the ten thousand."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from muster.engine.quota import UNLIMITED, Bounds, kept, limits
+from muster.engine.quota import BY_QUEUE, UNLIMITED, Bounds, limits
 from muster.engine.session import Session
 from muster.engine.shares import cluster_total
 from muster.model.resources import Resources
+from muster.model.topics import Topic
 from muster.state.columns import Amounts
-from muster.state.store import ROOM
+from muster.state.derived import Derived
 from muster.state.world import World
 
 GUARANTEES = "left by the guarantees of others"
@@ -21,18 +22,16 @@ def configured(world: World, amounts: Resources) -> Amounts:
     return world.columns.vector(amounts)
 
 
+_BESIDE: Derived[Bounds] = Derived("bounds beside guarantees", *BY_QUEUE, Topic.ALLOCATABLE)
+
+
 def beside_guarantees(s: Session) -> Bounds:
     """For each queue: what its parent may have, without what is guaranteed to its siblings. Nobody lends a guarantee."""
-
-    def make() -> Bounds:
-        total = cluster_total(s)
-        return kept(s.world, "guarantees", lambda: _beside_guarantees(s.world, total), beside=total.tobytes())
-
-    return s.once("guarantees", make)
+    return _BESIDE.of(s.world, lambda: _beside_guarantees(s.world, cluster_total(s)))
 
 
 def _beside_guarantees(world: World, total: Amounts) -> Bounds:
-    tree, row = world.tree, world.ledger.row
+    tree, row = world.facts.tree, world.ledger.row
     if not any(queue.guarantee for queue in tree.nodes.values()):
         return Bounds(np.zeros((0, 0), dtype=np.int64), binding=False)
     limit = limits(world).rows
@@ -49,7 +48,7 @@ def _beside_guarantees(world: World, total: Amounts) -> Bounds:
             bound[row[child]] = np.where(others > 0, left, UNLIMITED)
             most[child] = np.minimum(limit[row[child]], left)
         branches.extend(children)
-    return Bounds(bound, word=GUARANTEES, wakes=(ROOM,))
+    return Bounds(bound, word=GUARANTEES, topics=(Topic.FREE_CAPACITY.any,))
 
 
 def most_of(s: Session, queue: str) -> Amounts:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from muster.engine.evict.seats import SeatTable, seat_table
+from muster.engine.explain import CAPACITY
 from muster.engine.hooks import Ask, Domain
 from muster.engine.session import Session
 from muster.engine.slots import ROOM_FOR, Bounds, Figures, Ints, Room, RoomFigures, Spans, bounds, fitting
@@ -15,9 +16,9 @@ from muster.model.effects import Verdict
 from muster.model.gang import Mode
 from muster.model.pod import PROMISED, Pod
 from muster.model.resources import PODS, Resources, show
+from muster.model.topics import Topic
 from muster.plugins._wishes import Wish
 from muster.state.columns import Amounts
-from muster.state.store import HOLDS, ROOM, SOON
 from muster.state.table import BoolColumn, RowIndex
 
 NO_ROOM = "NoRoomInDomain"
@@ -99,12 +100,12 @@ class DomainSearch:
             common = tree.lowest_common(self.seated)
             where = common.name if common.rows is None else f"{common.title} of tier {common.tier}"
             why = f"its {_members(len(self.seated))} that have a node share no domain below {where} ({wish.limit})"
-            return Verdict(ok=False, why=f"{why}{self._cure()}", code=APART, wakes=(ROOM, SOON, HOLDS))
+            return Verdict(ok=False, why=f"{why}{self._cure()}", code=APART, topics=CAPACITY)
         there = "there are no HyperNodes, and the policy names no tiers"
         there = there if tree.lowest is None else f"the lowest is {tree.show_tier(tree.lowest)}"
         inside = "" if self.ask.within is None else f" in {self.ask.within.title}"
         why = f"there is no domain of such a tier{inside} ({wish.limit}): {there}"
-        return Verdict(ok=False, why=why, code=NO_DOMAIN, wakes=(ROOM,))
+        return Verdict(ok=False, why=why, code=NO_DOMAIN, topics=(Topic.FREE_CAPACITY.any,))
 
     def _no_room(self, found: Bounds, *, evicting: bool = False) -> Verdict:
         """How far the domains are from enough, and what would be."""
@@ -125,7 +126,7 @@ class DomainSearch:
             why=f"{why} ({self.wish.limit}){self._cure()}",
             code=NO_DOMAIN if never else NO_ROOM,
             curable=not never and not evicting,
-            wakes=(ROOM, SOON, HOLDS),
+            topics=CAPACITY,
         )
 
     def _noun(self) -> str:
@@ -153,7 +154,7 @@ def seated_rows(s: Session, ask: Ask) -> list[int]:
     """The nodes of the gang's members, or of the cell's, that have one. Nodes that are gone hold nobody together."""
     world = s.world
     uids = [pod.uid for pod in ask.gang.pods()] if ask.cell is None else sorted(ask.cell.members)
-    placed = [world.placements[uid] for uid in uids if uid in world.placements]
+    placed = [world.placements.by_uid[uid] for uid in uids if uid in world.placements.by_uid]
     rows = [world.table.row.get(placement.node or "") for placement in placed if placement.phase in PROMISED]
     return [row for row in rows if row is not None]
 

@@ -10,6 +10,8 @@ import numpy as np
 from muster.engine.session import Session
 from muster.model.pod import Pod
 from muster.model.resources import CPU, GPU, MEMORY
+from muster.model.topics import Topic
+from muster.state.derived import Derived
 from muster.state.table import FloatColumn, Rows
 
 # Devices are what is scarce on the nodes that have them.
@@ -43,12 +45,12 @@ def filled(s: Session, pod: Pod, rows: Rows, weights: Mapping[str, float]) -> Fl
     return mean
 
 
+_WEIGHED: Derived[_Weighed] = Derived("what of a request is weighed", Topic.NODE_LAYOUT)
+
+
 def _weighed(s: Session, pod: Pod, weights: Mapping[str, float]) -> _Weighed:
-    key = ("filled", tuple(weights.items()), pod.kind.request)
-    found = s.world.memo.get(key)
-    if not isinstance(found, _Weighed):
-        found = s.world.memo[key] = _weigh(s, pod, weights)
-    return found
+    key = (tuple(weights.items()), pod.kind.request)
+    return _WEIGHED.of(s.world, lambda: _weigh(s, pod, weights), key=key)
 
 
 def _weigh(s: Session, pod: Pod, weights: Mapping[str, float]) -> _Weighed:

@@ -11,15 +11,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from muster.engine.quota import UNLIMITED, bounds, kept
+from muster.engine.quota import BY_QUEUE, UNLIMITED, bounds
 from muster.engine.session import Session
 from muster.engine.shares import total_for
 from muster.model.queue import Queue
 from muster.model.resources import Resources
+from muster.model.topics import Topic
 from muster.plugins._sharing import Sharer, down_the_tree, wants_up_the_tree
 from muster.state.columns import Amounts
+from muster.state.derived import Derived
 from muster.state.queues import is_reserved
-from muster.state.roster import DEMAND
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,30 +31,35 @@ class Runtimes:
     request: Amounts
 
 
+_TOTAL: Derived[Amounts] = Derived("what quotas share", Topic.CYCLE)
+_RUNTIMES: Derived[Runtimes] = Derived("runtimes of quotas", *BY_QUEUE, Topic.DEMAND, most=4)
+_MAXIMUMS: Derived[Amounts] = Derived("maximums of quotas", *BY_QUEUE)
+_MINIMUMS: Derived[Amounts] = Derived("minimums of quotas", *BY_QUEUE)
+
+
 def top_quotas(s: Session) -> tuple[str, ...]:
     """The quotas right below the root that take part in sharing."""
-    nodes = s.world.tree.nodes
-    return tuple(key for key in s.world.tree.children[""] if nodes[key].is_quota and not is_reserved(key))
+    nodes = s.world.facts.tree.nodes
+    return tuple(key for key in s.world.facts.tree.children[""] if nodes[key].is_quota and not is_reserved(key))
 
 
 def quota_total(s: Session) -> Amounts:
     """What there is to share among the quotas. Fixed for the cycle, so that a trial's moves do not change it."""
-    return s.once("quota total", lambda: total_for(s, top_quotas(s)))
+    return _TOTAL.of(s.world, lambda: total_for(s, top_quotas(s)))
 
 
 def runtimes(s: Session, *, scale: bool) -> Runtimes:
     total = quota_total(s)
-    beside = (scale, s.world.version(DEMAND), total.tobytes())
-    return kept(s.world, "quota runtimes", lambda: _runtimes(s, total, scale=scale), beside=beside)
+    return _RUNTIMES.of(s.world, lambda: _runtimes(s, total, scale=scale), key=(scale, total.tobytes()))
 
 
 def _runtimes(s: Session, total: Amounts, *, scale: bool) -> Runtimes:
     world, tops = s.world, top_quotas(s)
     quotas = list(tops)
     for key in quotas:
-        quotas.extend(world.tree.children.get(key, ()))
-    nodes = {key: world.tree.nodes[key] for key in quotas}
-    children = {"": tops} | {key: world.tree.children[key] for key in quotas if key in world.tree.children}
+        quotas.extend(world.facts.tree.children.get(key, ()))
+    nodes = {key: world.facts.tree.nodes[key] for key in quotas}
+    children = {"": tops} | {key: world.facts.tree.children[key] for key in quotas if key in world.facts.tree.children}
     found = Runtimes(np.full((len(world.ledger), len(total)), UNLIMITED, dtype=np.int64), world.ledger.requested_in())
     for name in sorted({name for node in nodes.values() for name in configures(node)}):
         _share_one(s, found, nodes, children, name, int(total[world.columns.position[name]]), scale=scale)
@@ -108,7 +114,7 @@ def _weight(node: Queue, name: str) -> int:
 
 def maximums(s: Session) -> Amounts:
     """The maximum of every quota as rows; other queues are not bounded here."""
-    return kept(s.world, "quota maximums", lambda: bounds(s.world, lambda q: q.limit if q.is_quota else Resources()))
+    return _MAXIMUMS.of(s.world, lambda: bounds(s.world, lambda q: q.limit if q.is_quota else Resources()))
 
 
 def minimums(s: Session) -> Amounts:
@@ -117,4 +123,4 @@ def minimums(s: Session) -> Amounts:
     def of(queue: Queue) -> Resources:
         return Resources(tuple(item for item in queue.deserved.items if item[1])) if queue.is_quota else Resources()
 
-    return kept(s.world, "quota minimums", lambda: bounds(s.world, of))
+    return _MINIMUMS.of(s.world, lambda: bounds(s.world, of))

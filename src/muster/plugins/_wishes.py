@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from muster.model.effects import Verdict
+from muster.model.topics import Topic
 from muster.model.topology import TopologyAsk
 from muster.state.domains import NODE_TIER, DomainTree, label_tree, node_tree
-from muster.state.store import ROOM
 from muster.state.world import World
 
 UNKNOWN_TIER = "UnknownTier"
@@ -58,4 +58,4 @@ def _named(world: World, tree: DomainTree, written: TopologyAsk) -> Wish | Verdi
     near = get_close_matches(name, known, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
     why = f"no tier and no node label is called {name!r}; {hint}"
-    return Verdict(ok=False, why=why, code=UNKNOWN_TIER, wakes=(ROOM,))
+    return Verdict(ok=False, why=why, code=UNKNOWN_TIER, topics=(Topic.FREE_CAPACITY.any,))

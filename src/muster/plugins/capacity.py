@@ -7,16 +7,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from muster.engine.hooks import Ask, Room
-from muster.engine.quota import admit, kept, room
+from muster.engine.quota import BY_QUEUE, admit, room
 from muster.engine.session import Session
-from muster.engine.shares import beyond, cluster_total
+from muster.engine.shares import beyond
 from muster.model.effects import Verdict
 from muster.model.pod import Phase, Pod
 from muster.model.queue import show_queue
 from muster.model.resources import Resources
+from muster.model.topics import Topic
 from muster.plugins._capability import beside_guarantees, configured, most_of
 from muster.state.columns import Amounts
-from muster.state.store import QUEUES
+from muster.state.derived import Derived
 
 NOT_A_LEAF = "NotALeaf"
 
@@ -36,7 +37,7 @@ class Capacity:
     name: str = "capacity"
 
     def queue_key(self, s: Session, queue: str) -> tuple[int, float, int]:
-        node = s.world.tree.nodes.get(queue)
+        node = s.world.facts.tree.nodes.get(queue)
         priority = node.priority if node is not None else 0
         deserved = _in_use(s).get(queue)
         if not deserved:
@@ -50,7 +51,7 @@ class Capacity:
 
     def admit(self, s: Session, ask: Ask) -> Verdict:
         for role in ask.gang.roles:
-            children = s.world.tree.children.get(role.queue)
+            children = s.world.facts.tree.children.get(role.queue)
             if children:
                 return _not_a_leaf(role.queue, children)
         return admit(s, ask, beside_guarantees(s))
@@ -70,23 +71,24 @@ def _not_a_leaf(queue: str, children: tuple[str, ...]) -> Verdict:
     named = ", ".join(child.rsplit("/", 1)[-1] for child in children[:_MOST_NAMED])
     others = f" and {len(children) - _MOST_NAMED} more" if len(children) > _MOST_NAMED else ""
     why = f"{show_queue(queue)} has children, and gangs wait in leaves only: name one of {named}{others}"
-    return Verdict(ok=False, why=why if len(children) > 1 else why.replace("one of ", ""), code=NOT_A_LEAF, wakes=(QUEUES,))
+    return Verdict(
+        ok=False, why=why if len(children) > 1 else why.replace("one of ", ""), code=NOT_A_LEAF, topics=(Topic.QUEUES.any,)
+    )
 
 
 _Shares = dict[str, tuple[tuple[int, int], ...]]
 
 
+_DESERVED: Derived[_Shares] = Derived("configured shares", *BY_QUEUE, Topic.ALLOCATABLE)
+
+
 def _in_use(s: Session) -> _Shares:
     """What each queue deserves, by column, where anything was configured."""
-    return s.once("capacity deserved", _found, s)
-
-
-def _found(s: Session) -> _Shares:
-    return kept(s.world, "capacity deserved", lambda: _deserved(s), beside=cluster_total(s).tobytes())
+    return _DESERVED.of(s.world, lambda: _deserved(s))
 
 
 def _deserved(s: Session) -> _Shares:
-    tree = s.world.tree
+    tree = s.world.facts.tree
     order = list(tree.children[""])
     for queue in order:
         order.extend(tree.children.get(queue, ()))
@@ -100,7 +102,7 @@ def _deserved(s: Session) -> _Shares:
 
 def _own(s: Session, queue: str) -> Amounts:
     """What was configured, no more than the queue may have and no less than its guarantee."""
-    node = s.world.tree.nodes[queue]
+    node = s.world.facts.tree.nodes[queue]
     if not node.deserved and not node.guarantee:
         return np.zeros(len(s.world.columns.names), dtype=np.int64)
     guarantee = configured(s.world, node.guarantee)

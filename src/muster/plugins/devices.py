@@ -13,7 +13,9 @@ from muster.engine.session import Session
 from muster.model.devices import DeviceAsk, DeviceDialect, Slot
 from muster.model.pod import Pod
 from muster.model.resources import MEMORY, show_amount
+from muster.model.topics import Topic
 from muster.plugins._options import option
+from muster.state.derived import Derived
 from muster.state.devices import Left, Occupancy, occupancy
 from muster.state.slot_choice import Choices, seats_by_device
 from muster.state.table import BoolColumn, Rows
@@ -117,11 +119,11 @@ def _only_counts(book: Occupancy, asks: tuple[DeviceAsk, ...], rows: Rows) -> Bo
     return ~book.has_devices(rows.index) if book.width else np.ones(len(rows), dtype=np.bool_)
 
 
+_CHOICES: Derived[Choices] = Derived("choices of device slots", Topic.NODE_LAYOUT, Topic.NODE_DEVICES)
+
+
 def _choices(world: World) -> Choices:
-    found = world.memo.get(Choices)
-    if not isinstance(found, Choices):
-        found = world.memo[Choices] = Choices()
-    return found
+    return _CHOICES.of(world, Choices)
 
 
 def _words(ask: DeviceAsk) -> str:

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from muster.engine.session import Session
 from muster.engine.shares import beyond, dimensions, dominant_share, total_for
 from muster.model.resources import Resources
+from muster.model.topics import Topic
 from muster.plugins._sharing import Sharer, down_the_tree
+from muster.state.columns import Amounts
+from muster.state.derived import Derived
 
 _PLENTY = 2**62
 
@@ -23,33 +26,42 @@ class Drf:
     name: str = "drf"
 
     def prepare(self, s: Session) -> None:
-        s.once("drf total", lambda: total_for(s, s.world.tree.children[""]))
+        _total(s)
 
     def queue_key(self, s: Session, queue: str) -> float:
         return dominant_share(s, queue) / _weight(s, queue)
 
     def deserved(self, s: Session, queue: str) -> Resources:
-        return s.once("drf deserved", lambda: _deserved(s)).get(queue, Resources())
+        return _DESERVED.of(s.world, lambda: _deserved(s)).get(queue, Resources())
 
     def over_share(self, s: Session, queue: str) -> Resources:
         return beyond(s, queue, self.deserved(s, queue))
 
 
+_TOTAL: Derived[Amounts] = Derived("what drf shares out", Topic.CYCLE)
+_DESERVED: Derived[dict[str, Resources]] = Derived("shares by drf", Topic.CYCLE)
+
+
+def _total(s: Session) -> Amounts:
+    """Fixed for the cycle, so that a trial's moves do not change it."""
+    return _TOTAL.of(s.world, lambda: total_for(s, s.world.facts.tree.children[""]))
+
+
 def _weight(s: Session, queue: str) -> int:
-    node = s.world.tree.nodes.get(queue)
+    node = s.world.facts.tree.nodes.get(queue)
     return node.weight if node is not None else 1
 
 
 def _deserved(s: Session) -> dict[str, Resources]:
     """Every branch that asks for anything gets its part by weight of what its parent has."""
     world = s.world
-    total = s.once("drf total", lambda: total_for(s, world.tree.children[""]))
-    asking = {queue for queue in world.tree.nodes if world.ledger.requested(queue).any()}
+    total = _total(s)
+    asking = {queue for queue in world.facts.tree.nodes if world.ledger.requested(queue).any()}
     amounts: dict[str, dict[str, int]] = {queue: {} for queue in asking}
     for column, _ in dimensions(s):
         parts = down_the_tree(
             int(total[column]),
-            world.tree.children,
+            world.facts.tree.children,
             lambda queue: Sharer(queue, _weight(s, queue) if queue in asking else 0, _PLENTY),
         )
         for queue in asking:

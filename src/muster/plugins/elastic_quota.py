@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from muster.engine.hooks import Ask, Purpose, Room
-from muster.engine.quota import UNLIMITED, Bounds, Standing, fits, fits_easily, kept, seats
+from muster.engine.quota import BY_QUEUE, UNLIMITED, Bounds, Standing, fits, fits_easily, seats
 from muster.engine.session import Session
 from muster.engine.shares import beyond
 from muster.model.effects import YES, Verdict
@@ -19,12 +19,12 @@ from muster.model.gang import Gang
 from muster.model.pod import Phase, Pod
 from muster.model.queue import PREEMPTIBLE_LABEL
 from muster.model.resources import Resources, written
+from muster.model.topics import Topic
 from muster.plugins._options import option
 from muster.plugins._runtime import configures, maximums, minimums, quota_total, runtimes
 from muster.state.columns import Amounts
+from muster.state.derived import Derived
 from muster.state.ledger import Rows
-from muster.state.roster import DEMAND
-from muster.state.store import ROOM
 
 QUOTA_MIN = "QuotaMin"
 MIXED = "MixedPreemptible"
@@ -70,7 +70,7 @@ class ElasticQuota:
         return (share, 0)
 
     def deserved(self, s: Session, queue: str) -> Resources:
-        node = s.world.tree.nodes.get(queue)
+        node = s.world.facts.tree.nodes.get(queue)
         if node is None:
             return Resources()
         return Resources(tuple((name, value) for name, value in node.deserved.items if value))
@@ -99,7 +99,7 @@ class ElasticQuota:
         elif not (verdict := _agree(s, ask.gang)).ok:
             return verdict
         row, up = self._rows(s, queue)
-        if s.world.members[ask.pods[0].uid].preemptible:
+        if s.world.facts.members[ask.pods[0].uid].preemptible:
             return fits(s, self._most(s), up, _with_kept(s, queue, up, now=now), need[None, :])
         verdict = fits(s, _least(s), row, _non_preemptible(s, queue, now=now), need[None, :])
         if not verdict.ok or ask.purpose is Purpose.EVICT:
@@ -107,7 +107,7 @@ class ElasticQuota:
         return fits(s, self._most(s), up, Standing((("used", _figures(s, up, now=now)),)), need[None, :])
 
     def quota_room(self, s: Session, pod: Pod, *, count: int, phase: Phase) -> Room:
-        member = s.world.members[pod.uid]
+        member = s.world.facts.members[pod.uid]
         if not member.queue.startswith("quota/"):
             return Room(count)
         now: bool | None = phase is not Phase.NOMINATED
@@ -128,19 +128,19 @@ class ElasticQuota:
 
     def _most(self, s: Session) -> Bounds:
         """The runtimes, or where they are off the maximums: those hold at every level anyway."""
-        return s.once("quota bounds", self._bounds, s)
+        return _BOUNDS.of(s.world, lambda: self._bounds(s), key=self)
 
     def _bounds(self, s: Session) -> Bounds:
         if not self.enable_runtime_quota:
             return Bounds(maximums(s), word="max")
         runtime = runtimes(s, scale=self.enable_min_quota_scale).runtime
-        return Bounds(runtime, word="runtime", wakes=(DEMAND, ROOM))
+        return Bounds(runtime, word="runtime", topics=(Topic.DEMAND.any, Topic.FREE_CAPACITY.any))
 
     # -- status ------------------------------------------------------------------------------------------------------------------
 
     def queue_fields(self, s: Session, queue: str) -> tuple[tuple[str, str], ...]:
         """What Koordinator's scheduler writes onto a quota."""
-        node = s.world.tree.nodes[queue]
+        node = s.world.facts.tree.nodes[queue]
         if not node.is_quota:
             return ()
         ledger, position = s.world.ledger, s.world.columns.position
@@ -158,12 +158,12 @@ class ElasticQuota:
         return tuple(sorted((key, written(name, value)) for key, name, value in fields if value < UNLIMITED))
 
 
+_BOUNDS: Derived[Bounds] = Derived("bounds of quotas", Topic.CYCLE)
+_SHARES_OF: Derived[dict[str, tuple[tuple[int, int], ...]]] = Derived("shares of quotas", *BY_QUEUE)
+
+
 def _in_use(s: Session) -> dict[str, tuple[tuple[int, int], ...]]:
-    return s.once("quota shares", _found, s)
-
-
-def _found(s: Session) -> dict[str, tuple[tuple[int, int], ...]]:
-    return kept(s.world, "quota shares", lambda: _shares(s))
+    return _SHARES_OF.of(s.world, lambda: _shares(s))
 
 
 def _shares(s: Session) -> dict[str, tuple[tuple[int, int], ...]]:
@@ -171,14 +171,14 @@ def _shares(s: Session) -> dict[str, tuple[tuple[int, int], ...]]:
     position = s.world.columns.position
     return {
         key: tuple((position[name], value) for name, value in node.deserved.items if value)
-        for key, node in s.world.tree.nodes.items()
+        for key, node in s.world.facts.tree.nodes.items()
         if node.is_quota
     }
 
 
 def _agree(s: Session, gang: Gang) -> Verdict:
     """All pods of a job are preemptible, or none is."""
-    members = s.world.members
+    members = s.world.facts.members
     pods = gang.pods()
     preemptible = [pod for pod in pods if members[pod.uid].preemptible]
     if len(preemptible) in (0, len(pods)):

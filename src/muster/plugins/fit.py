@@ -12,7 +12,9 @@ from muster.engine.explain import nodes
 from muster.engine.session import Session
 from muster.model.pod import Pod
 from muster.model.resources import short_name
+from muster.model.topics import Topic
 from muster.state.columns import Amounts
+from muster.state.derived import Derived
 from muster.state.table import BoolColumn, Rows
 
 _NOT_ASKED = np.iinfo(np.int64).min
@@ -51,11 +53,10 @@ def _by_names(s: Session, lacking: npt.NDArray[np.bool_]) -> Iterator[tuple[str,
         yield ", ".join(name for i, name in enumerate(names) if code >> i & 1), count
 
 
+_LEAST: Derived[Amounts] = Derived("what must be free for a request", Topic.NODE_LAYOUT)
+
+
 def _least(s: Session, pod: Pod) -> Amounts:
     """What must be free in each column; a column that the pod does not ask for may be overfull."""
     need = s.world.request(pod)
-    key = ("fit", pod.kind.request)
-    found = s.world.memo.get(key)
-    if not isinstance(found, np.ndarray) or len(found) != len(need):
-        found = s.world.memo[key] = np.where(need > 0, need, _NOT_ASKED)
-    return found
+    return _LEAST.of(s.world, lambda: np.where(need > 0, need, _NOT_ASKED), key=pod.kind.request)

@@ -13,10 +13,9 @@ from muster.engine.session import Session
 from muster.engine.shares import cluster_total
 from muster.model.effects import YES, Verdict
 from muster.model.resources import short_name, show_amount
+from muster.model.topics import Topic
 from muster.plugins._options import option
 from muster.state.columns import Amounts
-from muster.state.roster import DEMAND
-from muster.state.store import ROOM
 
 OVERCOMMIT = "Overcommit"
 
@@ -37,12 +36,14 @@ class Overcommit:
         need = s.world.columns.vector(ask.gang.min_resources)
         used = np.zeros_like(need) if may_evict(s, ask.gang) else s.world.table.taken.sum(axis=0)
         ahead = s.ahead[0]
-        most = s.once("overcommitted", lambda: _times(cluster_total(s), self.factor))
+        most = _times(cluster_total(s), self.factor)
         over = np.flatnonzero((need > 0) & (used + ahead + need > most))
         if not len(over):
             return YES
         parts = [self._shortage(s, int(column), used, ahead, need, most) for column in over]
-        return Verdict(ok=False, why=f"the cluster: {', '.join(parts)}", code=OVERCOMMIT, wakes=(ROOM, DEMAND))
+        return Verdict(
+            ok=False, why=f"the cluster: {', '.join(parts)}", code=OVERCOMMIT, topics=(Topic.FREE_CAPACITY.any, Topic.DEMAND.any)
+        )
 
     def _shortage(self, s: Session, column: int, used: Amounts, ahead: Amounts, need: Amounts, most: Amounts) -> str:
         name = s.world.columns.names[column]

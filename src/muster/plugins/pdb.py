@@ -16,11 +16,11 @@ import numpy as np
 from muster.engine.evict.seats import SeatTable
 from muster.engine.hooks import Ask
 from muster.engine.session import Session
-from muster.model.budget import Budget
 from muster.model.effects import YES, Verdict
 from muster.model.pod import Phase, Pod
+from muster.model.topics import Topic
 from muster.plugins._options import option
-from muster.state.store import BUDGETS
+from muster.state.derived import Derived
 from muster.state.table import BoolColumn, RowIndex
 from muster.state.world import World
 
@@ -39,7 +39,7 @@ class Pdb:
         return self.mode == "hard"
 
     def evictable(self, s: Session, ask: Ask, seats: SeatTable, seat: RowIndex) -> BoolColumn:
-        if self.mode != "hard" or not s.world.budgets:
+        if self.mode != "hard" or not s.world.facts.budgets:
             return np.ones(len(seat), dtype=np.bool_)
         left = allowance(s.world)
         barred = {key for key, count in left.items() if count <= 0}
@@ -51,15 +51,15 @@ class Pdb:
         return ~np.array(protected, dtype=np.bool_)
 
     def may_take(self, s: Session, ask: Ask, pods: Sequence[Pod]) -> Verdict:
-        if self.mode != "hard" or not s.world.budgets:
+        if self.mode != "hard" or not s.world.facts.budgets:
             return YES
         left = allowance(s.world)
         for pod in pods:
             for key in budgets_of(s.world, pod) if s.world.phase(pod) is Phase.BOUND else ():
                 left[key] -= 1
                 if left[key] < 0:
-                    why = f"the disruption budget {key} allows {s.world.budgets[key].allowed} at a time"
-                    return Verdict(ok=False, why=why, code="Budget", wakes=(BUDGETS,))
+                    why = f"the disruption budget {key} allows {s.world.facts.budgets[key].allowed} at a time"
+                    return Verdict(ok=False, why=why, code="Budget", topics=(Topic.BUDGETS.any,))
         return YES
 
     def guards(self, s: Session, seats: SeatTable, seat: RowIndex, unit: RowIndex, units: int) -> BoolColumn:
@@ -88,7 +88,7 @@ class Pdb:
 
     def beyond(self, s: Session, pods: Sequence[Pod]) -> int:
         """How many of these, which were all told to go, are more than their budgets allow; counted for each budget."""
-        if not s.world.budgets:
+        if not s.world.facts.budgets:
             return 0
         left = allowance(s.world)
         going = Counter(key for pod in pods for key in budgets_of(s.world, pod))
@@ -98,10 +98,10 @@ class Pdb:
 def _going(s: Session, seats: SeatTable, seat: RowIndex, unit: RowIndex) -> tuple[RowIndex, RowIndex, RowIndex, RowIndex]:
     """How many bound pods of which unit are under which budget (units, budgets, counts), and what each budget has left."""
     nobody: RowIndex = np.zeros(0, dtype=np.intp)
-    if not s.world.budgets:
+    if not s.world.facts.budgets:
         return nobody, nobody, nobody, nobody
-    keys = sorted(s.world.budgets)
-    _, covered, budget = s.once(("covered", id(seat)), lambda: (seat, *_covered(s, seats, seat, keys)))
+    keys = sorted(s.world.facts.budgets)
+    covered, budget = _covered(s, seats, seat, keys)
     standing = allowance(s.world)
     left = np.array([standing[key] for key in keys], dtype=np.intp)
     codes, going = np.unique(unit[covered] * len(keys) + budget, return_counts=True)
@@ -123,38 +123,31 @@ def _covered(s: Session, seats: SeatTable, seat: RowIndex, keys: list[str]) -> t
 
 def allowance(world: World) -> dict[str, int]:
     """What each budget still allows: its own figure, less those who were told to go and whom it has not counted yet."""
-    left = {key: budget.allowed for key, budget in world.budgets.items()}
-    for uid in world.going:
-        pod = world.pods[uid]
+    left = {key: budget.allowed for key, budget in world.facts.budgets.items()}
+    for uid in world.placements.going:
+        pod = world.facts.pods[uid]
         if pod.deleted_at is None:
             for key in budgets_of(world, pod):
                 left[key] -= 1
     return left
 
 
+_BUDGETS_OF: Derived[dict[str, tuple[str, ...]]] = Derived("budgets of pods", Topic.BUDGETS, follows=Topic.PLACEMENTS)
+
+
+def _forget(known: dict[str, tuple[str, ...]], changed: list[str]) -> None:
+    for uid in changed:
+        known.pop(uid, None)
+
+
 def budgets_of(world: World, pod: Pod) -> tuple[str, ...]:
     """The budgets that a pod is under. Remembered for as long as neither they nor the pod change."""
-    memo = world.memo.get("budgets")
-    version = world.version(BUDGETS)
-    if not isinstance(memo, _Memo) or memo.version != version:
-        memo = world.memo["budgets"] = _Memo(version, {}, world.budgets)
-    return memo.of(pod)
-
-
-@dataclass(slots=True)
-class _Memo:
-    version: int
-    found: dict[str, tuple[Pod, tuple[str, ...]]]
-    budgets: dict[str, Budget]
-
-    def of(self, pod: Pod) -> tuple[str, ...]:
-        known = self.found.get(pod.uid)
-        if known is not None and known[0] is pod:
-            return known[1]
-        mine = tuple(
+    known = _BUDGETS_OF.of(world, dict, update=_forget)
+    found = known.get(pod.uid)
+    if found is None:
+        found = known[pod.uid] = tuple(
             key
-            for key, budget in sorted(self.budgets.items())
+            for key, budget in sorted(world.facts.budgets.items())
             if budget.namespace == pod.namespace and budget.selector is not None and budget.selector.selects(pod.labels)
         )
-        self.found[pod.uid] = (pod, mine)
-        return mine
+    return found

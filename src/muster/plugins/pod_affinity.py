@@ -34,7 +34,7 @@ class PodAffinity:
         if not pod.kind.affinity.required:
             return 0
         near = following(s.world, Holders).wants(pod).near
-        return int(not near[0].selection.means_pod(s.world.namespaces, pod))
+        return int(not near[0].selection.means_pod(s.world.facts.namespaces, pod))
 
     def entangled(self, s: Session, pod: Pod) -> bool:
         kind = pod.kind
@@ -65,11 +65,11 @@ class PodAffinity:
 def _kept_off_by(s: Session, pod: Pod) -> list[Aim]:
     """What pods that are placed keep away from, where that is this pod."""
     apart = following(s.world, Holders).apart
-    return apart.meaning(s.world.namespaces, pod.namespace, pod.labels) if apart else []
+    return apart.meaning(s.world.facts.namespaces, pod.namespace, pod.labels) if apart else []
 
 
 def _means_itself(s: Session, aims: tuple[Aim, ...], pod: Pod) -> tuple[bool, ...]:
-    return tuple([aim.selection.means_pod(s.world.namespaces, pod) for aim in aims])
+    return tuple([aim.selection.means_pod(s.world.facts.namespaces, pod) for aim in aims])
 
 
 def _codes(table: NodeTable, aim: Aim) -> Codes:
@@ -112,7 +112,7 @@ class _Near:
         tallies = [looks.tally(s.world, aim).worlds(soon=soon) for aim in wants.near]
         # For each world, for each term: in which domains there is company.
         self._company: list[list[BoolColumn]] = [[counts > 0 for counts in world] for world in zip(*tallies, strict=True)]
-        self._means_itself = wants.near[0].selection.means_pod(s.world.namespaces, pod)
+        self._means_itself = wants.near[0].selection.means_pod(s.world.facts.namespaces, pod)
         self.open: BoolColumn = self._find()
 
     def take(self, row: int) -> None:

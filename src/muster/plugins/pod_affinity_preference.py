@@ -66,14 +66,14 @@ class PodAffinityPreference:
     def _pulled_by(self, s: Session, pod: Pod) -> list[Pull]:
         """The terms of placed pods that mean this one."""
         pulls = following(s.world, Holders).pulls
-        found = pulls.meaning(s.world.namespaces, pod.namespace, pod.labels) if pulls else []
+        found = pulls.meaning(s.world.facts.namespaces, pod.namespace, pod.labels) if pulls else []
         return [pull for pull in found if self._weight(pull)]
 
     def _own(self, s: Session, pod: Pod) -> list[Pull]:
         """The pod's own terms that mean the pod itself, and so every equal one: as it looks at them, and as they look at it."""
         wants = following(s.world, Holders).wants(pod)
         both = (*wants.pulls, *wants.gives)
-        return [pull for pull in both if self._weight(pull) and pull.aim.selection.means_pod(s.world.namespaces, pod)]
+        return [pull for pull in both if self._weight(pull) and pull.aim.selection.means_pod(s.world.facts.namespaces, pod)]
 
     def _weight(self, pull: Pull) -> int:
         return self.hard_weight if pull.weight is None else pull.weight

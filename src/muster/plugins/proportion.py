@@ -13,12 +13,12 @@ from muster.engine.shares import beyond, dimensions, total_for
 from muster.model.effects import Verdict
 from muster.model.pod import Phase, Pod
 from muster.model.resources import Resources
+from muster.model.topics import Topic
 from muster.plugins._capability import beside_guarantees, configured
 from muster.plugins._options import option
 from muster.plugins._sharing import Sharer, down_the_tree, wants_up_the_tree
 from muster.state.columns import Amounts
-from muster.state.roster import DEMAND
-from muster.state.store import ROOM
+from muster.state.derived import Derived
 
 QUEUE_SHARE = "QueueShare"
 
@@ -36,10 +36,10 @@ class Proportion:
     name: str = "proportion"
 
     def prepare(self, s: Session) -> None:
-        s.once("proportion total", lambda: total_for(s, s.world.tree.children[""]))
+        _total(s)
 
     def queue_key(self, s: Session, queue: str) -> tuple[int, float]:
-        node = s.world.tree.nodes.get(queue)
+        node = s.world.facts.tree.nodes.get(queue)
         return (-node.priority if node is not None else 0, self._share(s, queue))
 
     def _share(self, s: Session, queue: str) -> float:
@@ -71,6 +71,16 @@ class Proportion:
         return beyond(s, queue, self.deserved(s, queue))
 
 
+_TOTAL: Derived[Amounts] = Derived("what proportion shares out", Topic.CYCLE)
+_DESERVED: Derived[Amounts] = Derived("shares by weight", Topic.CYCLE)
+_SHARES: Derived[Bounds] = Derived("shares by weight as bounds", Topic.CYCLE)
+
+
+def _total(s: Session) -> Amounts:
+    """Fixed for the cycle, so that a trial's moves do not change it."""
+    return _TOTAL.of(s.world, lambda: total_for(s, s.world.facts.tree.children[""]))
+
+
 def _shares(s: Session) -> Bounds:
     """Deserved shares as bounds, in the dimensions that are shared out at all."""
 
@@ -78,22 +88,22 @@ def _shares(s: Session) -> Bounds:
         deserved = _deserved(s)
         rows = np.full_like(deserved, UNLIMITED)
         columns = [column for column, _ in dimensions(s)]
-        known = [s.world.ledger.row[queue] for queue in s.world.tree.nodes]
+        known = [s.world.ledger.row[queue] for queue in s.world.facts.tree.nodes]
         rows[np.ix_(known, columns)] = deserved[np.ix_(known, columns)]
-        return Bounds(rows, word="deserved", code=QUEUE_SHARE, wakes=(DEMAND, ROOM))
+        return Bounds(rows, word="deserved", code=QUEUE_SHARE, topics=(Topic.DEMAND.any, Topic.FREE_CAPACITY.any))
 
-    return s.once("proportion shares", make)
+    return _SHARES.of(s.world, make)
 
 
 def _deserved(s: Session) -> Amounts:
     """What each queue deserves, as rows of the ledger."""
-    return s.once("proportion deserved", lambda: _share_out(s))
+    return _DESERVED.of(s.world, lambda: _share_out(s))
 
 
 def _share_out(s: Session) -> Amounts:
     world = s.world
-    tree, row = world.tree, world.ledger.row
-    total = s.once("proportion total", lambda: total_for(s, tree.children[""]))
+    tree, row = world.facts.tree, world.ledger.row
+    total = _total(s)
     requested, limit = world.ledger.requested_in(), limits(world).rows
     guarantee = {queue: configured(world, node.guarantee) for queue, node in tree.nodes.items()}
     deserved = np.zeros_like(requested)

@@ -19,6 +19,7 @@ from muster.plugins._taints import untolerated
 from muster.plugins._terms import any_term, label_column
 from muster.plugins._words import show_selector
 from muster.state.census import Codes, Counts, Looks
+from muster.state.derived import Derived
 from muster.state.follow import following
 from muster.state.table import BoolColumn, FloatColumn, NodeTable, RowIndex, Rows
 from muster.state.terms import Aim, OncePerTerms, Reach, Selection, with_own_labels
@@ -56,7 +57,7 @@ class SpreadConstraints:
     def stamp(self, s: Session, pod: Pod) -> object:
         """Pods of one kind with equal stamps are the same to this check."""
         rules = _rules(s, pod)
-        return (rules, [rule.aim.selection.means_pod(s.world.namespaces, pod) for rule in rules])
+        return (rules, [rule.aim.selection.means_pod(s.world.facts.namespaces, pod) for rule in rules])
 
     def blame(self, s: Session, pod: Pod, rows: Rows) -> str:
         left = np.arange(len(rows.table)) if rows.index is None else rows.index
@@ -115,12 +116,11 @@ class _Rule:
     min_domains: int
 
 
+_RULES: Derived[OncePerTerms[tuple[_Rule, ...]]] = Derived("rules of spread constraints")
+
+
 def _rules(s: Session, pod: Pod) -> tuple[_Rule, ...]:
-    found = s.world.memo.get(_MEMO)
-    if not isinstance(found, OncePerTerms):
-        found = s.world.memo[_MEMO] = OncePerTerms(_rules_of)
-    rules: tuple[_Rule, ...] = found.of(pod)
-    return rules
+    return _RULES.of(s.world, lambda: OncePerTerms(_rules_of)).of(pod)
 
 
 def _rules_of(pod: Pod) -> tuple[_Rule, ...]:
@@ -178,7 +178,7 @@ class _Spread:
         self._counted: Codes = tally.codes
         self._has_node = tally.has_node
         self._worlds: list[Counts] = tally.worlds(soon=soon)
-        self._itself = int(rule.aim.selection.means_pod(s.world.namespaces, pod))
+        self._itself = int(rule.aim.selection.means_pod(s.world.facts.namespaces, pod))
         self.codes: Codes = table.label_codes(rule.aim.key)[0]
         self.open: BoolColumn = self._find() if rule.hard else np.zeros(0, dtype=np.bool_)
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from muster.engine.hooks import Ask, Domain, Purpose
+from muster.engine.reporting import condition_news
 from muster.engine.session import Session
 from muster.engine.slots import ROOM_FOR, Ints, RoomFigures, Spans, bounds, lots
 from muster.model.effects import Condition, Verdict
@@ -47,20 +48,14 @@ class Topology:
 
     def prepare(self, s: Session) -> None:
         """Tell the owners of HyperNodes what is wrong with them, or no longer wrong, where that changed."""
-        told = s.world.domain_conditions
-        if not s.world.domains and not told:
-            return
-        problems = self._tree(s).problems
-        for name in [name for name in told if name not in problems]:
-            del told[name]
-            if name in s.world.domains:
-                s.extra.append(Condition("domain", name, True, "Usable", "all of it is used"))
-        for name in sorted(problems):
-            why = "; ".join(f"{problem.field}: {problem.text}" for problem in problems[name])
-            now = Condition("domain", name, False, BAD_DOMAIN, why)
-            if told.get(name) != now:
-                s.extra.append(now)
-            told[name] = now
+        domains = s.world.facts.domains
+        problems = self._tree(s).problems if domains else {}
+        # Whoever is well again is told first.
+        for name in sorted(domains, key=lambda name: (name in problems, name)):
+            why = "; ".join(f"{problem.field}: {problem.text}" for problem in problems.get(name, ()))
+            now = Condition("domain", name, False, BAD_DOMAIN, why) if name in problems else None
+            all_well = Condition("domain", name, True, "Usable", "all of it is used")
+            s.extra.extend(condition_news(s.world, domains[name].uid or name, now, all_well))
 
     # -- where -----------------------------------------------------------------------------------------------------------------
 

@@ -10,12 +10,13 @@ from muster.engine.explain import nodes
 from muster.engine.session import Session
 from muster.model.pod import Pod
 from muster.model.selectors import Taint, TaintEffect
+from muster.model.topics import Topic
 from muster.plugins._rows import of_rows
+from muster.state.derived import Derived
 from muster.state.table import BoolColumn, NodeTable, Rows
 
 # What a pod must tolerate to go onto a cordoned node.
 CORDONED = Taint("node.kubernetes.io/unschedulable", TaintEffect.NO_SCHEDULE)
-_MEMO = "unschedulable"
 
 
 @dataclass(frozen=True)
@@ -33,16 +34,9 @@ class Unschedulable:
         return f"{nodes(len(rows))} unschedulable"
 
 
-@dataclass(frozen=True, slots=True)
-class _Open:
-    layout: int
-    column: BoolColumn
+_OPEN: Derived[BoolColumn] = Derived("nodes that are not cordoned", Topic.NODE_LAYOUT, Topic.NODE_TAINTS)
 
 
 def _open(s: Session, table: NodeTable) -> BoolColumn:
-    """Nodes that are not cordoned, worked out once for each layout of the table."""
-    found = s.world.memo.get(_MEMO)
-    if not isinstance(found, _Open) or found.layout != table.layout:
-        column = np.array([not node.unschedulable for node in table.nodes], dtype=np.bool_)
-        found = s.world.memo[_MEMO] = _Open(table.layout, column)
-    return found.column
+    """Nodes that are not cordoned."""
+    return _OPEN.of(s.world, lambda: np.array([not node.unschedulable for node in table.nodes], dtype=np.bool_))

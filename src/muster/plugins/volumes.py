@@ -10,12 +10,13 @@ import numpy as np
 from muster.engine.explain import nodes
 from muster.engine.session import Session
 from muster.model.pod import Pod
+from muster.model.topics import Topic
 from muster.model.volumes import ONE_POD
 from muster.plugins._rows import of_rows
+from muster.state.derived import Derived
 from muster.state.follow import following
 from muster.state.mounts import IntColumn, Mounts, Volume, claim_keys, csi_volume
 from muster.state.node_terms import matching_column
-from muster.state.storage import STORAGE
 from muster.state.table import BoolColumn, Rows
 from muster.state.volume_choice import can_be_had, room_for, waiting_claim
 from muster.state.world import World
@@ -62,7 +63,7 @@ class Volumes:
 
 def _reachable(world: World, key: str) -> BoolColumn:
     """All rows: where the claim's volume can be, were nobody else after it."""
-    storage = world.storage
+    storage = world.facts.storage
     claim = storage.claims.get(key)
     if claim is None or claim.deleted:
         return np.zeros(len(world.table), dtype=np.bool_)
@@ -74,7 +75,7 @@ def _reachable(world: World, key: str) -> BoolColumn:
 
 
 def _why_not(world: World, key: str) -> str:
-    storage = world.storage
+    storage = world.facts.storage
     claim = storage.claims.get(key)
     if claim is None:
         return f"refused because claim {key} does not exist"
@@ -95,12 +96,12 @@ def _why_not(world: World, key: str) -> str:
 
 
 def _is_contested(world: World, key: str) -> bool:
-    claim = world.storage.claims.get(key)
+    claim = world.facts.storage.claims.get(key)
     if claim is None:
         return False
     if not claim.volume or ONE_POD in claim.access_modes:
         return True
-    volume = csi_volume(world.storage, key)
+    volume = csi_volume(world.facts.storage, key)
     return volume is not None and volume[0] in _limits(world)
 
 
@@ -108,17 +109,17 @@ def _contests(world: World, pod: Pod, *, soon: bool) -> Iterator[tuple[BoolColum
     """What other pods have a part in: all rows, where they leave room, and words for the others."""
     mounts, keys = following(world, Mounts), claim_keys(pod)
     for key in keys:
-        claim = world.storage.claims.get(key)
+        claim = world.facts.storage.claims.get(key)
         if claim is not None and ONE_POD in claim.access_modes and mounts.is_used(key, soon=soon):
             yield np.zeros(len(world.table), dtype=np.bool_), f"refused because claim {key} is for one pod and another has it"
-    volumes = sorted({volume for key in keys if (volume := csi_volume(world.storage, key)) is not None})
+    volumes = sorted({volume for key in keys if (volume := csi_volume(world.facts.storage, key)) is not None})
     for driver in dict.fromkeys(driver for driver, _ in volumes):
         limit = _limits(world).get(driver)
         if limit is not None:
             new = [volume for volume in volumes if volume[0] == driver]
             words = f"to which {driver} can attach no more volumes"
             yield _attachable(world, mounts, limit, new, soon=soon), words
-    waiting = [key for key in keys if waiting_claim(world.storage, key) is not None]
+    waiting = [key for key in keys if waiting_claim(world.facts.storage, key) is not None]
     if waiting:
         yield room_for(world, pod), f"without a volume left for claim {', '.join(waiting)}"
 
@@ -128,27 +129,24 @@ def _attachable(world: World, mounts: Mounts, limit: IntColumn, new: list[Volume
     column: BoolColumn = there + len(new) <= limit
     # Where it is tight, volumes that are there already need no second place.
     for row in np.flatnonzero(~column).tolist():
-        attached = mounts.volumes_on(world.storage, world.table.names[row], soon=soon)
+        attached = mounts.volumes_on(world.facts.storage, world.table.names[row], soon=soon)
         missing = sum(volume not in attached for volume in new)
         column[row] = not missing or there[row] + missing <= limit[row]
     return column
 
 
-@dataclass(frozen=True, slots=True)
-class _Limits:
-    stamp: tuple[int, int]
-    columns: dict[str, IntColumn]
+_LIMITS: Derived[dict[str, IntColumn]] = Derived("attach limits", Topic.NODE_LAYOUT, Topic.STORAGE)
 
 
 def _limits(world: World) -> dict[str, IntColumn]:
-    """For each driver that has limits: how many volumes it can attach to each node, worked out once for each state of both."""
-    stamp = (world.table.layout, world.version(STORAGE))
-    found = world.memo.get(_Limits)
-    if not isinstance(found, _Limits) or found.stamp != stamp:
+    """For each driver that has limits: how many volumes it can attach to each node."""
+
+    def build() -> dict[str, IntColumn]:
         columns: dict[str, IntColumn] = {}
-        for name, csi_node in world.storage.csi_nodes.items():
+        for name, csi_node in world.facts.storage.csi_nodes.items():
             for driver, limit in csi_node.limits if name in world.table.row else ():
                 column = columns.setdefault(driver, np.full(len(world.table), np.iinfo(np.int64).max))
                 column[world.table.row[name]] = limit
-        found = world.memo[_Limits] = _Limits(stamp, columns)
-    return found.columns
+        return columns
+
+    return _LIMITS.of(world, build)

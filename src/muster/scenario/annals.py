@@ -35,18 +35,18 @@ class Annals:
 
     def restarted(self) -> None:
         """The scheduler goes; how often it tried each gang is kept."""
-        for key, memory in self._world.attempts.items() if self._world is not None else ():
+        for key, memory in self._world.memory.attempts.items() if self._world is not None else ():
             self._attempts[key] = self._attempts.get(key, 0) + memory.count
 
     def enter(self, world: World, policy: Policy, outcome: Outcome, *, real_s: float) -> tuple[CycleRow, Sample]:
         at_s = outcome.now - self._began
         self._world = world
-        for key in world.gangs.keys() - self._gangs.keys():
-            gang = world.gangs[key]
+        for key in world.facts.gangs.keys() - self._gangs.keys():
+            gang = world.facts.gangs[key]
             # Who stood somewhere when it was first seen waited for nobody.
             if any(world.phase(pod) is Phase.BOUND for pod in gang.pods()):
                 self._first_seat[gang.title] = gang.created
-        self._gangs.update(world.gangs)
+        self._gangs.update(world.facts.gangs)
         for effect in outcome.effects:
             self._effect(effect, outcome, at_s)
         row = CycleRow(
@@ -57,7 +57,7 @@ class Annals:
             nominations=_count(outcome, Nominate),
             releases=_count(outcome, Release),
             evictions=_count(outcome, Evict),
-            waiting=len(world.unseated),
+            waiting=len(world.placements.unseated),
             real_s=real_s,
         )
         sample = Sample(at_s, tuple(_uses(world)))
@@ -76,7 +76,7 @@ class Annals:
             self.evictions.append(self._eviction(effect, outcome.now, at_s))
 
     def _eviction(self, effect: Evict, now: float, at_s: float) -> Eviction:
-        cycle, pod = len(self.rows) + 1, self._world.pods.get(effect.uid) if self._world is not None else None
+        cycle, pod = len(self.rows) + 1, self._world.facts.pods.get(effect.uid) if self._world is not None else None
         since = None if pod is None else pod.started if pod.checkpoint is None else pod.checkpoint
         return Eviction(
             cycle=cycle,
@@ -97,9 +97,9 @@ class Annals:
             yield self._row(gang, world)
 
     def _row(self, gang: Gang, world: World) -> GangRow:
-        alive = gang.key in world.gangs
+        alive = gang.key in world.facts.gangs
         seats = [pod for pod in gang.pods() if world.phase(pod) in SEATED]
-        memory = world.attempts.get(gang.key)
+        memory = world.memory.attempts.get(gang.key)
         verdict = memory.verdict if memory is not None else None
         why, code = (verdict.why, verdict.code) if verdict is not None and not verdict.ok else ("", "")
         served = self._first_seat.get(gang.title)
@@ -114,10 +114,10 @@ class Annals:
             succeeded=sum(role.succeeded for role in gang.roles),
             failed=sum(role.failed for role in gang.roles),
             stage=stage(world, gang).value if alive else "gone",
-            where=tuple(sorted({world.placements[pod.uid].node or "" for pod in seats})),
+            where=tuple(sorted({world.placements.by_uid[pod.uid].node or "" for pod in seats})),
             waited_s=max(0.0, waited_s),
-            why=why if gang.key in world.unseated else "",
-            code=code if gang.key in world.unseated else "",
+            why=why if gang.key in world.placements.unseated else "",
+            code=code if gang.key in world.placements.unseated else "",
             attempts=self._attempts.get(gang.key, 0) + (memory.count if memory is not None else 0),
             evicted=self._evicted.get(gang.title, 0),
         )

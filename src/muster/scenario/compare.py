@@ -83,7 +83,7 @@ class _Look:
         claims = {Phase.HELD: "held", Phase.NOMINATED: "nominated"}
         found: list[Seat] = []
         for pod in self.pods:
-            uid, placement = pod["metadata"]["uid"], self.world.placements.get(pod["metadata"]["uid"])
+            uid, placement = pod["metadata"]["uid"], self.world.placements.by_uid.get(pod["metadata"]["uid"])
             state = _state(pod)
             node = pod["spec"].get("nodeName", "")
             if state == "pending" and placement is not None and placement.phase in claims:
@@ -115,12 +115,12 @@ class _Look:
     def gang(self, who: Who) -> Gang | None:
         """The scheduler's gang that a name stands for: of several, one that waits."""
         title = f"{who.namespace}/{who.gang or who.pod}"
-        gangs = self.world.gangs.values()
+        gangs = self.world.facts.gangs.values()
         found = [gang for gang in gangs if title in gang.title.split("+")]
         if not found:
             members = set(self.members(who))
             found = [gang for gang in gangs if any(pod.title in members for pod in gang.pods())]
-        waiting = [gang for gang in found if gang.key in self.world.unseated]
+        waiting = [gang for gang in found if gang.key in self.world.placements.unseated]
         return next(iter([*waiting, *found]), None)
 
 
@@ -239,7 +239,7 @@ def _devices(check: Check, look: _Look) -> Iterator[Difference]:
     uids = {seat.title: uid for uid, seat in look.seats.items()}
     for wanted in check.wanted:
         assert isinstance(wanted.who, Who)
-        placed = [look.world.placements.get(uids.get(title, "")) for title in look.members(wanted.who)]
+        placed = [look.world.placements.by_uid.get(uids.get(title, "")) for title in look.members(wanted.who)]
         found = tuple(str(slot.index) for placement in placed if placement is not None for slot in placement.devices)
         if found != wanted.texts:
             expected = ", ".join(wanted.texts) or "none"
@@ -264,12 +264,12 @@ def _verdicts(check: Check, look: _Look) -> Iterator[Difference]:
 
 
 def _why(gang: Gang | None, look: _Look) -> str:
-    verdict = look.world.attempts[gang.key].verdict if gang is not None else None
+    verdict = look.world.memory.attempts[gang.key].verdict if gang is not None else None
     return verdict.why if verdict is not None and not verdict.ok else ""
 
 
 def _code(gang: Gang | None, look: _Look) -> str:
-    verdict = look.world.attempts[gang.key].verdict if gang is not None else None
+    verdict = look.world.memory.attempts[gang.key].verdict if gang is not None else None
     return verdict.code if verdict is not None and not verdict.ok else FITS
 
 
@@ -278,7 +278,7 @@ def _stage(gang: Gang | None, look: _Look) -> str:
 
 
 def _attempts(gang: Gang | None, look: _Look) -> str:
-    return str(look.world.attempts[gang.key].count if gang is not None else 0)
+    return str(look.world.memory.attempts[gang.key].count if gang is not None else 0)
 
 
 _READ: dict[str, Callable[[Gang | None, _Look], str]] = {"why": _why, "code": _code, "stage": _stage, "attempts": _attempts}

@@ -92,7 +92,7 @@ def shown(pod: Manifest) -> str:
 def _end(play: Play) -> End:
     pods: list[tuple[str, str]] = []
     leaks: list[str] = []
-    claimed = {uid for uid, placement in play.world.placements.items() if placement.phase in CLAIMS}
+    claimed = {uid for uid, placement in play.world.placements.by_uid.items() if placement.phase in CLAIMS}
     for pod in play.cluster.listed("Pod"):
         meta = pod["metadata"]
         noted = has_claim(pod)

@@ -29,30 +29,30 @@ def queue_rows(world: World, policy: Policy) -> tuple[QueueRow, ...]:
 
 def queue_shares(world: World, policy: Policy) -> tuple[tuple[str, float], ...]:
     """The share of each queue, where there are more than the one that is always there."""
-    queues = list(world.tree.nodes)
+    queues = list(world.facts.tree.nodes)
     if len(queues) < 2:
         return ()
     s = Session(world, policy)
     s.prepare()
-    followed = queues if len(queues) <= _MOST_FOLLOWED else world.tree.children[""][:_MOST_FOLLOWED]
+    followed = queues if len(queues) <= _MOST_FOLLOWED else world.facts.tree.children[""][:_MOST_FOLLOWED]
     return tuple((queue, _share(s, queue, _deserved(s, queue))[0]) for queue in followed)
 
 
 def _down(world: World, above: str, depth: int) -> Iterator[tuple[str, int]]:
     if not above:
         yield ROOT_QUEUE, 0
-    for queue in world.tree.children.get(above, ()):
+    for queue in world.facts.tree.children.get(above, ()):
         yield queue, depth + 1
         yield from _down(world, queue, depth + 1)
 
 
 def _row(s: Session, queue: str, depth: int, waiting: dict[str, int], asked: dict[str, Resources]) -> QueueRow:
-    ledger, node = s.world.ledger, s.world.tree.nodes.get(queue)
+    ledger, node = s.world.ledger, s.world.facts.tree.nodes.get(queue)
     deserved = _deserved(s, queue)
     share, of = _share(s, queue, deserved)
     return QueueRow(
         queue=queue,
-        parent="" if node is None else s.world.tree.parents[queue] or ROOT_QUEUE,
+        parent="" if node is None else s.world.facts.tree.parents[queue] or ROOT_QUEUE,
         depth=depth,
         used=_amounts(s.world, ledger.used(queue)),
         promised=_amounts(s.world, ledger.promised(queue)),
@@ -70,7 +70,7 @@ def _deserved(s: Session, queue: str) -> Resources:
     """What the policy says, else what was configured; the root deserves what there is."""
     if queue == ROOT_QUEUE:
         return Resources(_amounts(s.world, cluster_total(s)))
-    return s.deserved(queue) or s.world.tree.nodes[queue].deserved
+    return s.deserved(queue) or s.world.facts.tree.nodes[queue].deserved
 
 
 def _share(s: Session, queue: str, deserved: Resources) -> tuple[float, str]:
@@ -85,10 +85,10 @@ def _waiting(world: World) -> tuple[dict[str, int], dict[str, Resources]]:
     """Gangs with members that have no node, and what those ask for, by queue and by all queues above it."""
     gangs: dict[str, int] = {}
     asked: dict[str, Resources] = {}
-    for key in sorted(world.unseated):
-        gang, touched = world.gangs[key], dict[str, None]()
+    for key in sorted(world.placements.unseated):
+        gang, touched = world.facts.gangs[key], dict[str, None]()
         for role in gang.roles:
-            lack = [pod for pod in role.pods if pod.uid not in world.placements]
+            lack = [pod for pod in role.pods if pod.uid not in world.placements.by_uid]
             path = world.ledger.path(role.queue) if lack and role.queue in world.ledger else ()
             for queue in path:
                 touched[queue] = None

@@ -64,27 +64,28 @@ def photo(world: World) -> Photo:
             "used of the nodes": world.table.used.tobytes(),
             "taken of the nodes": world.table.taken.tobytes(),
             "the ledger": figures,
-            "the placements": dict(world.placements),
-            "who stands where": {node: frozenset(here) for node, here in world.on_node.items()},
-            "the index of claims": frozenset(world.claims),
-            "the index of holds": frozenset(world.held),
-            "the index of those who go": frozenset(world.going),
-            "the count of members without a seat": dict(world.unseated),
-            "the versions": dict(world.versions),
-            "the journal": len(world.journal),
+            "the placements": dict(world.placements.by_uid),
+            "who stands where": {node: frozenset(here) for node, here in world.placements.on_node.items()},
+            "the index of claims": frozenset(world.placements.claims),
+            "the index of holds": frozenset(world.placements.held),
+            "the index of those who go": frozenset(world.placements.going),
+            "the count of members without a seat": dict(world.placements.unseated),
+            "the settled changes": world.changes.settled(),
+            "the memory": world.memory.contents(),
+            "the journal": len(world.placements.journal),
         }
     )
 
 
 def _play(trial: Trial, world: World, chance: random.Random, *, depth: int) -> None:
-    pods = sorted(world.pods)
+    pods = sorted(world.facts.pods)
     if not pods or not world.table.names:
         return
     for _ in range(ACTS):
-        _act(trial, world, world.pods[chance.choice(pods)], chance)
+        _act(trial, world, world.facts.pods[chance.choice(pods)], chance)
         if chance.random() < 0.2:
             mark = trial.mark()
-            _act(trial, world, world.pods[chance.choice(pods)], chance)
+            _act(trial, world, world.facts.pods[chance.choice(pods)], chance)
             trial.undo_to(mark)
         if depth < 2 and chance.random() < 0.06:
             with Trial(world, why="rehearsal within a rehearsal", cause="Rehearsal") as inner:
@@ -117,9 +118,9 @@ def _slots(chance: random.Random) -> tuple[Slot, ...]:
 
 def _many(trial: Trial, world: World, chance: random.Random) -> None:
     """Equal members of one role that nobody placed, all at once."""
-    for key in sorted(world.gangs)[:20]:
-        for role in world.gangs[key].roles:
-            waiting = [pod for pod in role.pods if world.placements.get(pod.uid, UNPLACED) is UNPLACED]
+    for key in sorted(world.facts.gangs)[:20]:
+        for role in world.facts.gangs[key].roles:
+            waiting = [pod for pod in role.pods if world.placements.by_uid.get(pod.uid, UNPLACED) is UNPLACED]
             alike = [pod for pod in waiting if pod.kind == waiting[0].kind]
             if len(alike) > 1:
                 nodes = [chance.choice(world.table.names) for _ in alike]
@@ -129,13 +130,12 @@ def _many(trial: Trial, world: World, chance: random.Random) -> None:
 
 def _stale(world: World, policy: Policy, chance: random.Random) -> Iterator[Pod]:
     """Pods of whose kind the engine remembers something else than the plugins say now."""
-    if not world.pods:
+    if not world.facts.pods:
         return
     s = Session(world, policy)
     s.prepare()
-    for uid in chance.sample(sorted(world.pods), min(1, len(world.pods))):
-        pod, soon = world.pods[uid], chance.random() < 0.5
-        remembered, fresh = s.columns(pod, soon=soon), KindColumns(soon=soon)
-        fresh.refresh(s, pod)
+    for uid in chance.sample(sorted(world.facts.pods), min(1, len(world.facts.pods))):
+        pod, soon = world.facts.pods[uid], chance.random() < 0.5
+        remembered, fresh = s.columns(pod, soon=soon), KindColumns(s, pod, soon=soon)
         if not (np.array_equal(remembered.match, fresh.match) and np.array_equal(remembered.value, fresh.value)):
             yield pod

@@ -134,7 +134,11 @@ class Turns:
             self.is_ready = True
             world = self._scheduler.world
             log.info(
-                "ready", after_s=round(steady_s() - began, 2), nodes=len(world.nodes), pods=len(world.pods), gangs=len(world.gangs)
+                "ready",
+                after_s=round(steady_s() - began, 2),
+                nodes=len(world.facts.nodes),
+                pods=len(world.facts.pods),
+                gangs=len(world.facts.gangs),
             )
 
     def _turn(self) -> None:
@@ -153,11 +157,11 @@ class Turns:
     def _outlook(self) -> tuple[float, bool]:
         """How long to wait for news, and whether there is something to do then without any."""
         world, least_s = self._scheduler.world, _LEISURE * self._took_s
-        if world.claims or world.going or world.plans or world.notes:
+        if world.placements.claims or world.placements.going or world.memory.plans or world.facts.notes:
             return max(BUSY_TURN_S, least_s), True
-        if not world.unseated:
+        if not world.placements.unseated:
             return QUIET_TURN_S, False
-        verdicts = (world.attempts[gang].verdict for gang in world.unseated)
+        verdicts = (world.memory.attempts[gang].verdict for gang in world.placements.unseated)
         due = min((verdict.at for verdict in verdicts if verdict is not None and verdict.at is not None), default=float("inf"))
         return max(min(QUIET_TURN_S, due - self._clock()), BUSY_TURN_S, least_s), True
 

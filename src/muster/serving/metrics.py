@@ -223,13 +223,13 @@ class Metrics:
     def look(self, world: World, rows: Iterable[QueueRow]) -> None:
         """How things stand after a cycle. Nobody is shown half of it."""
         rows = list(rows)
-        verdicts = (world.attempts[gang].verdict for gang in world.unseated)
+        verdicts = (world.memory.attempts[gang].verdict for gang in world.placements.unseated)
         waiting = Tally(verdict.code if verdict is not None and verdict.code else "none" for verdict in verdicts)
         with self._looking:
             _replace(self._gangs, {(code,): float(gangs) for code, gangs in waiting.items()})
-            self._pods.set(sum(world.unseated.values()))
-            self._claims.labels("held").set(len(world.held))
-            self._claims.labels("nominated").set(len(world.claims) - len(world.held))
+            self._pods.set(sum(world.placements.unseated.values()))
+            self._claims.labels("held").set(len(world.placements.held))
+            self._claims.labels("nominated").set(len(world.placements.claims) - len(world.placements.held))
             self._look_at_queues(rows)
 
     def _look_at_queues(self, rows: list[QueueRow]) -> None:

@@ -107,5 +107,5 @@ def _to_draw(world: World, cell: Cell, needed: set[str], others: Sequence[Pod]) 
 
 def seats_in(world: World, cell: Cell, phases: Iterable[Phase] = PROMISED) -> int:
     """Members of the cell in these phases, or already succeeded."""
-    placements, phases = world.placements, frozenset(phases)
+    placements, phases = world.placements.by_uid, frozenset(phases)
     return cell.succeeded + sum((found := placements.get(uid)) is not None and found.phase in phases for uid in cell.members)

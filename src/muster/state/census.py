@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from muster.model.pod import Placement, Pod
+from muster.model.topics import Topic
 from muster.state.follow import LEAVING, NOMINATED, OVERDUE, SEATED, STANDINGS, Follower, standing_of
 from muster.state.table import BoolColumn, NodeTable
 from muster.state.terms import Aim, BySelection, Namespaces, OncePerTerms, Pair, Pull, Selection, Wants, has_terms, wants
@@ -22,8 +23,6 @@ from muster.state.world import World
 Codes = npt.NDArray[np.int32]
 Counts = npt.NDArray[np.int32]
 
-NAMESPACES = "namespaces"
-"""What `World.versions` counts the changes of namespaces under."""
 
 # All tallies of one sort may have this many figures; past that all are forgotten, and those still needed come back.
 _MOST_FIGURES = 8_000_000
@@ -110,6 +109,9 @@ class Group:
 
 K = TypeVar("K")
 
+_COUNTED_BY = (Topic.NODE_LAYOUT, Topic.NODE_LABELS, Topic.NODE_TAINTS, Topic.NAMESPACES)
+"""A change of one of these makes every tally count by something that is no longer so."""
+
 
 class _Tallies(Generic[K]):
     """The tallies made so far, over one layout of the table and one state of the namespaces."""
@@ -117,12 +119,12 @@ class _Tallies(Generic[K]):
     def __init__(self) -> None:
         self.generation = 0
         self.made: dict[K, Tally] = {}
-        self._stamp = (-1, -1)
+        self._stamp: tuple[int, ...] = ()
         self._figures = 0
 
     def renew(self, world: World) -> bool:
         """Forget them when they count by something that is no longer so. True when that happened."""
-        stamp = (world.table.layout, world.version(NAMESPACES))
+        stamp = world.changes.stamp(_COUNTED_BY)
         if stamp == self._stamp and self._figures <= _MOST_FIGURES:
             return False
         self._stamp = stamp
@@ -182,7 +184,7 @@ class Looks(Follower[_Stand]):
         return found
 
     def follow(self, world: World) -> None:
-        self._rows, self._namespaces = world.table.row, world.namespaces
+        self._rows, self._namespaces = world.table.row, world.facts.namespaces
         if self._tallies.renew(world):
             self._tally_keys.clear()
         super().follow(world)

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from muster.model.devices import Device, Slot
 from muster.model.pod import Placement, Pod
+from muster.model.topics import Topic
 from muster.state.follow import LEAVING, NOMINATED, Follower, following, standing_of
 from muster.state.table import BoolColumn, NodeTable, RowIndex
 from muster.state.world import World
@@ -43,6 +44,9 @@ _Taken = tuple[tuple[Slot, ...], str, int]
 """Slots, the node that they are on, and how who has them stands there."""
 
 
+_LAID_OUT_BY = (Topic.NODE_LAYOUT, Topic.NODE_DEVICES)
+
+
 class Occupancy(Follower[_Taken]):
     """Every device of every node that says which it has."""
 
@@ -53,7 +57,7 @@ class Occupancy(Follower[_Taken]):
         self._devices: list[tuple[Device, ...]] = []
         self._names: list[str] = []
         self._row: dict[str, int] = {}
-        self._layout = -1
+        self._layout: tuple[int, ...] = ()
         self._changes: dict[tuple[int, int, int, int], Figures] = {}
         self._over: BoolColumn = np.zeros(0, dtype=np.bool_)
         self._checked = -2
@@ -120,8 +124,9 @@ class Occupancy(Follower[_Taken]):
     # -- keeping up --------------------------------------------------------------------------------------------------------------
 
     def follow(self, world: World) -> None:
-        if self._layout != world.table.layout:
-            self._layout = world.table.layout
+        layout = world.changes.stamp(_LAID_OUT_BY)
+        if self._layout != layout:
+            self._layout = layout
             self._look_at_nodes(world.table)
         if self.width:
             super().follow(world)

@@ -17,7 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from muster.model.pod import Problem
+from muster.model.topics import Topic
 from muster.model.topology import DomainSpec
+from muster.state.derived import Derived
 from muster.state.hypernodes import NodeNames, Owners, owners
 from muster.state.table import BoolColumn, NodeTable, RowIndex
 from muster.state.world import World
@@ -141,42 +143,36 @@ class DomainTree:
         return self._titles.get(number) or f"domain of tier {number}"
 
 
+_TREES: Derived[DomainTree] = Derived("domain trees", Topic.NODE_LAYOUT, Topic.NODE_LABELS, Topic.DOMAINS)
+_LABEL_TREES: Derived[DomainTree | None] = Derived("trees of one label", Topic.NODE_LAYOUT, Topic.NODE_LABELS)
+_NODE_TREE: Derived[DomainTree] = Derived("tree of single nodes", Topic.NODE_LAYOUT)
+_NODE_NAMES: Derived[NodeNames] = Derived("nodes by name and pattern")
+
+
 def domain_tree(world: World, tiers: LabelTiers = ()) -> DomainTree:
     """The tree as HyperNodes, nodes and these labels make it now."""
-    key = ("domain tree", tiers)
-    state = (world.table.layout, world.version("domains"))
-    found = world.memo.get(key)
-    if isinstance(found, tuple) and found[0] == state and isinstance(found[1], DomainTree):
-        return found[1]
-    names = world.memo.get("node names")
-    if not isinstance(names, NodeNames):
-        names = world.memo["node names"] = NodeNames()
-    tree = build_tree(world.domains, world.table, tiers, names)
-    world.memo[key] = (state, tree)
-    return tree
+    names = _NODE_NAMES.of(world, NodeNames)
+    return _TREES.of(world, lambda: build_tree(world.facts.domains, world.table, tiers, names), key=tiers)
 
 
 def label_tree(world: World, label: str) -> DomainTree | None:
     """A tree of one tier: nodes with the same value of a label are one domain. None where no node has the label."""
-    key = ("label tree", label)
-    found = world.memo.get(key)
-    if isinstance(found, tuple) and found[0] == world.table.layout:
-        return found[1] if isinstance(found[1], DomainTree) else None
-    parts = _label_parts(world.table, ((label, label),), np.ones(len(world.table), dtype=np.bool_))
-    tree = DomainTree(parts, size=len(world.table), names={label: 1}) if parts else None
-    world.memo[key] = (world.table.layout, tree)
-    return tree
+
+    def build() -> DomainTree | None:
+        parts = _label_parts(world.table, ((label, label),), np.ones(len(world.table), dtype=np.bool_))
+        return DomainTree(parts, size=len(world.table), names={label: 1}) if parts else None
+
+    return _LABEL_TREES.of(world, build, key=label)
 
 
 def node_tree(world: World) -> DomainTree:
     """The tree in which every node is a domain of its own."""
-    found = world.memo.get("node tree")
-    if isinstance(found, tuple) and found[0] == world.table.layout and isinstance(found[1], DomainTree):
-        return found[1]
-    parts = _single_nodes(world.table, range(len(world.table)))
-    tree = DomainTree((), size=len(world.table), singles=parts, names={NODE_TIER: 0})
-    world.memo["node tree"] = (world.table.layout, tree)
-    return tree
+
+    def build() -> DomainTree:
+        parts = _single_nodes(world.table, range(len(world.table)))
+        return DomainTree((), size=len(world.table), singles=parts, names={NODE_TIER: 0})
+
+    return _NODE_TREE.of(world, build)
 
 
 def build_tree(specs: Mapping[str, DomainSpec], table: NodeTable, tiers: LabelTiers, names: NodeNames) -> DomainTree:

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from typing import Any, Generic, TypeVar
 
 from muster.model.pod import Phase, Placement, Pod
+from muster.state.derived import Derived
 from muster.state.world import World
 
 SEATED, NOMINATED, LEAVING, OVERDUE = range(4)
@@ -59,25 +60,26 @@ class Follower(ABC, Generic[E]):
 
     def follow(self, world: World) -> None:
         """Bring the figures up to date."""
-        position = world.moves_position
+        log = world.changes.placements
+        position = log.position
         if position == self._position:
             return
-        moved = world.moved_since(self._position)
+        moved = log.since(self._position)
         if moved is None:
             self._counted.clear()
             self.clear()
-            moved = list(world.placements)
+            moved = list(world.placements.by_uid)
         self._position = position
         for uid in dict.fromkeys(moved):
             self._look_at(world, uid)
 
     def _look_at(self, world: World, uid: str) -> None:
-        placement = world.placements.get(uid)
+        placement = world.placements.by_uid.get(uid)
         node = None if placement is None else placement.node
         before = self._counted.get(uid)
         after = None
         if placement is not None and node is not None:
-            after = self.entry(world.on_node[node][uid], node, placement)
+            after = self.entry(world.placements.on_node[node][uid], node, placement)
         if before == after:
             return
         # First in, then out: figures that two entries share are not thrown away in between.
@@ -93,17 +95,19 @@ class Follower(ABC, Generic[E]):
 
 def following(world: World, kind: type[F]) -> F:
     """The world's one follower of this kind, brought up to date."""
-    found = world.memo.get(kind)
-    if not isinstance(found, kind):
-        found = world.memo[kind] = kind()
+    found: F = _FOLLOWERS.of(world, kind, key=kind)
     found.follow(world)
     return found
+
+
+_FOLLOWERS: Derived[Any] = Derived("followers of placements")
+"""Each follows the log of placements by itself: what it counts for a pod may depend on where it was counted before."""
 
 
 def drifted(world: World) -> list[str]:
     """The world's followers that do not count what new ones would count: there should be none, whatever was tried and undone."""
     found: list[str] = []
-    for kept in world.memo.values():
+    for kept in world.derived.values():
         if isinstance(kept, Follower):
             kept.follow(world)
             fresh = type(kept)()

@@ -110,6 +110,10 @@ class GangBook:
         if known is None or _as_declared(group) != _as_declared(known):
             self._dirty[slot] = None
 
+    def gang_of(self, slot: str) -> str | None:
+        """The gang that a PodGroup belongs to, as it was last assembled."""
+        return self._gang_of_slot.get(slot)
+
     def drop_group(self, slot: str) -> None:
         if self.groups.pop(slot, None) is not None:
             self._dirty[slot] = None

@@ -14,6 +14,8 @@ import numpy.typing as npt
 
 from muster.model.pod import Phase
 from muster.model.queue import ROOT_QUEUE
+from muster.model.topics import Topic
+from muster.state.changes import Changes
 from muster.state.columns import Amounts, Columns, widened
 from muster.state.queues import path_up
 
@@ -42,18 +44,12 @@ def _planes(figures: tuple[int, ...], *, preemptible: bool) -> Rows:
 _CHARGED = {(phase, part): _planes(figures, preemptible=part) for phase, figures in _ALL.items() for part in (True, False)}
 _ASKED = {part: _planes((_REQUESTED,), preemptible=part) for part in (True, False)}
 
-# Past this many remembered changes a reader looks at every queue anew.
-_LONGEST_LOG = 200_000
-
 
 class Ledger:
-    def __init__(self, columns: Columns) -> None:
+    def __init__(self, columns: Columns, changes: Changes) -> None:
         self._columns = columns
-        self.layout = 0
-        """Grows when rows or columns move."""
-        self.log: list[str] = []
-        """Queues whose own figures changed, in order; `log_start` counts those that were forgotten."""
-        self.log_start = 0
+        self._changes = changes
+        self._log = changes.ledger
         columns.on_widen(self._widen)
         self.lay_out({})
 
@@ -72,8 +68,7 @@ class Ledger:
         self._moving = 0
         self._lists: dict[str, tuple[int, list[int]]] = {}
         self._last: tuple[str, int, list[list[int]]] | None = None
-        self.layout += 1
-        self._forget_log()
+        self._laid_out()
 
     def __contains__(self, queue: str) -> bool:
         return queue in self.row
@@ -88,13 +83,13 @@ class Ledger:
         charged = _CHARGED[phase, preemptible]
         if len(charged):
             self._figures[charged, self._rows[queue]] += count * amounts
-            self.log.append(queue)
+            self._log.add(queue)
             if phase is Phase.NOMINATED or phase is Phase.LEAVING:
                 self._moving += count
 
     def request(self, queue: str, amounts: Amounts, *, preemptible: bool, count: int) -> None:
         self._figures[_ASKED[preemptible], self._rows[queue]] += count * amounts
-        self.log.append(queue)
+        self._log.add(queue)
 
     # -- looking at one queue --------------------------------------------------------------------------------------------------
 
@@ -108,7 +103,7 @@ class Ledger:
     def taken_list(self, queue: str) -> list[int]:
         """The same as plain numbers, for those who look at one after the other."""
         known = self._lists.get(queue)
-        position = len(self.log) + self.log_start
+        position = self._log.position
         if known is None or known[0] != position:
             # Several plugins ask the same one after the other.
             known = self._lists[queue] = (position, self._figures[_TAKEN, self.row[queue]].tolist())
@@ -116,7 +111,7 @@ class Ledger:
 
     def standing_up(self, queue: str) -> list[list[int]]:
         """What stands in the queue and in each above it but the root, now or soon, as plain numbers."""
-        position = len(self.log) + self.log_start
+        position = self._log.position
         if self._last is None or self._last[:2] != (queue, position):
             self._last = (queue, position, self.standing_in(self._below_root[queue]).tolist())
         return self._last[2]
@@ -186,25 +181,12 @@ class Ledger:
         for _, row, column in np.argwhere(self._figures < 0).tolist():
             yield self.names[row], self._columns.names[column]
 
-    # -- what changed ------------------------------------------------------------------------------------------------------------
-
-    @property
-    def position(self) -> int:
-        return self.log_start + len(self.log)
-
-    def changed_since(self, position: int) -> list[str] | None:
-        """Queues whose own figures changed since that position of the log, or None when that is no longer known."""
-        return None if position < self.log_start else self.log[position - self.log_start :]
-
-    def trim_log(self) -> None:
-        if len(self.log) > _LONGEST_LOG:
-            self._forget_log()
-
-    def _forget_log(self) -> None:
-        self.log_start += len(self.log) + 1
-        self.log = []
-
     def _widen(self, width: int) -> None:
         self._figures = widened(self._figures, width)
         self._lists, self._last = {}, None
-        self.layout += 1
+        self._laid_out()
+
+    def _laid_out(self) -> None:
+        """Rows or columns are others now."""
+        self._changes.bump(Topic.LEDGER_LAYOUT)
+        self._log.drop()

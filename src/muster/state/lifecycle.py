@@ -14,7 +14,7 @@ _BOUND = frozenset({Phase.BOUND})
 
 def count(world: World, role: Role, phases: Collection[Phase]) -> int:
     """Members of a role in one of the phases."""
-    placements = world.placements
+    placements = world.placements.by_uid
     seats = 0
     for pod in role.pods:
         placement = placements.get(pod.uid)
@@ -56,7 +56,7 @@ def _has_minimum(world: World, gang: Gang, phases: Collection[Phase]) -> bool:
 
 def is_half_bound(world: World, gang: Gang) -> bool:
     """Some members are bound or binding, but a role has fewer than its minimum: by a failure, a crash or a lost node."""
-    if world.unseated.get(gang.key, 0) >= gang.size:
+    if world.placements.unseated.get(gang.key, 0) >= gang.size:
         return False
     placed = frozenset({Phase.BINDING, Phase.BOUND})
     seats = [count(world, role, placed) for role in gang.roles]
@@ -79,7 +79,7 @@ def has_enough_members(gang: Gang) -> bool:
 
 
 def unplaced(world: World, gang: Gang) -> list[Pod]:
-    placements = world.placements
+    placements = world.placements.by_uid
     return [pod for pod in gang.pods() if pod.uid not in placements]
 
 
@@ -87,7 +87,7 @@ def stage(world: World, gang: Gang) -> Stage:
     pods = gang.pods()
     if not pods and any(role.succeeded or role.failed for role in gang.roles):
         return Stage.FINISHED
-    if any(pod.timed_out or pod.uid in world.marked for pod in pods):
+    if any(pod.timed_out or pod.uid in world.memory.marked for pod in pods):
         return Stage.TIMED_OUT
     if is_satisfied(world, gang):
         return Stage.SATISFIED

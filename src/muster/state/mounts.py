@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from muster.model.pod import Placement, Pod
+from muster.model.topics import Topic
 from muster.state.follow import LEAVING, NOMINATED, OVERDUE, SEATED, STANDINGS, Follower, standing_of
-from muster.state.storage import STORAGE, Storage
+from muster.state.storage import Storage
 from muster.state.world import World
 
 K = TypeVar("K")
@@ -121,11 +122,14 @@ def _stands(counts: list[int], *, soon: bool) -> bool:
     return bool(counts[SEATED] or counts[NOMINATED] or counts[OVERDUE] or (counts[LEAVING] and not soon))
 
 
+_COUNTED_BY = (Topic.NODE_LAYOUT, Topic.STORAGE)
+
+
 class _Attached:
     """Columns of how many volumes a driver has to attach, kept up node by node."""
 
     def __init__(self) -> None:
-        self._stamp = (-1, -1)
+        self._stamp: tuple[int, ...] = ()
         self._columns: dict[tuple[str, bool], IntColumn] = {}
         self._stale: dict[tuple[str, bool], dict[str, None]] = {}
 
@@ -134,7 +138,7 @@ class _Attached:
             stale[node] = None
 
     def column(self, world: World, mounts: Mounts, driver: str, *, soon: bool) -> IntColumn:
-        stamp = (world.table.layout, world.version(STORAGE))
+        stamp = world.changes.stamp(_COUNTED_BY)
         if stamp != self._stamp:
             self._stamp = stamp
             self._columns.clear()
@@ -147,6 +151,6 @@ class _Attached:
         for node in self._stale[key]:
             row = world.table.row.get(node)
             if row is not None:
-                column[row] = sum(volume[0] == driver for volume in mounts.volumes_on(world.storage, node, soon=soon))
+                column[row] = sum(volume[0] == driver for volume in mounts.volumes_on(world.facts.storage, node, soon=soon))
         self._stale[key] = {}
         return column

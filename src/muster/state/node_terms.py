@@ -7,30 +7,19 @@ from collections.abc import Iterable
 import numpy as np
 
 from muster.model.selectors import NodeTerm, Operator
+from muster.model.topics import Topic
+from muster.state.derived import Derived
 from muster.state.table import BoolColumn, NodeTable
 from muster.state.world import World
 
 Terms = tuple[NodeTerm, ...]
 
-_MEMO = "node terms"
-_MOST_REMEMBERED = 65536
-
-
-class _Found:
-    def __init__(self, layout: int) -> None:
-        self.layout = layout
-        self.rows: dict[Terms, frozenset[int]] = {}
+_ROWS: Derived[frozenset[int]] = Derived("rows of node terms", Topic.NODE_LAYOUT, Topic.NODE_LABELS, most=65536)
 
 
 def matching_rows(world: World, terms: Terms) -> frozenset[int]:
     """The rows that one of the terms matches."""
-    found = world.memo.get(_MEMO)
-    if not isinstance(found, _Found) or found.layout != world.table.layout or len(found.rows) >= _MOST_REMEMBERED:
-        found = world.memo[_MEMO] = _Found(world.table.layout)
-    rows = found.rows.get(terms)
-    if rows is None:
-        rows = found.rows[terms] = frozenset(row for term in terms for row in _rows(world.table, term))
-    return rows
+    return _ROWS.of(world, lambda: frozenset(row for term in terms for row in _rows(world.table, term)), key=terms)
 
 
 def matching_column(world: World, terms: Terms | None) -> BoolColumn:

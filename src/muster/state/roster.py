@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from muster.model.gang import Gang, Role, changed
 from muster.model.pod import UNSEATED, Phase, Pod
 from muster.model.queue import PREEMPTIBLE_LABEL
 from muster.model.resources import Resources
-from muster.state.world import Attempts, Member, World
-
-DEMAND = "demand"
-"""Wakes whoever waits for what others ask for to change: shares follow from it."""
+from muster.model.topics import Topic
+from muster.state.facts import Member
+from muster.state.memory import NOT_ATTEMPTED
+from muster.state.world import World
 
 
 class Roster:
@@ -27,67 +28,64 @@ class Roster:
         return gang if all(a is b for a, b in zip(roles, gang.roles, strict=True)) else changed(gang, roles=roles)
 
     def _in_queue(self, gang: Gang, role: Role) -> Role:
-        queue = self._world.tree.settle(role.named_queue, namespace=_namespace(gang, role))
+        queue = self._world.facts.tree.settle(role.named_queue, namespace=_namespace(gang, role))
         return role if role.queue == queue else changed(role, queue=queue)
 
     def enlist(self, gang: Gang) -> None:
         """The gang as it is now: its pods are its members, charged to their queues."""
         world = self._world
         self._index(gang)
-        world.touched[gang.key] = None
-        world.regrouped.append(gang.key)
-        memory = world.attempts.setdefault(gang.key, Attempts())
-        memory.verdict = None
-        if memory.started is None:
-            memory.started = gang.started
+        world.changes.gangs.add(gang.key)
+        attempts = world.memory.attempts.get(gang.key, NOT_ATTEMPTED)
+        started = gang.started if attempts.started is None else attempts.started
+        world.memory.attempts.set(gang.key, replace(attempts, verdict=None, started=started))
         world.columns.require(gang.min_resources)
         for role in gang.roles:
             for member, joined in self._joined(gang, role):
                 for pod in joined:
                     self.dismiss(pod)
-                    world.members[pod.uid] = member
+                    world.facts.members[pod.uid] = member
                     self._pods[pod.uid] = pod
                 self._charge(joined, member, sign=1)
 
     def swap(self, key: str, pods: Mapping[str, Pod]) -> None:
         """The same gang, with something new about some of its members that changes neither who they are nor what they take."""
         world = self._world
-        gang = world.gangs.get(key)
+        gang = world.facts.gangs.get(key)
         if gang is None:
             return
         roles = tuple(changed(role, pods=tuple(pods.get(pod.uid, pod) for pod in role.pods)) for role in gang.roles)
-        world.gangs[key] = changed(gang, roles=roles)
-        world.touched[key] = None
-        world.regrouped.append(key)
-        world.attempts[key].verdict = None
+        world.facts.gangs[key] = changed(gang, roles=roles)
+        world.changes.gangs.add(key)
+        world.memory.retry(key)
         # What a queue tells of its gangs may be another number now.
-        world.ledger.log.extend(role.queue for role in roles)
+        world.changes.ledger.extend([role.queue for role in roles])
 
     def _index(self, gang: Gang) -> None:
         world = self._world
-        before = world.gangs.get(gang.key)
-        world.gangs[gang.key] = gang
+        before = world.facts.gangs.get(gang.key)
+        world.facts.gangs[gang.key] = gang
         if before is not None:
             self._leave_queues(before)
         for role in gang.roles:
-            world.in_queue.setdefault(role.queue, {})[gang.key] = None
+            world.facts.in_queue.setdefault(role.queue, {})[gang.key] = None
         if any(role.pods or role.leaving or role.gated or role.succeeded or role.failed for role in gang.roles):
-            world.awaited.pop(gang.key, None)
+            world.facts.awaited.pop(gang.key, None)
         else:
-            world.awaited[gang.key] = None
+            world.facts.awaited[gang.key] = None
 
     def _leave_queues(self, gang: Gang) -> None:
         for role in gang.roles:
-            gangs = self._world.in_queue.get(role.queue, {})
+            gangs = self._world.facts.in_queue.get(role.queue, {})
             gangs.pop(gang.key, None)
             if not gangs:
-                self._world.in_queue.pop(role.queue, None)
+                self._world.facts.in_queue.pop(role.queue, None)
             # A gang without members leaves no figure behind, but the queue has one gang less to tell about.
-            self._world.ledger.log.append(role.queue)
+            self._world.changes.ledger.add(role.queue)
 
     def _joined(self, gang: Gang, role: Role) -> Iterable[tuple[Member, list[Pod]]]:
         """The pods of a role that take part otherwise than before, or not yet: preemptible ones, then the others."""
-        members = self._world.members
+        members = self._world.facts.members
         parts = tuple(Member(gang.key, role.name, role.queue, preemptible) for preemptible in (True, False))
         joined: tuple[list[Pod], list[Pod]] = ([], [])
         for pod in role.pods:
@@ -99,7 +97,7 @@ class Roster:
     def _leaving(self, gang: Gang, role: Role) -> Iterator[tuple[Member, list[Pod]]]:
         """Who leaves is charged where it was until it has gone, also when its PodGroup, which named its queue, went first."""
         for pod in role.leaving:
-            known = self._world.members.get(pod.uid)
+            known = self._world.facts.members.get(pod.uid)
             queue = known.queue if known is not None else role.queue
             member = Member(gang.key, role.name, queue, self._is_preemptible(pod))
             if known != member:
@@ -111,28 +109,27 @@ class Roster:
 
     def dismiss(self, pod: Pod) -> None:
         """The pod takes part no more: what it was charged is given back."""
-        member = self._world.members.get(pod.uid)
+        member = self._world.facts.members.get(pod.uid)
         if member is not None:
             self._charge([self._pods.pop(pod.uid)], member, sign=-1)
-            del self._world.members[pod.uid]
-            self._world.wake_queue(member.queue)
+            del self._world.facts.members[pod.uid]
+            self._world.bump_queue(member.queue)
 
     def disband(self, key: str) -> None:
         world = self._world
-        gang = world.gangs.pop(key, None)
+        gang = world.facts.gangs.pop(key, None)
         if gang is not None:
             self._leave_queues(gang)
-            world.wake(DEMAND)
-        world.regrouped.append(key)
-        world.attempts.pop(key, None)
-        world.touched.pop(key, None)
-        world.awaited.pop(key, None)
+            world.changes.bump(Topic.DEMAND)
+        world.changes.gangs.add(key)
+        world.memory.forget_gang(key)
+        world.facts.awaited.pop(key, None)
 
     def charge_all(self) -> None:
         """After the ledger was laid out anew."""
-        self._world.unseated.clear()
+        self._world.placements.unseated.clear()
         by_member: dict[Member, list[Pod]] = {}
-        for uid, member in self._world.members.items():
+        for uid, member in self._world.facts.members.items():
             by_member.setdefault(member, []).append(self._pods[uid])
         for member, pods in by_member.items():
             self._charge(pods, member, sign=1)
@@ -154,8 +151,8 @@ class Roster:
             world.ledger.request(member.queue, vector(request), preemptible=member.preemptible, count=count)
         for (request, phase), count in placed.items():
             world.ledger.charge(member.queue, vector(request), phase=phase, preemptible=member.preemptible, count=count)
-        world.count_unseated(member.gang, sign * unseated)
-        world.wake(DEMAND)
+        world.placements.count_unseated(member.gang, sign * unseated)
+        world.changes.bump(Topic.DEMAND)
 
 
 def _namespace(gang: Gang, role: Role) -> str:

@@ -30,7 +30,7 @@ class SlotFacts:
         """The node with the devices that another object says it has, unless it says so itself. Devices that did not change stay the
         same object: device plugins report them again and again, and nobody has to look at them anew."""
         devices = node.devices or self._inventories.get(node.name, ())
-        before = self._world.nodes.get(node.name)
+        before = self._world.facts.nodes.get(node.name)
         if before is not None and before.devices == devices:
             devices = before.devices
         return node if devices is node.devices else replace(node, devices=devices)
@@ -46,14 +46,16 @@ class SlotFacts:
         before = self._inventories.pop(name, ())
         if devices:
             self._inventories[name] = devices
-        node = self._world.nodes.get(name)
+        node = self._world.facts.nodes.get(name)
         if node is None or devices == before or node.devices not in ((), before):
             return None
         return replace(node, devices=devices)
 
     def see_node(self, name: str) -> None:
         """The node came, or its devices changed."""
-        self._vague.update(dict.fromkeys(uid for uid, pod in self._world.on_node.get(name, {}).items() if pod.kind.devices))
+        self._vague.update(
+            dict.fromkeys(uid for uid, pod in self._world.placements.on_node.get(name, {}).items() if pod.kind.devices)
+        )
 
     def slots_of(self, pod: Pod) -> tuple[Slot, ...]:
         """The slots that are written on a pod, as far as its node has such devices. It is looked at again with the next cycle."""
@@ -65,15 +67,15 @@ class SlotFacts:
     def settle(self) -> None:
         world = self._world
         vague, self._vague = self._vague, {}
-        pods = [world.pods[uid] for uid in vague if uid in world.placements and uid in world.pods]
-        for pod in sorted(pods, key=lambda pod: (world.placements[pod.uid].since, pod.title, pod.uid)):
-            placement = world.placements[pod.uid]
+        pods = [world.facts.pods[uid] for uid in vague if uid in world.placements.by_uid and uid in world.facts.pods]
+        for pod in sorted(pods, key=lambda pod: (world.placements.by_uid[pod.uid].since, pod.title, pod.uid)):
+            placement = world.placements.by_uid[pod.uid]
             slots = self._written(pod) or placement.devices or self._supposed(pod, placement.node or "")
             if slots != placement.devices:
-                world.move(pod, replace(placement, devices=slots))
+                world.placements.move(pod, replace(placement, devices=slots))
 
     def _written(self, pod: Pod) -> tuple[Slot, ...]:
-        node = self._world.nodes.get(pod.node or "")
+        node = self._world.facts.nodes.get(pod.node or "")
         if node is None or not pod.slots:
             return ()
         pairs = zip(pod.slots, asks_by_slot(pod.kind.devices), strict=False)

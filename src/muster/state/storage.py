@@ -6,9 +6,6 @@ from dataclasses import replace
 
 from muster.model.volumes import CsiNode, PersistentVolume, StorageClass, VolumeClaim, VolumeThing
 
-STORAGE = "storage"
-"""What `World.versions` counts the changes of these facts under."""
-
 
 class Storage:
     def __init__(self) -> None:

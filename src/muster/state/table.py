@@ -15,35 +15,43 @@ import numpy.typing as npt
 from muster.model.node import Node
 from muster.model.pod import Phase
 from muster.model.selectors import Taint
+from muster.model.topics import Topic
+from muster.state.changes import Changes
 from muster.state.columns import Amounts, Columns, widened
+from muster.state.derived import Derived, DerivedValues
 
 RowIndex = npt.NDArray[np.intp]
 BoolColumn = npt.NDArray[np.bool_]
 FloatColumn = npt.NDArray[np.float64]
+LabelCodes = tuple[npt.NDArray[np.int32], dict[str, int]]
+TaintCodes = tuple[npt.NDArray[np.int32], list[tuple[Taint, ...]]]
+
+_LABEL_CODES: Derived[LabelCodes] = Derived("label codes", Topic.NODE_LAYOUT, Topic.NODE_LABELS)
+_TAINT_CODES: Derived[TaintCodes] = Derived("taint codes", Topic.NODE_LAYOUT, Topic.NODE_TAINTS)
 
 COUNTS_IN_USED = frozenset({Phase.HELD, Phase.BINDING, Phase.BOUND, Phase.LEAVING, Phase.OVERDUE})
 COUNTS_IN_TAKEN = frozenset({Phase.NOMINATED, Phase.HELD, Phase.BINDING, Phase.BOUND, Phase.OVERDUE})
 
-# Past this many remembered changes every cached column is computed anew anyway.
-_LONGEST_LOG = 200_000
+_BUMPED_BY = {
+    Topic.ALLOCATABLE: ("allocatable",),
+    Topic.NODE_LABELS: ("labels",),
+    Topic.NODE_TAINTS: ("taints", "unschedulable"),
+    Topic.NODE_DEVICES: ("devices",),
+}
+"""What of a node each topic is about."""
 
 
 class NodeTable:
-    def __init__(self, columns: Columns) -> None:
+    def __init__(self, columns: Columns, changes: Changes, derived: DerivedValues) -> None:
         self.columns = columns
+        self.changes = changes
+        self.derived = derived
         self.nodes: list[Node] = []
         self.names: list[str] = []
         self.row: dict[str, int] = {}
         self.allocatable: Amounts = np.zeros((0, len(columns.names)), dtype=np.int64)
         self.used: Amounts = self.allocatable.copy()
         self.taken: Amounts = self.allocatable.copy()
-        self.layout = 0
-        """Grows when rows or columns move or a node's labels, taints or devices change: cached columns are void then."""
-        self.log: list[int] = []
-        """Rows whose figures changed, in order; `log_start` counts those that were forgotten."""
-        self.log_start = 0
-        self._labels: dict[str, tuple[npt.NDArray[np.int32], dict[str, int]]] = {}
-        self._taints: tuple[npt.NDArray[np.int32], list[tuple[Taint, ...]]] | None = None
         columns.on_widen(self._widen)
 
     def __len__(self) -> int:
@@ -55,7 +63,7 @@ class NodeTable:
             self.used[row] += sign * amounts
         if phase in COUNTS_IN_TAKEN:
             self.taken[row] += sign * amounts
-        self.log.append(row)
+        self.changes.rows.add(row)
 
     def add_many(self, rows: RowIndex, amounts: Amounts, *, phase: Phase) -> None:
         """Count one equal pod in per entry of `rows`."""
@@ -63,41 +71,23 @@ class NodeTable:
             np.add.at(self.used, rows, amounts)
         if phase in COUNTS_IN_TAKEN:
             np.add.at(self.taken, rows, amounts)
-        self.log.extend(rows.tolist())
-
-    def changed_since(self, position: int) -> list[int] | None:
-        """Rows changed since that position of the log, or None when that is no longer known."""
-        if position < self.log_start:
-            return None
-        return self.log[position - self.log_start :]
-
-    @property
-    def position(self) -> int:
-        return self.log_start + len(self.log)
-
-    def trim_log(self) -> None:
-        if len(self.log) > _LONGEST_LOG:
-            self.log_start += len(self.log)
-            self.log = []
+        self.changes.rows.extend(rows.tolist())
 
     def replace(self, node: Node) -> bool:
-        """Take over a node that is already a row. True if anything but the amounts changed."""
+        """Take over a node that is already a row. True if anything changed that decides who may go there."""
         row = self.row[node.name]
         before = self.nodes[row]
         self.nodes[row] = node
-        if before.allocatable != node.allocatable:
+        topics = [
+            topic for topic, attributes in _BUMPED_BY.items() if any(getattr(before, a) != getattr(node, a) for a in attributes)
+        ]
+        for topic in topics:
+            self.changes.bump(topic)
+        if Topic.ALLOCATABLE in topics:
             self.columns.require(node.allocatable)
             self.allocatable[row] = self.columns.vector(node.allocatable)
-            self.log.append(row)
-        changed = (before.labels, before.taints, before.unschedulable, before.devices) != (
-            node.labels,
-            node.taints,
-            node.unschedulable,
-            node.devices,
-        )
-        if changed:
-            self._forget()
-        return changed
+            self.changes.rows.add(row)
+        return bool(topics)
 
     def lay_out(self, nodes: Mapping[str, Node], fresh: Mapping[str, tuple[Amounts, Amounts]]) -> None:
         """Rows for exactly these nodes, sorted. `fresh` has used and taken for those that have no row yet."""
@@ -113,7 +103,7 @@ class NodeTable:
         self.names, self.nodes = names, [nodes[name] for name in names]
         self.row = {name: row for row, name in enumerate(names)}
         self.used, self.taken, self.allocatable = used, taken, allocatable
-        self._forget()
+        self._laid_out()
 
     def lay_out_empty(self, nodes: Mapping[str, Node]) -> None:
         """Rows for these nodes as if nobody stood on them."""
@@ -122,39 +112,39 @@ class NodeTable:
         nothing = np.zeros(len(self.columns.names), dtype=np.int64)
         self.lay_out(nodes, dict.fromkeys(nodes, (nothing, nothing)))
 
-    def label_codes(self, key: str) -> tuple[npt.NDArray[np.int32], dict[str, int]]:
+    def label_codes(self, key: str) -> LabelCodes:
         """The values of one label as small numbers, -1 where a node does not have it, and what each value's number is."""
-        found = self._labels.get(key)
-        if found is None:
-            codes: dict[str, int] = {}
-            column = np.full(len(self.nodes), -1, dtype=np.int32)
-            for row, node in enumerate(self.nodes):
-                value = node.labels.get(key)
-                if value is not None:
-                    column[row] = codes.setdefault(value, len(codes))
-            found = self._labels[key] = (column, codes)
-        return found
+        return _LABEL_CODES.of(self, lambda: self._label_codes(key), key=key)
 
-    def taint_codes(self) -> tuple[npt.NDArray[np.int32], list[tuple[Taint, ...]]]:
-        """Which set of taints each node has, and the sets. An unschedulable node has that taint, written or not."""
-        if self._taints is None:
-            codes: dict[tuple[Taint, ...], int] = {}
-            column = np.zeros(len(self.nodes), dtype=np.int32)
-            for row, node in enumerate(self.nodes):
-                column[row] = codes.setdefault(node.taints, len(codes))
-            self._taints = (column, list(codes))
-        return self._taints
+    def _label_codes(self, key: str) -> LabelCodes:
+        codes: dict[str, int] = {}
+        column = np.full(len(self.nodes), -1, dtype=np.int32)
+        for row, node in enumerate(self.nodes):
+            value = node.labels.get(key)
+            if value is not None:
+                column[row] = codes.setdefault(value, len(codes))
+        return column, codes
 
-    def _forget(self) -> None:
-        self.layout += 1
-        self.log_start += len(self.log)
-        self.log = []
-        self._labels.clear()
-        self._taints = None
+    def taint_codes(self) -> TaintCodes:
+        """Which set of taints each node has, and the sets."""
+        return _TAINT_CODES.of(self, self._taint_codes)
+
+    def _taint_codes(self) -> TaintCodes:
+        codes: dict[tuple[Taint, ...], int] = {}
+        column = np.zeros(len(self.nodes), dtype=np.int32)
+        for row, node in enumerate(self.nodes):
+            column[row] = codes.setdefault(node.taints, len(codes))
+        return column, list(codes)
 
     def _widen(self, width: int) -> None:
         self.allocatable, self.used, self.taken = (widened(array, width) for array in (self.allocatable, self.used, self.taken))
-        self._forget()
+        self._laid_out()
+
+    def _laid_out(self) -> None:
+        """Rows or columns are others now: whatever follows row by row begins anew."""
+        self.changes.bump(Topic.NODE_LAYOUT)
+        self.changes.bump(Topic.ALLOCATABLE)
+        self.changes.rows.drop()
 
 
 class Rows:

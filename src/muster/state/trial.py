@@ -10,7 +10,8 @@ from types import TracebackType
 
 from muster.model.devices import Slot
 from muster.model.pod import UNPLACED, Phase, Placement, Pod
-from muster.state.world import Step, World
+from muster.state.placements import Step
+from muster.state.world import World
 
 
 class Trial:
@@ -19,7 +20,7 @@ class Trial:
         self.why = why
         self.cause = cause
         self.for_gang = for_gang
-        self._start = len(world.journal)
+        self._start = len(world.placements.journal)
         self._kept = False
 
     def __enter__(self) -> Trial:
@@ -36,9 +37,9 @@ class Trial:
         self, pods: Sequence[Pod], nodes: Sequence[str], *, phase: Phase, devices: Sequence[tuple[Slot, ...]] | None = None
     ) -> None:
         """Equal pods of one role, none of them placed, a node each, and the slots of its devices where they need any."""
-        self.world.move_many(pods, nodes, phase=phase, devices=devices)
+        self.world.placements.move_many(pods, nodes, phase=phase, since=self.world.now, devices=devices)
         step = (self.why, self.cause, self.for_gang)
-        self.world.journal.extend([Step(pod, UNPLACED, *step) for pod in pods])
+        self.world.placements.journal.extend([Step(pod, UNPLACED, *step) for pod in pods])
 
     def turn(self, pod: Pod, *, phase: Phase) -> None:
         """The same node and slots, another phase: a claim is redeemed, a bind becomes a hold."""
@@ -56,17 +57,20 @@ class Trial:
         self._move(pod, placement)
 
     def mark(self) -> int:
-        return len(self.world.journal)
+        return len(self.world.placements.journal)
 
     def undo_to(self, mark: int) -> None:
-        journal = self.world.journal
+        journal = self.world.placements.journal
         while len(journal) > mark:
             step = journal.pop()
-            self.world.move(step.pod, step.before)
+            if isinstance(step, Step):
+                self.world.placements.move(step.pod, step.before)
+            else:
+                step.undo()
 
     def commit(self) -> None:
         self._kept = True
 
     def _move(self, pod: Pod, placement: Placement) -> None:
-        before = self.world.move(pod, placement)
-        self.world.journal.append(Step(pod, before, self.why, self.cause, self.for_gang))
+        before = self.world.placements.move(pod, placement)
+        self.world.placements.journal.append(Step(pod, before, self.why, self.cause, self.for_gang))

@@ -14,15 +14,15 @@ from itertools import groupby
 import numpy as np
 
 from muster.model.pod import Pod
+from muster.model.topics import Topic
 from muster.model.volumes import MANY_NODES, PersistentVolume, StorageClass, VolumeChoice, VolumeClaim
+from muster.state.derived import Derived
 from muster.state.follow import following
 from muster.state.mounts import Mounts, claim_keys
 from muster.state.node_terms import matching_column, matching_rows
-from muster.state.storage import STORAGE, Storage
+from muster.state.storage import Storage
 from muster.state.table import BoolColumn
 from muster.state.world import World
-
-_MEMO = "volume choices"
 
 
 def waiting_claim(storage: Storage, key: str) -> tuple[VolumeClaim, StorageClass] | None:
@@ -36,7 +36,7 @@ def waiting_claim(storage: Storage, key: str) -> tuple[VolumeClaim, StorageClass
 
 def choices(world: World, pod: Pod) -> tuple[VolumeChoice, ...]:
     """What the waiting claims of a placed pod get."""
-    waiting = [key for key in claim_keys(pod) if waiting_claim(world.storage, key) is not None]
+    waiting = [key for key in claim_keys(pod) if waiting_claim(world.facts.storage, key) is not None]
     chosen = _plan(world).chosen if waiting else {}
     return tuple(VolumeChoice(key, chosen.get(key, "")) for key in waiting)
 
@@ -72,7 +72,7 @@ def can_be_had(world: World, claim: VolumeClaim, storage_class: StorageClass) ->
     """All rows: where the claim can get a volume, made for it or there already, were nobody else after it."""
     column = can_be_made(world, claim, storage_class)
     if not claim.selected_node:
-        for volume in suitable(world.storage, claim, storage_class):
+        for volume in suitable(world.facts.storage, claim, storage_class):
             column |= matching_column(world, volume.node_terms)
     return column
 
@@ -82,14 +82,14 @@ def room_for(world: World, pod: Pod) -> BoolColumn:
     plan, column = _plan(world), np.ones(len(world.table), dtype=np.bool_)
     needs: list[_Need] = []
     for key in claim_keys(pod):
-        found = waiting_claim(world.storage, key)
+        found = waiting_claim(world.facts.storage, key)
         if found is None:
             continue
         users = following(world, Mounts).nodes_of(key)
         if users and not MANY_NODES & set(found[0].access_modes):
             column &= np.array([name in users for name in world.table.names], dtype=np.bool_)
         if key in plan.fixed:
-            volume = world.storage.volumes.get(plan.fixed[key])
+            volume = world.facts.storage.volumes.get(plan.fixed[key])
             column &= can_be_made(world, *found) if volume is None else matching_column(world, volume.node_terms)
         else:
             needs.append(_Need(world, *found, beside=users))
@@ -110,7 +110,7 @@ class _Need:
         self._made = can_be_made(world, claim, storage_class)
         self._anywhere: list[str] = []
         self._by_row: dict[int, list[str]] = {}
-        for volume in suitable(world.storage, claim, storage_class) if not claim.selected_node else ():
+        for volume in suitable(world.facts.storage, claim, storage_class) if not claim.selected_node else ():
             if not _reaches_all(world, volume, beside):
                 continue
             if volume.node_terms is None:
@@ -134,7 +134,6 @@ def _reaches_all(world: World, volume: PersistentVolume, nodes: Iterable[str]) -
 class _Plan:
     """Who gets what. `now` is the part that is still open: claims placed in this cycle may yet swap among themselves."""
 
-    stamp: tuple[int, int, int, float]
     chosen: dict[str, str]
     fixed: dict[str, str]
     """What claims of earlier cycles chose; empty where one is made."""
@@ -196,20 +195,19 @@ class _Matching:
             volume = had
 
 
+_CHOICES: Derived[_Plan] = Derived("volume choices", Topic.CYCLE, Topic.STORAGE, Topic.NODE_LAYOUT, Topic.NODE_LABELS, most=2)
+
+
 def _plan(world: World) -> _Plan:
     mounts = following(world, Mounts)
-    stamp = (mounts.changes, world.version(STORAGE), world.table.layout, world.now)
-    found = world.memo.get(_MEMO)
-    if not isinstance(found, _Plan) or found.stamp != stamp:
-        found = world.memo[_MEMO] = _make_plan(world, mounts, stamp)
-    return found
+    return _CHOICES.of(world, lambda: _make_plan(world, mounts), key=mounts.changes)
 
 
-def _make_plan(world: World, mounts: Mounts, stamp: tuple[int, int, int, float]) -> _Plan:
+def _make_plan(world: World, mounts: Mounts) -> _Plan:
     waiting = [
         (since, claim, nodes, *found)
         for claim, since, nodes in mounts.stays()
-        if (found := waiting_claim(world.storage, claim)) is not None
+        if (found := waiting_claim(world.facts.storage, claim)) is not None
     ]
     waiting.sort(key=lambda each: each[:2])
     chosen: dict[str, str] = {}
@@ -233,13 +231,13 @@ def _make_plan(world: World, mounts: Mounts, stamp: tuple[int, int, int, float])
         if since < world.now:
             fixed.update({key: matching.chosen.get(key, "") for _, key, *_ in members})
             now = _Matching(set(fixed.values()) - {""})
-    return _Plan(stamp, chosen, fixed, now)
+    return _Plan(chosen, fixed, now)
 
 
 def _volumes_at(world: World, claim: VolumeClaim, storage_class: StorageClass, nodes: Sequence[str]) -> tuple[str, ...]:
     if claim.selected_node:
         return ()
-    return tuple(v.name for v in suitable(world.storage, claim, storage_class) if _reaches_all(world, v, nodes))
+    return tuple(v.name for v in suitable(world.facts.storage, claim, storage_class) if _reaches_all(world, v, nodes))
 
 
 def _made_at(world: World, claim: VolumeClaim, storage_class: StorageClass, nodes: Sequence[str]) -> bool:

@@ -16,6 +16,7 @@ from muster.adapters.kube.claims import write_claim
 from muster.adapters.kube.devices import bind_annotations
 from muster.adapters.kube.groups import DIALECT
 from muster.model.effects import Bind, Condition, Evict, GroupStatus, Hold, Nominate, QueueStatus
+from muster.model.gang import phase_in
 from muster.model.pod import ClaimNote, Phase
 from muster.model.volumes import VolumeChoice
 
@@ -36,9 +37,6 @@ CLAIM_ANNOTATIONS = (names.PIPELINED_STATUS, names.PIPELINED_NODE, names.EVICTIO
 MARKS = names.WRITTEN
 """All annotations that the scheduler writes onto pods. A pod made anew from an old one must not bear them."""
 MARKING_LABELS = frozenset({names.SOFT_EVICTION})
-
-VOLCANO_PHASE = {"PreScheduling": "Inqueue", "Finished": "Completed"}
-"""Volcano's own words for a phase, where it has one: its controllers look for these."""
 
 API_GROUP_OF_FAMILY = {dialect.family: group for group, dialect in DIALECT.items()}
 
@@ -158,7 +156,7 @@ def group_status(effect: GroupStatus, *, api_group: str) -> Patch:
         return {}
     is_volcano = api_group == names.VOLCANO_GROUP
     status: Patch = {
-        "phase": VOLCANO_PHASE.get(effect.phase, effect.phase) if is_volcano else effect.phase,
+        "phase": phase_in(DIALECT[api_group], effect.phase),
         "running": effect.running,
         "succeeded": effect.succeeded,
         "failed": effect.failed,

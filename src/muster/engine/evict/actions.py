@@ -17,9 +17,9 @@ from muster.engine.session import Session, Tried
 from muster.model.effects import YES, Verdict
 from muster.model.gang import Gang, MatchPolicy
 from muster.model.pod import PROMISED, Phase, Placement, Pod
+from muster.model.topics import Topic
 from muster.state.lifecycle import is_satisfied, reaches_min
-from muster.state.store import BUDGETS
-from muster.state.world import PlanNote
+from muster.state.memory import PlanNote
 
 ONE, GANG, RECLAIM, JOB = "preempt", "gang-preempt", "gang-reclaim", "job-preempt"
 
@@ -43,7 +43,7 @@ def preempt(s: Session) -> None:
 def serve(s: Session, policy: EvictionPolicy) -> None:
     """Plans for the gangs that were refused in this cycle for lack of room, in their order, one each at most."""
     for key in list(s.refused):
-        gang = s.world.gangs[key]
+        gang = s.world.facts.gangs[key]
         if action_for(s, gang) == policy.name or policy.name == RECLAIM:
             _serve_one(s, gang, policy)
 
@@ -93,8 +93,8 @@ def _serve_one(s: Session, gang: Gang, policy: EvictionPolicy) -> None:
         carry_out(s, gang, best, policy)
         return
     why = "; ".join(dict.fromkeys(whys)) or "no domain of the cluster is allowed"
-    wakes = (BUDGETS,) if s.policy.budgets else ()
-    _say(s, gang, refusal, why, Verdict(ok=False, wakes=wakes, at=min(times, default=None)))
+    topics = (Topic.BUDGETS.any,) if s.policy.budgets else ()
+    _say(s, gang, refusal, why, Verdict(ok=False, topics=topics, at=min(times, default=None)))
 
 
 def _plan(s: Session, ask: Ask, policy: EvictionPolicy, domain: Domain) -> Plan | NoPlan:
@@ -112,7 +112,7 @@ def _plan(s: Session, ask: Ask, policy: EvictionPolicy, domain: Domain) -> Plan 
 def demand(s: Session, gang: Gang) -> tuple[Pod, ...]:
     """Whom room is made for: what the minimums lack; and, once it goes pod by pod, whoever waits."""
     if _one_by_one(s, gang):
-        return tuple(pod for pod in gang.pods() if pod.uid not in s.world.placements)
+        return tuple(pod for pod in gang.pods() if pod.uid not in s.world.placements.by_uid)
     return () if reaches_min(s.world, gang, PROMISED) else needed(s.world, gang)
 
 
@@ -123,12 +123,12 @@ def _one_by_one(s: Session, gang: Gang) -> bool:
 def _say(s: Session, gang: Gang, refusal: Verdict, why: str, verdict: Verdict | None = None) -> None:
     """Add to a refusal why nobody can be evicted either."""
     at = verdict.at if verdict is not None else None
-    wakes = tuple(dict.fromkeys((*refusal.wakes, *(verdict.wakes if verdict is not None else ()), USAGE)))
-    both = replace(refusal, why=f"{refusal.why}; nobody is evicted for it: {why}", wakes=wakes, at=at or refusal.at)
+    own = [Topic.QUEUE_CAPACITY.of(key) for role in gang.roles for key in s.world.ledger.path(role.queue)[:-1]]
+    # Others may grow over their share, or this one fall below its own: then somebody may be evicted after all.
+    usage = (*own, Topic.QUEUE_USAGE.any, Topic.QUEUES.any)
+    topics = tuple(dict.fromkeys((*refusal.topics, *(verdict.topics if verdict is not None else ()), *usage)))
+    both = replace(refusal, why=f"{refusal.why}; nobody is evicted for it: {why}", topics=topics, at=at or refusal.at)
     s.judge(gang, both)
-
-
-USAGE = "usage"
 
 
 def carry_out(s: Session, gang: Gang, plan: Plan, policy: EvictionPolicy) -> None:
@@ -141,7 +141,8 @@ def carry_out(s: Session, gang: Gang, plan: Plan, policy: EvictionPolicy) -> Non
         return
     name = plan_name(s, gang)
     victims = tuple(pod.uid for pod in plan.victims)
-    s.world.plans[name] = PlanNote(gang.key, len(plan.seats), victims, s.now, soft=s.policy.manner(policy.name) == "soft")
+    soft = s.policy.manner(policy.name) == "soft"
+    s.world.memory.plans.set(name, PlanNote(gang.key, len(plan.seats), victims, s.now, soft=soft))
     leave = explain.counted(len(victims), "pod leaves", "pods leave")
     why = f"{leave} for it; as things are, {refusal.why}" if victims else "the room that it needs is being left"
     with s.trial(why, cause=policy.name, for_gang=gang.title) as trial:
@@ -176,7 +177,7 @@ def _bind_now(s: Session, gang: Gang, plan: Plan) -> bool:
 
 def _rest_waits(s: Session, gang: Gang) -> Verdict:
     """Room is made for the minimum only: members above it take their chance on free room, in the next attempt."""
-    waiting = s.world.unseated.get(gang.key, 0)
+    waiting = s.world.placements.unseated.get(gang.key, 0)
     if not waiting:
         return YES
     why = (

@@ -10,7 +10,9 @@ from muster.engine.evict.bundles import Bundles
 from muster.engine.evict.seats import Ints, SeatTable
 from muster.engine.session import Session
 from muster.model.pod import Phase
+from muster.model.topics import Topic
 from muster.state.columns import Amounts
+from muster.state.derived import Derived
 from muster.state.table import BoolColumn, FloatColumn, RowIndex
 
 
@@ -101,11 +103,21 @@ class Board:
         return int(rows[0]) if len(rows) else None
 
 
+@dataclass(slots=True)
+class _Kept:
+    """The board of the last ask of this cycle."""
+
+    board: Board | None = None
+
+
+_KEPT: Derived[_Kept] = Derived("board of nodes", Topic.CYCLE)
+
+
 def board_for(s: Session, b: Bundles, seats: SeatTable, match: BoolColumn, asked: RowIndex) -> Board:
     """The board for these units and nodes: the one of an ask before that looked alike, or a new one."""
-    kept = s.scratch.get("board")
-    if isinstance(kept, Board) and kept.bundles is b and np.array_equal(kept.match, match):
-        return kept
+    kept = _KEPT.of(s.world, _Kept)
+    if kept.board is not None and kept.board.bundles is b and np.array_equal(kept.board.match, match):
+        return kept.board
     rank = np.empty(len(b), dtype=np.int64)
     rank[np.lexsort((np.arange(len(b)), ~b.unit_spare, seats.gang_priority[b.unit_gang]))] = np.arange(len(b))
     here = np.flatnonzero(b.local & match[b.row])
@@ -126,7 +138,7 @@ def board_for(s: Session, b: Bundles, seats: SeatTable, match: BoolColumn, asked
         b, match, rank, breaks, followers, leader, _mixed(row, unit, leader), row, unit, freed, whole, figures,
         cost=np.zeros((len(figures), nodes)), possible=nothing.copy(), plain=nothing, gone=b.gone.copy(),
     )  # fmt: skip
-    s.scratch["board"] = board
+    kept.board = board
     return board
 
 

@@ -6,20 +6,22 @@ For one ask and one domain. The order of the units says who is taken first; thei
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
-from muster.engine.evict.policy import EvictionPolicy
+from muster.engine.evict.policy import EvictionPolicy, EvictionRules
 from muster.engine.evict.seats import BROKEN_AFTER_S, Ints, SeatTable, among
 from muster.engine.hooks import Ask, Domain
 from muster.engine.session import Session
 from muster.model.gang import Cell, Gang
 from muster.model.pod import SEATED, Phase, Pod
 from muster.model.resources import PODS
+from muster.model.topics import Topic
 from muster.state.cells import seats_in
 from muster.state.columns import Amounts
+from muster.state.derived import Derived
 from muster.state.lifecycle import count
 from muster.state.table import BoolColumn, FloatColumn, RowIndex
 
@@ -71,29 +73,31 @@ class Bundles:
 class _Kept:
     """Bundles of an earlier ask of this cycle, and what they were made from."""
 
-    found: Bundles
-    eligible: BoolColumn
-    position: int
+    found: Bundles | None = None
+    eligible: BoolColumn = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    position: int = -1
 
 
-def bundles(s: Session, ask: Ask, policy: EvictionPolicy, seats: SeatTable, domain: Domain, need: Amounts) -> Bundles:
+_KEPT: Derived[_Kept] = Derived("eviction units", Topic.CYCLE)
+
+
+def bundles(
+    s: Session, ask: Ask, policy: EvictionPolicy, rules: EvictionRules, seats: SeatTable, domain: Domain, need: Amounts
+) -> Bundles:
     """The units that this ask may take in a domain. `need` is what the ask lacks in all."""
-    eligible = policy.eligible(s, ask, seats)
-    key = f"bundles {policy.name} {ask.gang.priority} {domain.name} {need.tobytes().hex()}"
-    kept = s.scratch.get(key)
-    if isinstance(kept, _Kept) and np.array_equal(kept.eligible, eligible) and _still_good(s, seats, kept):
-        kept.position = s.world.moves_position
-        return kept.found
-    found = _bundles(s, ask, policy, seats, domain.mask(len(s.world.table)), need, eligible)
-    s.scratch[key] = _Kept(found, eligible, s.world.moves_position)
-    return found
+    eligible, log = rules.eligible, s.world.changes.placements
+    kept = _KEPT.of(s.world, _Kept, key=(policy.name, ask.gang.priority, domain.name, need.tobytes()))
+    if kept.found is None or not np.array_equal(kept.eligible, eligible) or not _still_good(s, seats, kept, kept.found):
+        kept.found = _bundles(s, ask, policy, rules, seats, domain.mask(len(s.world.table)), need)
+        kept.eligible = eligible
+    kept.position = log.position
+    return kept.found
 
 
-def _still_good(s: Session, seats: SeatTable, kept: _Kept) -> bool:
+def _still_good(s: Session, seats: SeatTable, kept: _Kept, found: Bundles) -> bool:
     """Did nothing happen since but that whole units went, and others came who may not be taken? Then mark the former."""
-    found = kept.found
     went: list[int] = []
-    for uid in dict.fromkeys(s.world.moved_since(kept.position) or ()):
+    for uid in dict.fromkeys(s.world.changes.placements.since(kept.position) or ()):
         at = seats.index.get(uid)
         if at is not None:
             if kept.eligible[seats.gang[at]]:
@@ -111,8 +115,9 @@ def _still_good(s: Session, seats: SeatTable, kept: _Kept) -> bool:
 
 
 def _bundles(
-    s: Session, ask: Ask, policy: EvictionPolicy, seats: SeatTable, inside: BoolColumn, need: Amounts, eligible: BoolColumn
+    s: Session, ask: Ask, policy: EvictionPolicy, rules: EvictionRules, seats: SeatTable, inside: BoolColumn, need: Amounts
 ) -> Bundles:
+    eligible = rules.eligible
     alive = np.flatnonzero(seats.alive[: len(seats.pods)]) if eligible.any() else np.zeros(0, dtype=np.intp)
     seat = alive[eligible[seats.gang[alive]]]
     local = _local(seats, seat, inside)
@@ -123,7 +128,7 @@ def _bundles(
         barred |= seats.firm[seat] & (seats.phase[seat] == Phase.BOUND)
     unit = _units(s, seats, seat, local, barred, need)
     keep = _complete(unit, local, barred)
-    found = _ordered(s, ask, policy, seats, seat[keep], unit[keep], local[keep], need)
+    found = _ordered(s, rules, seats, seat[keep], unit[keep], local[keep], need)
     found.free_at = _first_free(s, ask, seats, seat[barred])
     return found
 
@@ -151,13 +156,13 @@ def _was_sent(s: Session, seats: SeatTable, seat: RowIndex) -> BoolColumn:
     binding: BoolColumn = seats.phase[seat] == Phase.BINDING
     if not s.same_moment:
         return binding & (seats.since[seat] < s.now)
-    ours = {step.pod.uid for step in s.world.journal}
+    ours = {step.pod.uid for step in s.world.placements.steps()}
     return binding & np.array([seats.pods[at].uid not in ours for at in seat.tolist()], dtype=np.bool_)
 
 
 def _was_spared(s: Session, pod: Pod) -> bool:
     """Was it asked softly a short while ago, and then allowed to stay?"""
-    since = s.world.spared.get(pod.uid, pod.spared_at)
+    since = s.world.memory.spared.get(pod.uid, pod.spared_at)
     return since is not None and s.now < since + s.policy.settings.spare_s
 
 
@@ -210,7 +215,7 @@ def _goes_alone(
     # Whoever may not go anyway takes up no surplus: it stays, and counts towards the minimum.
     for at in sorted(here.tolist(), key=lambda i: (bool(barred[i]), _victim_order(seats, int(seat[i]), need))):
         uid = seats.pods[int(seat[at])].uid
-        belongs: list[str | Cell] = [s.world.members[uid].role, *(cell for cell in gang.cells if uid in cell.members)]
+        belongs: list[str | Cell] = [s.world.facts.members[uid].role, *(cell for cell in gang.cells if uid in cell.members)]
         if len(alone) < spare and all(budget[each] > 0 for each in belongs):
             alone.append(at)
             for each in belongs:
@@ -252,8 +257,7 @@ def _complete(unit: Ints, local: BoolColumn, barred: BoolColumn) -> BoolColumn:
 
 def _ordered(
     s: Session,
-    ask: Ask,
-    policy: EvictionPolicy,
+    rules: EvictionRules,
     seats: SeatTable,
     seat: RowIndex,
     unit: Ints,
@@ -272,8 +276,9 @@ def _ordered(
     waste = cost.copy()
     cost[spare] = 0.0
     roi = np.where(cost > 0, np.round(gain / np.where(cost > 0, cost, 1.0) / ROI_STEP), 0.0)
-    first = policy.queue_rank(s, ask, seats)[gang] if policy.queue_rank is not None else seats.gang_priority[gang]
-    last = seats.gang_priority[gang] if policy.queue_rank is not None else np.zeros(units, dtype=np.int64)
+    ranks = rules.queue_rank()
+    first = ranks[gang] if ranks is not None else seats.gang_priority[gang]
+    last = seats.gang_priority[gang] if ranks is not None else np.zeros(units, dtype=np.int64)
     kind = np.where(free, 0, np.where(spare, 1, 2))
     breaks = _breaks_budgets(s, seats, seat, unit, units)
     youngest, rank = np.zeros(units), np.zeros(units, dtype=np.int64)

@@ -14,7 +14,9 @@ import numpy as np
 from muster.engine.evict.seats import Ints, SeatTable
 from muster.model.devices import DeviceAsk, DeviceDialect, Slot
 from muster.model.pod import Placement, Pod
+from muster.model.topics import Topic
 from muster.state.columns import Amounts
+from muster.state.derived import Derived
 from muster.state.devices import PLENTY, Left, Occupancy, occupancy, place_of
 from muster.state.slot_choice import seats_by_device
 from muster.state.table import BoolColumn, RowIndex
@@ -62,10 +64,7 @@ class Figures:
         """The same of many seats."""
         if self.book is None:
             return request
-        key = "slots of seats"
-        found = self._world.memo.get(key)
-        if not isinstance(found, _SeatSlots):
-            found = self._world.memo[key] = _SeatSlots()
+        found = _SEAT_SLOTS.of(self._world, _SeatSlots)
         found.refresh(self._world, seats, self)
         return np.hstack([request, found.taken[seat]])
 
@@ -130,17 +129,20 @@ class _SeatSlots:
     def __init__(self) -> None:
         self.taken: Amounts = np.zeros((0, 0), dtype=np.int64)
         self._position = -1
-        self._follows: tuple[int, object] = (-1, None)
+        self._follows: tuple[tuple[int, ...], object] = ((), None)
 
     def refresh(self, world: World, seats: SeatTable, figures: Figures) -> None:
         shape = (len(seats.alive), 3 * figures.devices)
-        follows = (world.table.layout, seats.edition)
-        moved = world.moved_since(self._position)
+        follows = (world.changes.stamp((Topic.NODE_LAYOUT, Topic.NODE_DEVICES)), seats.edition)
+        moved = world.changes.placements.since(self._position)
         if moved is None or self._follows != follows or self.taken.shape != shape:
             self.taken = np.zeros(shape, dtype=np.int64)
             moved = list(seats.index)
-        self._position, self._follows = world.moves_position, follows
+        self._position, self._follows = world.changes.placements.position, follows
         for uid in dict.fromkeys(moved):
             at = seats.index.get(uid)
             if at is not None:
-                figures.put_slots(self.taken[at], int(seats.row[at]), world.placements[uid].devices)
+                figures.put_slots(self.taken[at], int(seats.row[at]), world.placements.by_uid[uid].devices)
+
+
+_SEAT_SLOTS: Derived[_SeatSlots] = Derived("slots of seats")

@@ -12,7 +12,7 @@ from dataclasses import replace
 from muster.engine.place import fits_on
 from muster.engine.session import Session
 from muster.model.pod import Phase, Placement, Pod
-from muster.state.world import Step
+from muster.state.placements import Step
 
 
 def end_idle_evictions(s: Session) -> None:
@@ -27,19 +27,23 @@ _Idle = tuple[list[Pod], list[Placement], Step]
 
 def _idle(s: Session) -> Iterable[_Idle]:
     world = s.world
-    if not any(step.for_gang for step in world.journal):
+    if not any(step.for_gang for step in world.placements.steps()):
         return []
     before: dict[str, Placement] = {}
     last: dict[str, Step] = {}
-    for step in world.journal:
+    for step in world.placements.steps():
         before.setdefault(step.pod.uid, step.before)
         last[step.pod.uid] = step
-    served = {world.gangs[world.members[uid].gang].title for uid in world.claims if world.placements[uid].phase is Phase.NOMINATED}
+    served = {
+        world.facts.gangs[world.facts.members[uid].gang].title
+        for uid in world.placements.claims
+        if world.placements.by_uid[uid].phase is Phase.NOMINATED
+    }
     found: dict[tuple[str, str], _Idle] = {}
     for uid, step in last.items():
         if world.phase(step.pod) is not Phase.LEAVING or before[uid].phase is not Phase.BOUND or step.for_gang in served:
             continue
-        member = world.members.get(uid)
+        member = world.facts.members.get(uid)
         pods, places, _ = found.setdefault((member.gang if member is not None else uid, step.for_gang), ([], [], step))
         pods.append(step.pod)
         places.append(before[uid])
@@ -71,16 +75,24 @@ def _heirs(s: Session, pods: list[Pod]) -> list[Pod]:
     """Those who may count on the leaving of these: their promise lies on the same nodes, or in the same queues. Who was promised it
     last comes first: the promises of the others may be older than the eviction."""
     world = s.world
-    promised = {step.pod.uid: number for number, step in enumerate(world.journal)}
+    promised = {step.pod.uid: number for number, step in enumerate(world.placements.steps())}
     nodes = {world.placement(pod).node for pod in pods}
-    queues = {queue for pod in pods if pod.uid in world.members for queue in world.tree.path(world.members[pod.uid].queue)}
+    queues = {
+        queue
+        for pod in pods
+        if pod.uid in world.facts.members
+        for queue in world.facts.tree.path(world.facts.members[pod.uid].queue)
+    }
     found = [
-        (world.placements[uid].node not in nodes, -promised.get(uid, -1), world.pods[uid].title, uid)
-        for uid in world.claims
-        if world.placements[uid].phase is Phase.NOMINATED
-        and (world.placements[uid].node in nodes or not queues.isdisjoint(world.tree.path(world.members[uid].queue)))
+        (world.placements.by_uid[uid].node not in nodes, -promised.get(uid, -1), world.facts.pods[uid].title, uid)
+        for uid in world.placements.claims
+        if world.placements.by_uid[uid].phase is Phase.NOMINATED
+        and (
+            world.placements.by_uid[uid].node in nodes
+            or not queues.isdisjoint(world.facts.tree.path(world.facts.members[uid].queue))
+        )
     ]
-    return [world.pods[uid] for *_, uid in sorted(found)]
+    return [world.facts.pods[uid] for *_, uid in sorted(found)]
 
 
 def _leave_for_another(s: Session, pods: list[Pod], step: Step) -> None:
@@ -95,6 +107,6 @@ def _leave_for_another(s: Session, pods: list[Pod], step: Step) -> None:
             trial.evict(pod)
         trial.commit()
     name = world.placement(heir).plan
-    if name in world.plans:
-        plan = world.plans[name]
-        world.plans[name] = replace(plan, victims=(*plan.victims, *(pod.uid for pod in pods)))
+    if name in world.memory.plans:
+        plan = world.memory.plans[name]
+        world.memory.plans.set(name, replace(plan, victims=(*plan.victims, *(pod.uid for pod in pods))))

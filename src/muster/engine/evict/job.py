@@ -7,13 +7,12 @@ minimum. Everything else is the one search; only the order in which victims are 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from muster.engine.evict.policy import EvictionPolicy, without_self
 from muster.engine.evict.reclaim import demand_by_queue
-from muster.engine.evict.seats import SeatTable
+from muster.engine.evict.seats import Ints, SeatTable
 from muster.engine.hooks import Ask
 from muster.engine.session import Session
 from muster.model.effects import YES, Verdict
@@ -39,61 +38,51 @@ def may_trigger(s: Session, gang: Gang) -> str:
     return ""
 
 
-def lower_in_quotas(s: Session, ask: Ask, seats: SeatTable) -> BoolColumn:
+class JobRules:
     """Gangs of strictly lower priority in quotas that may give: the job's own, and others over their minimum."""
-    count = len(seats.gangs)
-    own = {role.queue for role in ask.gang.roles}
-    gives = np.array(
-        [name in own or (name.startswith("quota/") and _is_over_min(s, name, demand_total(s, ask))) for name in seats.queue_number],
-        dtype=np.bool_,
-    )
-    eligible: BoolColumn = seats.gang_priority[:count] < ask.gang.priority
-    eligible &= gives[seats.gang_queue[:count]] if len(gives) else False
-    for number, theirs in seats.mixed.items():
-        eligible[number] &= all(gives[seats.queue_number[name]] for name in theirs)
-    return without_self(ask, seats, eligible)
 
+    def __init__(self, s: Session, ask: Ask, seats: SeatTable) -> None:
+        self._s = s
+        self._own = {role.queue for role in ask.gang.roles}
+        self._demand: Amounts = np.asarray(sum(demand_by_queue(s, ask).values()), dtype=np.int64)
+        self.eligible: BoolColumn = without_self(ask, seats, self._lower(ask, seats))
 
-def demand_total(s: Session, ask: Ask) -> Amounts:
-    """What the ask needs in all. Asked before each unit, and always the same for one ask."""
-    kept = s.scratch.get("demand of a job")
-    if isinstance(kept, _Demand) and kept.ask is ask:
-        return kept.total
-    total = np.asarray(sum(demand_by_queue(s, ask).values()), dtype=np.int64)
-    s.scratch["demand of a job"] = _Demand(ask, total)
-    return total
+    def _lower(self, ask: Ask, seats: SeatTable) -> BoolColumn:
+        count = len(seats.gangs)
+        gives = np.array(
+            [name in self._own or (name.startswith("quota/") and self._is_over_min(name)) for name in seats.queue_number],
+            dtype=np.bool_,
+        )
+        eligible: BoolColumn = seats.gang_priority[:count] < ask.gang.priority
+        eligible &= gives[seats.gang_queue[:count]] if len(gives) else False
+        for number, theirs in seats.mixed.items():
+            eligible[number] &= all(gives[seats.queue_number[name]] for name in theirs)
+        return eligible
 
+    def queue_rank(self) -> Ints | None:
+        return None
 
-@dataclass(frozen=True, slots=True)
-class _Demand:
-    ask: Ask
-    total: Amounts
+    def may_take(self, pods: Sequence[Pod]) -> Verdict:
+        """Another quota gives only while it is over its minimum, judged before each unit."""
+        for queue in dict.fromkeys(self._s.world.facts.members[pod.uid].queue for pod in pods):
+            if queue not in self._own and not self._is_over_min(queue):
+                return Verdict(ok=False, why=f"{show_queue(queue)} is within its minimum", code=WITHIN_MIN)
+        return YES
 
-
-def _is_over_min(s: Session, queue: str, need: Amounts) -> bool:
-    """Does the quota use more than its minimum of something that is needed? A quota without a minimum only borrows."""
-    node, position = s.world.tree.nodes.get(queue), s.world.columns.position
-    if node is None:
-        return False
-    taken = s.world.ledger.taken(queue)
-    least = dict(node.deserved.items)
-    return any(taken[column] > least.get(name, 0) for name, column in position.items() if need[column] > 0 and taken[column] > 0)
-
-
-def may_take_unit(s: Session, ask: Ask, pods: Sequence[Pod]) -> Verdict:
-    """Another quota gives only while it is over its minimum, judged before each unit."""
-    own = {role.queue for role in ask.gang.roles}
-    need = demand_total(s, ask)
-    for queue in dict.fromkeys(s.world.members[pod.uid].queue for pod in pods):
-        if queue not in own and not _is_over_min(s, queue, need):
-            return Verdict(ok=False, why=f"{show_queue(queue)} is within its minimum", code=WITHIN_MIN)
-    return YES
+    def _is_over_min(self, queue: str) -> bool:
+        """Does the quota use more than its minimum of something that is needed? A quota without a minimum only borrows."""
+        world, need = self._s.world, self._demand
+        node = world.facts.tree.nodes.get(queue)
+        if node is None:
+            return False
+        taken, least = world.ledger.taken(queue), dict(node.deserved.items)
+        columns = world.columns.position.items()
+        return any(taken[column] > least.get(name, 0) for name, column in columns if need[column] > 0 and taken[column] > 0)
 
 
 JOB_PREEMPT = EvictionPolicy(
     name="job-preempt",
-    eligible=lower_in_quotas,
-    may_take=may_take_unit,
+    rules=JobRules,
     firm_seats=True,
     important_first=True,
     nobody="no preemptible pod of lower priority has a seat, in its quota or in one that is over its minimum",

@@ -51,7 +51,8 @@ class _OneNode:
         self.seats: SeatTable = seat_table(s.world)
         self.request: Amounts = s.world.request(self.pod)
         self.asked = np.flatnonzero(self.request)
-        self.bundles: Bundles = bundles(s, ask, policy, self.seats, domain, self.request)
+        self.rules = policy.rules(s, ask, self.seats)
+        self.bundles: Bundles = bundles(s, ask, policy, self.rules, self.seats, domain, self.request)
         self.refusal = ""
         match: BoolColumn = s.columns(self.pod, soon=True).match & domain.mask(len(s.world.table))
         self.board = board_for(s, self.bundles, self.seats, match, self.asked)
@@ -117,7 +118,8 @@ class _OneNode:
             # What its spare members free in the queue counts only once the gang is known to end.
             plain[b.row[among(list(board.followers), len(b))[b.unit]]] = False
         lacking = self.request[self.asked] - (table.allocatable - table.taken)[:, self.asked]
-        board.judge(b, lacking, full.amounts, plain=plain, position=table.position, changed=table.changed_since(board.position))
+        rows = self.s.world.changes.rows
+        board.judge(b, lacking, full.amounts, plain=plain, position=rows.position, changed=rows.since(board.position))
         return board.rows_of(b, ~plain & self._rows_with_enough()), board.winner()
 
     def _rows_with_enough(self) -> BoolColumn:
@@ -136,7 +138,7 @@ class _OneNode:
         if self.seats.mixed or len({role.queue for role in self.ask.gang.roles}) > 1:
             return _Lacks(None, known=False)
         world = self.s.world
-        rows = world.ledger.rows_up(world.members[self.pod.uid].queue)
+        rows = world.ledger.rows_up(world.facts.members[self.pod.uid].queue)
         most = quota.limits(world).rows.take(rows, axis=0)[:, self.asked]
         lacks = (world.ledger.taken_in(rows)[:, self.asked] + self.request[self.asked] - most).max(axis=0)
         return _Lacks(np.asarray(lacks, dtype=np.int64))
@@ -214,7 +216,7 @@ class _OneNode:
 
     def _take(self, trial: Trial, unit: int) -> list[tuple[Pod, Placement]] | None:
         pods = [self.seats.pods[at] for at in self.bundles.seats_of(unit, self.seats)]
-        verdict = may_take(self.s, self.ask, self.policy, pods)
+        verdict = may_take(self.s, self.ask, self.rules, pods)
         if not verdict.ok:
             self.refusal = self.refusal or verdict.why
             return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from muster.engine.evict.seats import Ints, SeatTable, among
 from muster.engine.hooks import Ask
@@ -13,16 +14,29 @@ from muster.model.pod import Pod
 from muster.state.table import BoolColumn
 
 
+class EvictionRules(Protocol):
+    """Whom one ask may evict. Made for the ask before anybody is taken, so that what it is compared with stays the same."""
+
+    @property
+    def eligible(self) -> BoolColumn:
+        """A column over gangs: whom the ask may evict in principle."""
+        ...
+
+    def queue_rank(self) -> Ints | None:
+        """A rank over gangs by their queues, where that goes before their priority; None where priority alone decides."""
+        ...
+
+    def may_take(self, pods: Sequence[Pod]) -> Verdict:
+        """Asked before each unit is taken, with all that was taken before already gone."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class EvictionPolicy:
-    """`eligible` is a column over gangs: whom the ask may evict in principle. `queue_rank` orders victims' queues, where that
-    goes before their priority; None where priority alone decides."""
+    """What tells the evicting actions apart."""
 
     name: str
-    eligible: Callable[[Session, Ask, SeatTable], BoolColumn]
-    queue_rank: Callable[[Session, Ask, SeatTable], Ints] | None = None
-    may_take: Callable[[Session, Ask, Sequence[Pod]], Verdict] | None = None
-    """Asked before each unit is taken, with all that was taken before already gone."""
+    rules: Callable[[Session, Ask, SeatTable], EvictionRules]
     firm_seats: bool = False
     """Pods that are not preemptible in their quota are barred too."""
     important_first: bool = False
@@ -31,17 +45,29 @@ class EvictionPolicy:
     """The sentence for an ask that may evict nobody at all."""
 
 
-def may_take(s: Session, ask: Ask, policy: EvictionPolicy, pods: Sequence[Pod]) -> Verdict:
-    """May this unit go too? The policy and every plugin with a limit must agree."""
-    if policy.may_take is not None:
-        verdict = policy.may_take(s, ask, pods)
-        if not verdict.ok:
-            return verdict
+def may_take(s: Session, ask: Ask, rules: EvictionRules, pods: Sequence[Pod]) -> Verdict:
+    """May this unit go too? The action's rules and every plugin with a limit must agree."""
+    verdict = rules.may_take(pods)
+    if not verdict.ok:
+        return verdict
     for plugin in s.policy.limits:
         verdict = plugin.may_take(s, ask, pods)
         if not verdict.ok:
             return verdict
     return YES
+
+
+class PreemptRules:
+    """Strictly lower priority, in the asker's own queue."""
+
+    def __init__(self, s: Session, ask: Ask, seats: SeatTable) -> None:
+        self.eligible: BoolColumn = lower_in_same_queue(s, ask, seats)
+
+    def queue_rank(self) -> Ints | None:
+        return None
+
+    def may_take(self, pods: Sequence[Pod]) -> Verdict:  # noqa: ARG002
+        return YES
 
 
 def lower_in_same_queue(s: Session, ask: Ask, seats: SeatTable) -> BoolColumn:  # noqa: ARG001
@@ -67,12 +93,12 @@ def without_self(ask: Ask, seats: SeatTable, eligible: BoolColumn) -> BoolColumn
 
 GANG_PREEMPT = EvictionPolicy(
     name="gang-preempt",
-    eligible=lower_in_same_queue,
+    rules=PreemptRules,
     nobody="nobody of lower priority in its queue has a seat",
 )
 
 PREEMPT = EvictionPolicy(
     name="preempt",
-    eligible=lower_in_same_queue,
+    rules=PreemptRules,
     nobody=GANG_PREEMPT.nobody,
 )

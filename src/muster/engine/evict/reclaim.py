@@ -25,21 +25,116 @@ from muster.state.columns import Amounts
 from muster.state.table import BoolColumn
 
 NOT_ENTITLED = "NotEntitled"
-OWN_VICTIMS = "own victims"
 
 
-def over_their_share(s: Session, ask: Ask, seats: SeatTable) -> BoolColumn:
+class ReclaimRules:
     """Gangs in other queues that are over their share, and whomever the asker could preempt in its own."""
-    count = len(seats.gangs)
-    eligible = lower_in_same_queue(s, ask, seats)
-    s.scratch[OWN_VICTIMS] = _usage_of(s, seats, eligible)
-    own = {role.queue for role in ask.gang.roles}
-    names = list(seats.queue_number)
-    over = np.array([name not in own and may_give(s, ask, name).ok for name in names], dtype=np.bool_)
-    eligible |= over[seats.gang_queue[:count]] if len(over) else False
-    for number, theirs in seats.mixed.items():
-        eligible[number] |= any(over[seats.queue_number[name]] for name in theirs if name in seats.queue_number)
-    return without_self(ask, seats, eligible)
+
+    def __init__(self, s: Session, ask: Ask, seats: SeatTable) -> None:
+        self._s, self._ask, self._seats = s, ask, seats
+        self._own = {role.queue for role in ask.gang.roles}
+        self._demand = demand_by_queue(s, ask)
+        own = lower_in_same_queue(s, ask, seats)
+        self._standing = _standing_without(s, self._demand, _usage_of(s, seats, own))
+        """What each of the asker's queues uses without those of its own that the ask may evict, as it was before anybody was taken:
+        for the ask these do not count as used, whether they are taken or not."""
+        self.eligible: BoolColumn = own | self._over_their_share()
+        without_self(ask, seats, self.eligible)
+
+    def _over_their_share(self) -> BoolColumn:
+        seats, count = self._seats, len(self._seats.gangs)
+        names = list(seats.queue_number)
+        over = np.array([name not in self._own and self.may_give(name).ok for name in names], dtype=np.bool_)
+        eligible: BoolColumn = over[seats.gang_queue[:count]] if len(over) else np.zeros(count, dtype=np.bool_)
+        for number, theirs in seats.mixed.items():
+            eligible[number] |= any(over[seats.queue_number[name]] for name in theirs if name in seats.queue_number)
+        return eligible
+
+    def queue_rank(self) -> Ints:
+        """The other way round than queues are served: the less important first, of equals the one furthest over its share; those
+        within their shares come last."""
+        s, seats = self._s, self._seats
+        far = {name: _how_far_over(s, name) for name in seats.queue_number}
+        keys = [(far[name] <= 0, _importance(s, name), -far[name]) for name in seats.queue_number]
+        place = {key: at for at, key in enumerate(sorted(set(keys)))}
+        order = np.array([place[key] for key in keys], dtype=np.int64)
+        rank: Ints = order[seats.gang_queue[: len(seats.gangs)]]
+        return rank
+
+    def may_take(self, pods: Sequence[Pod]) -> Verdict:
+        """Judged with all that was taken before already gone: the last unit may cross the deserved share, never the guarantee."""
+        s = self._s
+        leaving: dict[str, Amounts] = {}
+        for pod in pods:
+            queue = s.world.facts.members[pod.uid].queue
+            if queue not in self._own:
+                leaving[queue] = leaving.get(queue, 0) + s.world.request(pod)
+        for queue, amounts in leaving.items():
+            verdict = self.may_give(queue)
+            if not verdict.ok:
+                return verdict
+            for each in s.world.facts.tree.path(queue):
+                crossed = _crosses(s, each, amounts)
+                if crossed:
+                    return Verdict(ok=False, why=crossed, code=NOT_ENTITLED)
+        return YES
+
+    def may_give(self, queue: str) -> Verdict:
+        """Is this queue over its share in a dimension that the ask needs, and the asker entitled to it?"""
+        node = self._s.world.facts.tree.nodes.get(queue)
+        if node is None or not node.reclaimable:
+            return Verdict(ok=False, why=f"{show_queue(queue)} is not reclaimable", code=NOT_ENTITLED)
+        asked: dict[str, Amounts] = {}
+        givers: dict[str, str] = {}
+        for mine, amounts in self._demand.items():
+            above, theirs = below_common(self._s, mine, queue)
+            if above == theirs:
+                return Verdict(ok=False, why="the queues are one line of the tree", code=NOT_ENTITLED)
+            asked[above] = asked[above] + amounts if above in asked else amounts
+            givers[above] = theirs
+        verdicts = (self._between(above, givers[above], amounts) for above, amounts in asked.items())
+        return next((verdict for verdict in verdicts if not verdict.ok), YES)
+
+    def _between(self, asker: str, giver: str, amounts: Amounts) -> Verdict:
+        """Two queues with one parent: may the one take so much from the other?"""
+        if not self._is_entitled(asker, amounts):
+            why = f"{show_queue(asker)} would not be within its deserved share of what it asks for"
+        elif not _gives_in(self._s, giver, amounts):
+            why = f"{show_queue(giver)} is within its deserved share"
+        elif (unfair := self._as_large(asker, giver, amounts)) is not None:
+            why = f"{show_queue(asker)} would have as large a share {unfair} as {show_queue(giver)} has now"
+        else:
+            return YES
+        return Verdict(ok=False, why=why, code=NOT_ENTITLED)
+
+    def _is_entitled(self, queue: str, amounts: Amounts) -> bool:
+        """Do all share plugins that have an opinion find it within its share with the ask?"""
+        found = [self._is_within(plugin.deserved(self._s, queue), queue, amounts) for plugin in self._s.policy.shares_out]
+        opinions = [within for within in found if within is not None]
+        return bool(opinions) and all(opinions)
+
+    def _is_within(self, deserved: Resources, queue: str, amounts: Amounts) -> bool | None:
+        """In at least one dimension that it asks for and that is configured; in all where that is strict. None: no opinion."""
+        position, standing = self._s.world.columns.position, self._standing[queue]
+        within = [
+            bool(standing[position[name]] + amounts[position[name]] <= value)
+            for name, value in deserved.items
+            if value and amounts[position[name]] > 0
+        ]
+        if not within:
+            return None
+        return all(within) if self._s.policy.settings.strict_deserved else any(within)
+
+    def _as_large(self, asker: str, giver: str, amounts: Amounts) -> str | None:
+        """Would the asker's dominant share with the ask be no smaller than the giver's is now? Of what: of the cluster, or, where
+        the policy says so and both deserve something, of what each deserves."""
+        s = self._s
+        plus = amounts - s.world.ledger.taken(asker) + self._standing[asker]
+        mine, theirs = deserved_by(s, asker), deserved_by(s, giver)
+        if s.policy.settings.share_of == "deserved" and _configured(mine) and _configured(theirs):
+            after, now = _part_of(s, asker, mine, plus=plus), _part_of(s, giver, theirs)
+            return "of what it deserves" if after >= now else None
+        return "of the cluster" if dominant_share(s, asker, plus=plus) >= dominant_share(s, giver) else None
 
 
 def _usage_of(s: Session, seats: SeatTable, gangs: BoolColumn) -> dict[str, Amounts]:
@@ -48,82 +143,33 @@ def _usage_of(s: Session, seats: SeatTable, gangs: BoolColumn) -> dict[str, Amou
     mine = alive[gangs[seats.gang[alive]] & ~seats.bars[alive]]
     usage: dict[str, Amounts] = {}
     for at in mine.tolist():
-        for queue in s.world.tree.path(s.world.members[seats.pods[at].uid].queue):
+        for queue in s.world.facts.tree.path(s.world.facts.members[seats.pods[at].uid].queue):
             usage[queue] = usage[queue] + seats.request[at] if queue in usage else seats.request[at].copy()
     return usage
 
 
-def _stands(s: Session, queue: str) -> Amounts:
-    """What the asker's queue takes, without those of its own that the ask may evict. Taking one of them changes both alike."""
-    own = s.scratch.get(OWN_VICTIMS)
-    taken = s.world.ledger.taken(queue)
-    if not isinstance(own, dict) or queue not in own:
-        return taken
-    standing: Amounts = np.maximum(taken - own[queue], 0)
+def _standing_without(s: Session, demand: dict[str, Amounts], victims: dict[str, Amounts]) -> dict[str, Amounts]:
+    standing: dict[str, Amounts] = {}
+    for mine in demand:
+        for queue in s.world.facts.tree.path(mine):
+            taken = s.world.ledger.taken(queue)
+            standing[queue] = np.maximum(taken - victims[queue], 0) if queue in victims else taken
     return standing
 
 
-def most_over_first(s: Session, ask: Ask, seats: SeatTable) -> Ints:  # noqa: ARG001
-    """A rank over gangs by their queues, the other way round than queues are served: the less important first, of equals the one
-    furthest over its share; those within their shares come last."""
-    far = {name: _how_far_over(s, name) for name in seats.queue_number}
-    keys = [(far[name] <= 0, _importance(s, name), -far[name]) for name in seats.queue_number]
-    place = {key: at for at, key in enumerate(sorted(set(keys)))}
-    order = np.array([place[key] for key in keys], dtype=np.int64)
-    rank: Ints = order[seats.gang_queue[: len(seats.gangs)]]
-    return rank
-
-
 def _importance(s: Session, queue: str) -> int:
-    node = s.world.tree.nodes.get(queue)
+    node = s.world.facts.tree.nodes.get(queue)
     return node.priority if node is not None else 0
 
 
 def _how_far_over(s: Session, queue: str) -> float:
-    over = over_share(s, queue)
-    deserved = deserved_by(s, queue)
-    return max((value / max(deserved[name], 1) for name, value in over.items), default=0.0)
-
-
-def may_give(s: Session, ask: Ask, queue: str) -> Verdict:
-    """Is this queue over its share in a dimension that the ask needs, and the asker entitled to it?"""
-    node = s.world.tree.nodes.get(queue)
-    if node is None or not node.reclaimable:
-        return Verdict(ok=False, why=f"{show_queue(queue)} is not reclaimable", code=NOT_ENTITLED)
-    asked: dict[str, Amounts] = {}
-    givers: dict[str, str] = {}
-    for mine, amounts in demand_by_queue(s, ask).items():
-        above, theirs = below_common(s, mine, queue)
-        if above == theirs:
-            return Verdict(ok=False, why="the queues are one line of the tree", code=NOT_ENTITLED)
-        asked[above] = asked[above] + amounts if above in asked else amounts
-        givers[above] = theirs
-    verdicts = (_between(s, above, givers[above], amounts) for above, amounts in asked.items())
-    return next((verdict for verdict in verdicts if not verdict.ok), YES)
-
-
-def _between(s: Session, asker: str, giver: str, amounts: Amounts) -> Verdict:
-    """Two queues with one parent: may the one take so much from the other?"""
-    if not _is_entitled(s, asker, amounts):
-        why = f"{show_queue(asker)} would not be within its deserved share of what it asks for"
-    elif not _gives_in(s, giver, amounts):
-        why = f"{show_queue(giver)} is within its deserved share"
-    elif (unfair := _as_large(s, asker, giver, amounts)) is not None:
-        why = f"{show_queue(asker)} would have as large a share {unfair} as {show_queue(giver)} has now"
-    else:
-        return YES
-    return Verdict(ok=False, why=why, code=NOT_ENTITLED)
-
-
-def _as_large(s: Session, asker: str, giver: str, amounts: Amounts) -> str | None:
-    """Would the asker's dominant share with the ask be no smaller than the giver's is now? Of what: of the cluster, or, where the
-    policy says so and both deserve something, of what each deserves."""
-    plus = amounts - s.world.ledger.taken(asker) + _stands(s, asker)
-    mine, theirs = deserved_by(s, asker), deserved_by(s, giver)
-    if s.policy.settings.share_of == "deserved" and _configured(mine) and _configured(theirs):
-        after, now = _part_of(s, asker, mine, plus=plus), _part_of(s, giver, theirs)
-        return "of what it deserves" if after >= now else None
-    return "of the cluster" if dominant_share(s, asker, plus=plus) >= dominant_share(s, giver) else None
+    """Its usage beyond its share as a part of that share, as far as all share plugins agree."""
+    found: list[float] = []
+    for plugin in s.policy.shares_out:
+        deserved = plugin.deserved(s, queue)
+        over = plugin.over_share(s, queue)
+        found.append(max((value / max(deserved[name], 1) for name, value in over.items), default=0.0))
+    return min(found, default=0.0)
 
 
 def _configured(deserved: Resources) -> bool:
@@ -137,44 +183,13 @@ def _part_of(s: Session, queue: str, deserved: Resources, *, plus: Amounts | Non
     return max(float(taken[position[name]] / value) for name, value in deserved.items if value)
 
 
-def _is_entitled(s: Session, queue: str, amounts: Amounts) -> bool:
-    """Within its share with the ask, in at least one dimension that it asks for and that is configured; in all where that is
-    strict."""
-    position, taken = s.world.columns.position, _stands(s, queue)
-    within = [
-        bool(taken[position[name]] + amounts[position[name]] <= value)
-        for name, value in deserved_by(s, queue).items
-        if value and amounts[position[name]] > 0
-    ]
-    return bool(within) and (all(within) if s.policy.settings.strict_deserved else any(within))
-
-
 def _gives_in(s: Session, queue: str, need: Amounts) -> bool:
     position = s.world.columns.position
-    return any(need[position[name]] > 0 for name in over_share(s, queue))
-
-
-def may_take_unit(s: Session, ask: Ask, pods: Sequence[Pod]) -> Verdict:
-    """Judged with all that was taken before already gone: the last unit may cross the deserved share, never the guarantee."""
-    own = {role.queue for role in ask.gang.roles}
-    leaving: dict[str, Amounts] = {}
-    for pod in pods:
-        queue = s.world.members[pod.uid].queue
-        if queue not in own:
-            leaving[queue] = leaving.get(queue, 0) + s.world.request(pod)
-    for queue, amounts in leaving.items():
-        verdict = may_give(s, ask, queue)
-        if not verdict.ok:
-            return verdict
-        for each in s.world.tree.path(queue):
-            crossed = _crosses(s, each, amounts)
-            if crossed:
-                return Verdict(ok=False, why=crossed, code=NOT_ENTITLED)
-    return YES
+    return any(need[position[name]] > 0 for name in s.over_share(queue))
 
 
 def _crosses(s: Session, queue: str, amounts: Amounts) -> str:
-    node, position = s.world.tree.nodes[queue], s.world.columns.position
+    node, position = s.world.facts.tree.nodes[queue], s.world.columns.position
     left = s.world.ledger.taken(queue) - amounts
     for name, value in node.guarantee.items:
         if value and amounts[position[name]] and left[position[name]] < value:
@@ -188,7 +203,7 @@ def _crosses(s: Session, queue: str, amounts: Amounts) -> str:
 
 def below_common(s: Session, a: str, b: str) -> tuple[str, str]:
     """The ancestors of two queues just below their common one."""
-    up_a, up_b = s.world.tree.path(a)[::-1], s.world.tree.path(b)[::-1]
+    up_a, up_b = s.world.facts.tree.path(a)[::-1], s.world.facts.tree.path(b)[::-1]
     for one, other in zip(up_a, up_b, strict=False):
         if one != other:
             return one, other
@@ -202,23 +217,22 @@ def demand_by_queue(s: Session, ask: Ask) -> dict[str, Amounts]:
     for pod in ask.pods:
         request = s.world.request(pod).copy()
         request[pods] = 0
-        queue = s.world.members[pod.uid].queue
+        queue = s.world.facts.members[pod.uid].queue
         total[queue] = total[queue] + request if queue in total else request
     return total
 
 
 def deserved_by(s: Session, queue: str) -> Resources:
-    return s.policy.shares_out[0].deserved(s, queue) if s.policy.shares_out else Resources()
-
-
-def over_share(s: Session, queue: str) -> Resources:
-    return s.policy.shares_out[0].over_share(s, queue) if s.policy.shares_out else Resources()
+    """What the queue deserves, as the most generous of the share plugins says that have an opinion on a dimension."""
+    most: dict[str, int] = {}
+    for plugin in s.policy.shares_out:
+        for name, value in plugin.deserved(s, queue).items:
+            most[name] = max(value, most.get(name, 0))
+    return Resources.of(most)
 
 
 GANG_RECLAIM = EvictionPolicy(
     name="gang-reclaim",
-    eligible=over_their_share,
-    queue_rank=most_over_first,
-    may_take=may_take_unit,
+    rules=ReclaimRules,
     nobody="no other queue is over its share in what it asks for, and nobody of lower priority in its own has a seat",
 )

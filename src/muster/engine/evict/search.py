@@ -107,7 +107,8 @@ class Search:
         self.wants = self._wants(domain.mask(len(table)))
         self.pods = tuple(pod for want in self.wants for pod in want.pods)
         need = np.sum([want.request * len(want.pods) for want in self.wants], axis=0)
-        self.bundles: Bundles = bundles(s, ask, policy, self.seats, domain, need)
+        self.rules = policy.rules(s, ask, self.seats)
+        self.bundles: Bundles = bundles(s, ask, policy, self.rules, self.seats, domain, need)
         self._columns = sorted({int(column) for want in self.wants for column in want.asked})
         self.taken: list[int] = []
         self._before: dict[int, list[tuple[Pod, Placement]]] = {}
@@ -196,7 +197,7 @@ class Search:
         """The better plan ranks lower. Where priority does not decide who may go, plans that are about as cheap (as units are: in
         steps of return on cost) are told apart by it before the rest of the cost counts."""
         step = priority = 0
-        if self.policy.queue_rank is not None and plan.cost > 0:
+        if self.rules.queue_rank() is not None and plan.cost > 0:
             gain = len(self._columns) - 1  # All of what is asked for, but for the number of pods.
             step = -round(gain / plan.cost / ROI_STEP)
             priority = max((int(self.seats.gang_priority[self.bundles.unit_gang[unit]]) for unit in plan.units), default=0)
@@ -257,7 +258,7 @@ class Search:
 
     def _charged_alike(self) -> list[int]:
         """Units whose going leaves room in a queue that the ask is charged to."""
-        tree, b = self.s.world.tree, self.bundles
+        tree, b = self.s.world.facts.tree, self.bundles
         own = {queue for role in self.ask.gang.roles for queue in tree.path(role.queue)}
         gangs = np.unique(b.unit_gang).tolist()
         near = {number for number in gangs if any(own.intersection(tree.path(r.queue)) for r in self.seats.gangs[number].roles)}
@@ -277,7 +278,7 @@ class Search:
             return False
         self._out[unit] = True
         pods = [self.seats.pods[at] for at in self.bundles.seats_of(unit, self.seats)]
-        verdict = may_take(self.s, self.ask, self.policy, pods)
+        verdict = may_take(self.s, self.ask, self.rules, pods)
         if not verdict.ok:
             self.refusal = self.refusal or verdict.why
             return False

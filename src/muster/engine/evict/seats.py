@@ -15,7 +15,9 @@ import numpy.typing as npt
 from muster.model.gang import Gang, MatchPolicy
 from muster.model.pod import Phase, Pod
 from muster.model.queue import PREEMPTIBLE_LABEL
+from muster.model.topics import Topic
 from muster.state.columns import Amounts
+from muster.state.derived import Derived
 from muster.state.table import BoolColumn, FloatColumn, RowIndex
 from muster.state.world import World
 
@@ -100,25 +102,26 @@ class SeatTable:
         self._ranks: Ints | None = None
 
     def refresh(self, world: World) -> None:
-        if self._cycle != world.cycle:
-            self._cycle = world.cycle
+        if self._cycle != world.memory.cycle:
+            self._cycle = world.memory.cycle
             self._spare.extend(self._resting)
             self._resting, self.last_index = [], {}
         self._follow_gangs(world)
-        moved = world.moved_since(self._position)
+        log = world.changes.placements
+        moved = log.since(self._position)
         width = len(world.columns.names)
         if moved is None or self._position < 0 or self.request.shape[1] != width:
             self._rebuild(world, width)
         else:
             for uid in dict.fromkeys(moved):
                 self._put(world, uid)
-        self._position = world.moves_position
-        if self._layout != world.table.layout:
+        self._position = log.position
+        if self._layout != world.changes.version(Topic.NODE_LAYOUT):
             self._find_rows(world)
 
     def is_worn(self, world: World) -> bool:
         """Are most of its numbers those of gangs that are long gone? Between cycles nobody remembers a number."""
-        return self._cycle != world.cycle and len(self.gangs) > 2 * len(world.gangs) + _MOST_GONE
+        return self._cycle != world.memory.cycle and len(self.gangs) > 2 * len(world.facts.gangs) + _MOST_GONE
 
     # -- keeping up ------------------------------------------------------------------------------------------------------------
 
@@ -127,18 +130,18 @@ class SeatTable:
         self.edition = object()
         self.alive[:] = False
         self.request = np.zeros((len(self.alive), width), dtype=np.int64)
-        for uid in world.placements:
+        for uid in world.placements.by_uid:
             self._put(world, uid)
 
     def _put(self, world: World, uid: str) -> None:
-        placement = world.placements.get(uid)
-        member = world.members.get(uid)
+        placement = world.placements.by_uid.get(uid)
+        member = world.facts.members.get(uid)
         at = self.index.get(uid)
         if placement is None or member is None or placement.phase not in _SEAT or member.gang not in self.gang_number:
             if at is not None:
                 self._drop(uid, at)
             return
-        pod = world.pods[uid]
+        pod = world.facts.pods[uid]
         if at is None:
             at = self._take_row(uid, pod)
         self.pods[at] = pod
@@ -152,7 +155,7 @@ class SeatTable:
         self.started[at] = pod.started if pod.started is not None else placement.since
         self.saved[at] = pod.checkpoint if pod.checkpoint is not None else self.started[at]
         self.restart_s[at] = pod.restart_s
-        self.bars[at] = bool(pod.protected) or is_protected(pod) or uid in world.refused
+        self.bars[at] = bool(pod.protected) or is_protected(pod) or uid in world.memory.refused
         self.firm[at] = not member.preemptible
         self.request[at] = world.request(pod)
 
@@ -182,16 +185,14 @@ class SeatTable:
 
     def _find_rows(self, world: World) -> None:
         for uid, at in self.index.items():
-            self.row[at] = world.table.row.get(world.placements[uid].node or "", -1)
-        self._layout = world.table.layout
+            self.row[at] = world.table.row.get(world.placements.by_uid[uid].node or "", -1)
+        self._layout = world.changes.version(Topic.NODE_LAYOUT)
 
     def _follow_gangs(self, world: World) -> None:
         """Gangs keep their number for ever; only those that came, changed or went are looked at."""
-        start = world.regrouped_start
-        if self._gangs_position < start:
-            changed = list(world.gangs)
-        else:
-            changed = world.regrouped[self._gangs_position - start :]
+        changed = world.changes.gangs.since(self._gangs_position)
+        if changed is None:
+            changed = list(world.facts.gangs)
         concerned: dict[str, None] = {}
         for key in dict.fromkeys(changed):
             number = self.gang_number.get(key)
@@ -199,13 +200,13 @@ class SeatTable:
                 self._rank_of.pop(pod.uid, None)
                 concerned[pod.uid] = None
         for key in dict.fromkeys(changed):
-            gang = world.gangs.get(key)
+            gang = world.facts.gangs.get(key)
             if gang is not None:
                 self._put_gang(key, gang)
                 for rank, pod in enumerate(gang.pods()):
                     self._rank_of[pod.uid] = rank
                     concerned[pod.uid] = None
-        self._gangs_position = start + len(world.regrouped)
+        self._gangs_position = world.changes.gangs.position
         # Whoever changed gangs has its seat for another one now, though it did not move.
         for uid in concerned if self._position >= 0 and self.request.shape[1] == len(world.columns.names) else ():
             if uid in self.index:
@@ -261,10 +262,13 @@ def is_protected(pod: Pod) -> bool:
     return said.lower() not in ("true", "1", "t") or pod.labels.get(PREEMPTIBLE_LABEL) == "false"
 
 
+_SEATS: Derived[SeatTable] = Derived("seats")
+"""It follows three logs by itself."""
+
+
 def seat_table(world: World) -> SeatTable:
     """The seats as they stand now."""
-    found = world.memo.get("seats")
-    if not isinstance(found, SeatTable) or found.is_worn(world):
-        found = world.memo["seats"] = SeatTable()
+    if (found := _SEATS.of(world, SeatTable)).is_worn(world):
+        found.__init__()  # type: ignore[misc]
     found.refresh(world)
     return found

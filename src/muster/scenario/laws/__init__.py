@@ -74,8 +74,8 @@ class Judge:
 
 def _remember(case: Case) -> None:
     world, past = case.world, case.past
-    past.binding = {uid: node for uid, node in past.binding.items() if uid in world.pods}
-    past.going = {uid: None for uid in past.going if uid in world.pods}
+    past.binding = {uid: node for uid, node in past.binding.items() if uid in world.facts.pods}
+    past.going = {uid: None for uid in past.going if uid in world.facts.pods}
     for effect in case.outcome.effects:
         if isinstance(effect, Bind):
             past.binding[effect.uid] = effect.node
@@ -86,8 +86,8 @@ def _remember(case: Case) -> None:
             # It was told that it may stay, so it may be told to go again.
             past.going.pop(effect.uid, None)
     past.claims = {}
-    for uid in world.claims:
-        placement = world.placements[uid]
+    for uid in world.placements.claims:
+        placement = world.placements.by_uid[uid]
         if placement.phase is Phase.NOMINATED:
             past.claims.setdefault(case.gang_key(uid), {})[uid] = placement.node or ""
 

@@ -57,7 +57,7 @@ class Case:
     past: Past
 
     def phase(self, uid: str) -> Phase:
-        placement = self.world.placements.get(uid)
+        placement = self.world.placements.by_uid.get(uid)
         return Phase.PENDING if placement is None else placement.phase
 
     def placed(self) -> Iterator[Bind | Hold | Nominate]:
@@ -66,7 +66,7 @@ class Case:
                 yield effect
 
     def gang_key(self, uid: str) -> str:
-        member = self.world.members.get(uid)
+        member = self.world.facts.members.get(uid)
         return "" if member is None else member.gang
 
 

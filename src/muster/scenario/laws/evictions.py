@@ -16,7 +16,7 @@ def eviction_has_beneficiary(case: Case) -> Iterator[str]:
     for effect in case.outcome.effects:
         if not isinstance(effect, Evict):
             continue
-        gang = next((gang for gang in world.gangs.values() if effect.for_gang in (gang.key, gang.title)), None)
+        gang = next((gang for gang in world.facts.gangs.values() if effect.for_gang in (gang.key, gang.title)), None)
         if gang is None:
             yield f"{effect.pod} is evicted for {effect.for_gang or 'nobody'}, which is no gang"
         elif not any(case.phase(pod.uid) is Phase.NOMINATED for pod in gang.pods()):
@@ -43,10 +43,11 @@ def redeemable_gang_evicts_nobody(case: Case) -> Iterator[str]:
     for effect in case.outcome.effects:
         if not isinstance(effect, Evict):
             continue
-        gang = next((gang for gang in world.gangs.values() if effect.for_gang in (gang.key, gang.title)), None)
+        gang = next((gang for gang in world.facts.gangs.values() if effect.for_gang in (gang.key, gang.title)), None)
         claims = case.past.claims.get(gang.key, {}) if gang is not None else {}
         kept = all(
-            uid not in anew and (now := world.placements.get(uid)) is not None and now.node == node for uid, node in claims.items()
+            uid not in anew and (now := world.placements.by_uid.get(uid)) is not None and now.node == node
+            for uid, node in claims.items()
         )
         if gang is not None and claims and kept and len(claims) >= gang.min:
             yield f"{effect.pod} is evicted for {gang.title}, whose {len(claims)} promises all stood"
@@ -54,6 +55,6 @@ def redeemable_gang_evicts_nobody(case: Case) -> Iterator[str]:
 
 def evictions_end(case: Case) -> Iterator[str]:
     """With nothing new from outside there are not more evictions than pods could ever justify."""
-    bound = 4 * len(case.world.pods) + 20
+    bound = 4 * len(case.world.facts.pods) + 20
     if case.past.evictions > bound:
-        yield f"{case.past.evictions} evictions since anything new happened, with {len(case.world.pods)} pods in all"
+        yield f"{case.past.evictions} evictions since anything new happened, with {len(case.world.facts.pods)} pods in all"

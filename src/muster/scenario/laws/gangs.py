@@ -15,16 +15,16 @@ def strict_gang_whole(case: Case) -> Iterator[str]:
     world = case.world
     touched = {case.gang_key(effect.uid): None for effect in case.placed()}
     for key in touched:
-        gang = world.gangs.get(key)
+        gang = world.facts.gangs.get(key)
         if gang is None or gang.mode is not Mode.STRICT:
             continue
         nominated = any(case.phase(pod.uid) is Phase.NOMINATED for pod in gang.pods())
         phases = SEATS | {Phase.NOMINATED} if nominated else SEATS
         yield from below_min(case, gang, phases)
-    for uid in sorted(world.claims):
-        gang = world.gangs.get(case.gang_key(uid))
+    for uid in sorted(world.placements.claims):
+        gang = world.facts.gangs.get(case.gang_key(uid))
         if gang is not None and gang.mode is Mode.STRICT and case.phase(uid) is Phase.HELD:
-            yield f"{gang.title} is strict, and {world.pods[uid].title} holds a node"
+            yield f"{gang.title} is strict, and {world.facts.pods[uid].title} holds a node"
 
 
 def below_min(case: Case, gang: Gang, phases: frozenset[Phase]) -> Iterator[str]:
@@ -55,9 +55,9 @@ def everything_says_why(case: Case) -> Iterator[str]:
             yield f"{type(effect).__name__} of {_subject(effect)} does not say why"
     if "allocate" not in case.policy.actions:
         return
-    for gang in case.world.gangs.values():
+    for gang in case.world.facts.gangs.values():
         waits = [pod for pod in gang.pods() if case.phase(pod.uid) in (Phase.PENDING, Phase.NOMINATED, Phase.HELD)]
-        verdict = case.world.attempts[gang.key].verdict
+        verdict = case.world.memory.attempts[gang.key].verdict
         if waits and (verdict is None or verdict.ok or not (verdict.why.strip() and verdict.code.strip())):
             yield f"{len(waits)} members of {gang.title} wait, and nothing says why"
 

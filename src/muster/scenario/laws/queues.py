@@ -16,8 +16,8 @@ def ledger_is_sum(case: Case) -> Iterator[str]:
     world = case.world
     sums: dict[tuple[str, bool, Phase], Sums] = {}
     paths: dict[str, list[str]] = {}
-    for uid, member in world.members.items():
-        pod = world.pods.get(uid)
+    for uid, member in world.facts.members.items():
+        pod = world.facts.pods.get(uid)
         if pod is None:
             yield f"member {uid} of {member.gang} is no live pod"
             continue
@@ -41,13 +41,13 @@ def no_queue_over_limit(case: Case) -> Iterator[str]:
     world = case.world
     touched: dict[str, dict[str, bool]] = {}
     for effect in case.placed():
-        member, pod = world.members.get(effect.uid), world.pods.get(effect.uid)
+        member, pod = world.facts.members.get(effect.uid), world.facts.pods.get(effect.uid)
         for queue in _path_up(world, member.queue) if member is not None else ():
             for name, amount in pod.kind.request.items if pod is not None else ():
                 here = touched.setdefault(queue, {})
                 here[name] = here.get(name, False) or (amount > 0 and not isinstance(effect, Nominate))
     for queue, resources in touched.items():
-        limits = dict(world.queues[queue].limit.items) if queue in world.queues else {}
+        limits = dict(world.facts.queues[queue].limit.items) if queue in world.facts.queues else {}
         for phases, what in ((STAYS_IN_QUEUE | LEAVES, "used"), (STAYS_IN_QUEUE | PROMISED, "taken")):
             sums = _sum_in_queue(case, queue, phases) if limits else {}
             for name in sorted(resources.keys() & limits.keys()):
@@ -57,11 +57,11 @@ def no_queue_over_limit(case: Case) -> Iterator[str]:
 
 def _sum_in_queue(case: Case, queue: str, phases: frozenset[Phase]) -> Sums:
     world = case.world
-    below = {name for name in {member.queue for member in world.members.values()} if queue in _path_up(world, name)}
+    below = {name for name in {member.queue for member in world.facts.members.values()} if queue in _path_up(world, name)}
     sums: Sums = {}
-    for uid, member in world.members.items():
+    for uid, member in world.facts.members.items():
         if member.queue in below and case.phase(uid) in phases:
-            add(sums, world.pods[uid])
+            add(sums, world.facts.pods[uid])
     return sums
 
 
@@ -94,10 +94,12 @@ def _leads_back(world: World, queue: str) -> bool:
 
 
 def _parent(world: World, queue: str) -> str:
-    found = world.queues.get(queue)
+    found = world.facts.queues.get(queue)
     named = found.parent if found is not None else ""
     if named.startswith("quota/?/"):
         own = f"quota/{queue.split('/')[1]}/{named.rsplit('/', 1)[1]}"
-        same = sorted((q.created, q.key) for q in world.queues.values() if q.is_quota and q.key.split("/")[2] == own.split("/")[2])
-        named = own if own in world.queues else same[0][1] if same else ""
-    return named if named in world.queues and named != "queue/root" else ""
+        same = sorted(
+            (q.created, q.key) for q in world.facts.queues.values() if q.is_quota and q.key.split("/")[2] == own.split("/")[2]
+        )
+        named = own if own in world.facts.queues else same[0][1] if same else ""
+    return named if named in world.facts.queues and named != "queue/root" else ""

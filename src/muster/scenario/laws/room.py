@@ -18,7 +18,7 @@ def no_node_over_capacity(case: Case) -> Iterator[str]:
     """
     world = case.world
     for node, resources in _touched_resources(case).items():
-        room = dict(world.nodes[node].allocatable.items) if node in world.nodes else None
+        room = dict(world.facts.nodes[node].allocatable.items) if node in world.facts.nodes else None
         if room is None:
             yield f"{node} was given pods, and does not exist"
             continue
@@ -36,7 +36,7 @@ def _touched_resources(case: Case) -> dict[str, dict[str, bool]]:
     """By node: the resources that this cycle's newcomers ask for, and whether one of them stands there now."""
     touched: dict[str, dict[str, bool]] = {}
     for effect in case.placed():
-        pod = case.world.pods.get(effect.uid)
+        pod = case.world.facts.pods.get(effect.uid)
         now = not isinstance(effect, Nominate)
         for name, amount in pod.kind.request.items if pod is not None else ():
             if amount:
@@ -47,8 +47,8 @@ def _touched_resources(case: Case) -> dict[str, dict[str, bool]]:
 
 def _sum_on_node(world: World, node: str, phases: frozenset[Phase]) -> Sums:
     sums: Sums = {}
-    for uid, pod in world.on_node.get(node, {}).items():
-        if world.placements[uid].phase in phases:
+    for uid, pod in world.placements.on_node.get(node, {}).items():
+        if world.placements.by_uid[uid].phase in phases:
             add(sums, pod)
     return sums
 
@@ -58,8 +58,8 @@ def no_device_over_capacity(case: Case) -> Iterator[str]:
     asks for devices of a node that has some got as many as it asks for. Others may fill a device beyond its size."""
     world = case.world
     for effect in case.placed():
-        pod = world.pods.get(effect.uid)
-        node = world.nodes.get(effect.node)
+        pod = world.facts.pods.get(effect.uid)
+        node = world.facts.nodes.get(effect.node)
         if pod is None or node is None:
             continue
         asked = sum(ask.count for ask in pod.kind.devices) if node.devices else 0
@@ -76,7 +76,7 @@ def no_device_over_capacity(case: Case) -> Iterator[str]:
 
 
 def _overfull(world: World, node: str, device: Device, phases: frozenset[Phase]) -> Iterator[str]:
-    placements = [world.placements[uid] for uid in world.on_node.get(node, {})]
+    placements = [world.placements.by_uid[uid] for uid in world.placements.on_node.get(node, {})]
     slots = [slot for one in placements if one.phase in phases for slot in one.devices if slot.index == device.index]
     memory, cores = sum(slot.memory for slot in slots), sum(slot.cores for slot in slots)
     if memory > device.memory or cores > device.cores or (device.shares and len(slots) > device.shares):
@@ -89,8 +89,8 @@ def columns_are_sums(case: Case) -> Iterator[str]:
     world = case.world
     used: dict[str, Sums] = {}
     taken: dict[str, Sums] = {}
-    for uid, placement in world.placements.items():
-        pod = world.pods.get(uid)
+    for uid, placement in world.placements.by_uid.items():
+        pod = world.facts.pods.get(uid)
         if placement.node is None or pod is None:
             continue
         if placement.phase in FILLS_NODE:

@@ -15,7 +15,7 @@ from muster.state.world import World
 def hard_topology_holds(case: Case) -> Iterator[str]:
     """A gang that asks for one domain, and was given anything in this cycle, lies in one domain at or below its highest tier."""
     for key in {case.gang_key(effect.uid): None for effect in case.placed()}:
-        gang = case.world.gangs.get(key)
+        gang = case.world.facts.gangs.get(key)
         if gang is None:
             continue
         yield from _scattered(case, gang.title, gang.topology, gang.pods())
@@ -25,7 +25,7 @@ def hard_topology_holds(case: Case) -> Iterator[str]:
 
 
 def _scattered(case: Case, title: str, ask: TopologyAsk | None, pods: tuple[Pod, ...]) -> Iterator[str]:
-    seats = {case.world.placements[pod.uid].node or "" for pod in pods if case.phase(pod.uid) in SEATS | {Phase.NOMINATED}}
+    seats = {case.world.placements.by_uid[pod.uid].node or "" for pod in pods if case.phase(pod.uid) in SEATS | {Phase.NOMINATED}}
     # A node is a domain below all others.
     if ask is None or not ask.hard or len(seats) < 2:
         return
@@ -46,8 +46,8 @@ def _highest_tier(ask: TopologyAsk, domains: list[tuple[int, str, set[str]]]) ->
 def _domains(case: Case) -> Iterator[tuple[int, str, set[str]]]:
     """Tier, name of the tier and nodes of every domain: HyperNodes, and what the labels in the policy make of all other nodes."""
     world = case.world
-    loose = set(world.nodes)
-    for domain in world.domains.values():
+    loose = set(world.facts.nodes)
+    for domain in world.facts.domains.values():
         nodes = _nodes_in(world, domain.name)
         loose -= nodes
         yield domain.tier, domain.tier_name, nodes
@@ -56,7 +56,7 @@ def _domains(case: Case) -> Iterator[tuple[int, str, set[str]]]:
     for tier, name in enumerate(tiers, start=1):
         by_values: dict[tuple[str | None, ...], set[str]] = {}
         for node in sorted(loose):
-            values = tuple(world.nodes[node].labels.get(label) for label in labels[tier - 1 :])
+            values = tuple(world.facts.nodes[node].labels.get(label) for label in labels[tier - 1 :])
             if values[0] is not None:
                 by_values.setdefault(values, set()).add(node)
         for nodes in by_values.values():
@@ -64,14 +64,14 @@ def _domains(case: Case) -> Iterator[tuple[int, str, set[str]]]:
 
 
 def _nodes_in(world: World, domain: str, seen: frozenset[str] = frozenset()) -> set[str]:
-    if domain not in world.domains or domain in seen:
+    if domain not in world.facts.domains or domain in seen:
         return set()
     nodes: set[str] = set()
-    for member in world.domains[domain].members:
+    for member in world.facts.domains[domain].members:
         if member.is_node:
-            nodes.update(name for name, node in world.nodes.items() if _selects(member, name, node.labels))
+            nodes.update(name for name, node in world.facts.nodes.items() if _selects(member, name, node.labels))
         else:
-            for name in world.domains:
+            for name in world.facts.domains:
                 if _selects(member, name, {}):
                     nodes |= _nodes_in(world, name, seen | {domain})
     return nodes

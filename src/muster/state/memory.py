@@ -1,0 +1,213 @@
+"""What the scheduler remembers beside what it observed: attempts, plans, and what it last reported.
+
+Every write is journaled: a trial that is undone undoes what was remembered in it, as it undoes placements. What was reported is
+kept by the UID of the object that it was reported on, and forgotten with that object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from muster.model.effects import Verdict
+from muster.model.pod import Placement
+
+if TYPE_CHECKING:
+    from muster.state.placements import Journal
+
+K = TypeVar("K")
+V = TypeVar("V")
+D = TypeVar("D")
+
+
+@dataclass(frozen=True, slots=True)
+class Attempts:
+    """What is remembered of a gang's attempts: how many, and why the last one was refused."""
+
+    count: int = 0
+    verdict: Verdict | None = None
+    versions: tuple[int, ...] = ()
+    """Of the topics that the verdict names, when it was given."""
+    tried_at: float = 0.0
+    started: float | None = None
+    """When it was first attempted."""
+    enqueued: bool = False
+    """True once its minimum resources were found to fit."""
+    kept_out: bool = False
+    """True while they were found not to."""
+
+
+NOT_ATTEMPTED = Attempts()
+
+STATUS, CONDITION, PROBLEMS = "status", "condition", "problems"
+REPORTS = (STATUS, CONDITION, PROBLEMS)
+"""What is reported on an object."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Which disruption budget would not let a pod go, or none in particular, and when."""
+
+    budget: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class PlanNote:
+    """A plan under way: for which gang, how many claims, who leaves for it, and since when."""
+
+    gang: str
+    size: int
+    victims: tuple[str, ...]
+    since: float
+    soft: bool = False
+    """Those who leave were only asked to: it can be taken back."""
+    left_at: float = 0.0
+    """By when the last of those who leave should be gone, as far as is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Redeemed:
+    """A claim whose bind is under way: the pod goes back to it if that fails."""
+
+    claim: Placement
+    plan: PlanNote | None
+
+
+@dataclass(frozen=True, slots=True)
+class QueuesReported:
+    """What the reports on queues were made from."""
+
+    ledger: int
+    queues: tuple[int, ...]
+    demand: int
+
+
+class _Missing:
+    __slots__ = ()
+
+
+_MISSING = _Missing()
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten(Generic[K, V]):
+    """One write in the journal, with what was there before."""
+
+    table: Remembered[K, V]
+    key: K
+    before: V | _Missing
+
+    def undo(self) -> None:
+        self.table.put_back(self.key, self.before)
+
+
+class Remembered(Generic[K, V]):
+    """A dictionary whose writes are journaled."""
+
+    __slots__ = ("_journal", "_values", "get")
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._values: dict[K, V] = {}
+        self.get = self._values.get
+
+    def __getitem__(self, key: K) -> V:
+        return self._values[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._values
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def items(self) -> list[tuple[K, V]]:
+        return list(self._values.items())
+
+    def values(self) -> list[V]:
+        return list(self._values.values())
+
+    def set(self, key: K, value: V) -> None:
+        self._journal.append(Forgotten(self, key, self._values.get(key, _MISSING)))
+        self._values[key] = value
+
+    def drop(self, key: K) -> V | None:
+        """Forget a key, where it is known."""
+        if key not in self._values:
+            return None
+        before = self._values.pop(key)
+        self._journal.append(Forgotten(self, key, before))
+        return before
+
+    def clear(self) -> None:
+        for key in list(self._values):
+            self.drop(key)
+
+    def put_back(self, key: K, before: V | _Missing) -> None:
+        """Undo a write: for the trial alone."""
+        if isinstance(before, _Missing):
+            del self._values[key]
+        else:
+            self._values[key] = before
+
+
+class Memory:
+    def __init__(self, journal: Journal) -> None:
+        self.cycle = 0
+        """How many cycles were run."""
+        self.decided_at = -1.0
+        """The time of the last one."""
+        self.reported_placements = -1
+        self.reported_gangs = -1
+        """How far the logs of changes were looked through for something to report."""
+        self.reported_queues: QueuesReported | None = None
+        self.attempts: Remembered[str, Attempts] = Remembered(journal)
+        """By gang."""
+        self.plans: Remembered[str, PlanNote] = Remembered(journal)
+        """Plans whose claims are not all redeemed or ended, by name."""
+        self.standing: Remembered[str, float] = Remembered(journal)
+        """Since when gangs have had a nomination, when the last cycle ended: their wait time stands still."""
+        self.redeemed: Remembered[str, Redeemed] = Remembered(journal)
+        """Claims that are being bound, by UID, until the API server shows the pod on its node."""
+        self.unwritten: Remembered[str, str] = Remembered(journal)
+        """Claims that could not be written and why, by UID, until the next cycle ends them."""
+        self.marked: Remembered[str, None] = Remembered(journal)
+        """Pods that were told they timed out, by UID, until their objects say so themselves."""
+        self.refused: Remembered[str, Refusal] = Remembered(journal)
+        """Pods whose eviction was refused, by UID: not asked again before the budget changes that refused it, or for a while."""
+        self.spared: Remembered[str, float] = Remembered(journal)
+        """Pods whose soft eviction was taken back and when, by UID, until their objects show it."""
+        self.faulty_nodes: Remembered[str, None] = Remembered(journal)
+        """Nodes on which a problem was reported, by name."""
+        self.reported: Remembered[tuple[str, str], object] = Remembered(journal)
+        """What was last written, by the UID of the object and what about it, until the object itself shows it or something else."""
+
+    def retry(self, gang: str) -> None:
+        """Something happened to this gang: its last verdict no longer holds."""
+        attempts = self.attempts.get(gang)
+        if attempts is not None and attempts.verdict is not None:
+            self.attempts.set(gang, replace(attempts, verdict=None))
+
+    def forget_pod(self, uid: str) -> None:
+        self.unwritten.drop(uid)
+        self.marked.drop(uid)
+        self.redeemed.drop(uid)
+        self.refused.drop(uid)
+        self.spared.drop(uid)
+
+    def forget_gang(self, key: str) -> None:
+        self.attempts.drop(key)
+        self.forget_object(key)
+
+    def forget_object(self, uid: str) -> None:
+        """The object is gone: what was reported on it says nothing about its successor of the same name."""
+        for about in REPORTS:
+            self.reported.drop((uid, about))
+
+    def contents(self) -> dict[str, object]:
+        """All that is remembered, as plain values: two moments can be compared."""
+        return {name: dict(table.items()) for name, table in vars(self).items() if isinstance(table, Remembered)}
