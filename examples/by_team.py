@@ -6,8 +6,8 @@ Use it in a policy as `./by_team.py:ByTeam`, or as `by_team:ByTeam` if its folde
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from muster.engine.evict.bundles import Bundles
-from muster.engine.evict.seats import seat_table
+from muster.engine.evict.eviction_units import EvictionUnits
+from muster.engine.evict.victims import victim_table_of
 from muster.engine.hooks import Ask
 from muster.engine.session import Session
 
@@ -19,11 +19,11 @@ class ByTeam:
     volunteers: tuple[str, ...] = ()
     name: str = "by_team"
 
-    def victims(self, s: Session, ask: Ask, bundles: Bundles) -> Sequence[int] | None:
+    def victims(self, s: Session, ask: Ask, eviction_units: EvictionUnits) -> Sequence[int] | None:
         if not self.volunteers:
             return None  # No opinion: the engine chooses.
-        gangs = seat_table(s.world).gangs
-        spaces = [gangs[number].title.partition("/")[0] for number in bundles.unit_gang.tolist()]
+        gangs = victim_table_of(s.world).gangs
+        spaces = [gangs[number].title.partition("/")[0] for number in eviction_units.unit_gang.tolist()]
         # Numbers of units in the order in which to take them. Sorting is stable: within both groups the usual order stays.
         # Vetoes stand all the same, only so many are taken as are needed, and who is not needed after all is given back.
-        return sorted(range(len(bundles)), key=lambda unit: spaces[unit] not in self.volunteers)
+        return sorted(range(len(eviction_units)), key=lambda unit: spaces[unit] not in self.volunteers)

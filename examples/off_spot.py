@@ -9,8 +9,8 @@ import numpy as np
 
 from muster.engine.session import Session
 from muster.model.pod import Pod
-from muster.model.resources import GPU
-from muster.state.table import BoolColumn, FloatColumn, Rows
+from muster.model.resource_amounts import GPU
+from muster.state.node_table import BoolColumn, FloatColumn, NodeRows
 
 
 @dataclass(frozen=True)
@@ -22,15 +22,15 @@ class OffSpot:
     weight: float = 1.0
     name: str = "off_spot"
 
-    def match(self, s: Session, pod: Pod, rows: Rows) -> BoolColumn:
+    def match(self, s: Session, pod: Pod, rows: NodeRows) -> BoolColumn:
         return ~self._spot(rows) | (pod.kind.request[GPU] < self.gpus)
 
-    def prefer(self, s: Session, pod: Pod, rows: Rows) -> FloatColumn:
+    def prefer(self, s: Session, pod: Pod, rows: NodeRows) -> FloatColumn:
         return self._spot(rows).astype(np.float64)
 
-    def blame(self, s: Session, pod: Pod, rows: Rows) -> str:
+    def reasons(self, s: Session, pod: Pod, rows: NodeRows) -> str:
         return f"{len(rows)} on spot, where pods of {self.gpus} GPUs or more do not go"
 
-    def _spot(self, rows: Rows) -> BoolColumn:
+    def _spot(self, rows: NodeRows) -> BoolColumn:
         codes, _ = rows.table.label_codes(self.label)  # One small number per value; -1 on nodes without the label.
         return (codes if rows.index is None else codes[rows.index]) >= 0

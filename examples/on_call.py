@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from muster.engine.evict.seats import SeatTable
+from muster.engine.evict.victims import VictimTable
 from muster.engine.hooks import Ask
 from muster.engine.session import Session
-from muster.state.table import BoolColumn, RowIndex
+from muster.state.node_table import BoolColumn, RowIndex
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,8 @@ class OnCall:
     unless: int = 1000
     name: str = "on_call"
 
-    def evictable(self, s: Session, ask: Ask, seats: SeatTable, seat: RowIndex) -> BoolColumn:
+    def evictable(self, s: Session, ask: Ask, victim_table: VictimTable, victim: RowIndex) -> BoolColumn:
         if ask.gang.priority >= self.unless:
-            return np.ones(len(seat), dtype=np.bool_)
+            return np.ones(len(victim), dtype=np.bool_)
         # One answer for each seat that is shown, in that order. False is a veto: a whole gang goes whole or not at all.
-        return np.array([self.label not in seats.pods[at].labels for at in seat.tolist()], dtype=np.bool_)
+        return np.array([self.label not in victim_table.pods[at].labels for at in victim.tolist()], dtype=np.bool_)

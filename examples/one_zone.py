@@ -27,7 +27,7 @@ class OneZone:
         codes, values = s.world.table.label_codes(self.label)
         zones = [Domain(str(value), np.flatnonzero(codes == code)) for code, value in enumerate(values)]
         if not zones:
-            return Verdict(ok=False, why=f"no node has the label {self.label}", code="NoZone", wakes=("room",))
+            return Verdict(ok=False, why=f"no node has the label {self.label}", code="NoZone", topics=("room",))
         # Allocate tries them all. Who evicts takes the first that works, so the largest go first, and only a few.
         zones.sort(key=lambda zone: (-len(zone.rows) if zone.rows is not None else 0, zone.name))
         return zones[: self.most] if ask.purpose is Purpose.EVICT else zones

@@ -8,53 +8,53 @@ from pathlib import Path
 import pytest
 
 from muster.scenario import Scenario, load
-from muster.scenario.crashes import End, end_of
-from muster.scenario.story import Crash, Fail
+from muster.scenario.crash_matrix import EndState, run_to_end
+from muster.scenario.syntax_tree import CrashStep, FailStep
 
 pytestmark = pytest.mark.crash
 
-HOME = Path(__file__).parents[1] / "scenarios"
-MOST_POINTS = int(os.environ.get("MUSTER_CRASH_POINTS", "6"))
+SCENARIO_DIR = Path(__file__).parents[1] / "scenarios"
+MAX_POINTS = int(os.environ.get("MUSTER_CRASH_POINTS", "6"))
 """Longer stories are killed at this many moments, evenly spread; `make crashes` takes 200: all, but for the longest."""
 
 
-def _joins(scenario: Scenario) -> bool:
+def _takes_part(scenario: Scenario) -> bool:
     """Faults of the network make two runs differ by themselves, and deeds that fail once do not fail again for a new scheduler."""
-    return not scenario.faults and not any(isinstance(step, Fail | Crash) for step in scenario.steps)
+    return not scenario.faults and not any(isinstance(step, FailStep | CrashStep) for step in scenario.steps)
 
 
 SCENARIOS = [
-    pytest.param(scenario, id=f"{file.relative_to(HOME)}: {scenario.name}")
-    for file in sorted(HOME.rglob("*.yaml"))
+    pytest.param(scenario, id=f"{file.relative_to(SCENARIO_DIR)}: {scenario.name}")
+    for file in sorted(SCENARIO_DIR.rglob("*.yaml"))
     for scenario in load(file)
-    if _joins(scenario) and file.name != "demo.yaml"
+    if _takes_part(scenario) and file.name != "demo.yaml"
 ]
 
 
-def moments(writes: int) -> list[int]:
-    if writes <= MOST_POINTS:
+def crash_points(writes: int) -> list[int]:
+    if writes <= MAX_POINTS:
         return list(range(writes + 1))
-    return sorted({round(i * writes / (MOST_POINTS - 1)) for i in range(MOST_POINTS)})
+    return sorted({round(i * writes / (MAX_POINTS - 1)) for i in range(MAX_POINTS)})
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_it_ends_the_same_wherever_the_scheduler_dies(scenario: Scenario) -> None:
-    undisturbed = end_of(scenario)
-    for after in moments(undisturbed.writes):
-        disturbed = end_of(scenario, crash_after=after)
+    undisturbed = run_to_end(scenario)
+    for after in crash_points(undisturbed.writes):
+        disturbed = run_to_end(scenario, crash_after=after)
         assert differences(undisturbed, disturbed) == [], f"when it dies after {after} of {undisturbed.writes} writes"
 
 
-def differences(expected: End, found: End) -> list[str]:
-    said = [f"law broken: {breach}" for breach in found.breaches]
-    said += [f"leak: {leak}" for leak in found.leaks]
+def differences(expected: EndState, found: EndState) -> list[str]:
+    said = [f"law broken: {violation}" for violation in found.violations]
+    said += [f"leak: {leak}" for leak in found.leaked_reservations]
     before, after = dict(expected.pods), dict(found.pods)
     said += [
         f"{pod}: {before.get(pod, 'is not there')} without a crash, {after.get(pod, 'is not there')} with it"
         for pod in sorted({*before, *after})
         if before.get(pod) != after.get(pod)
     ]
-    once, again = dict(expected.deeds), dict(found.deeds)
+    once, again = dict(expected.write_counts), dict(found.write_counts)
     said += [
         f"{deed}: {once.get(deed, 0)} times without a crash, {again.get(deed, 0)} times with it"
         for deed in sorted({*once, *again})

@@ -15,13 +15,13 @@ import pytest
 import yaml
 
 from muster.config import DEFAULT_POLICY
-from muster.scenario import Report, generate, generate_from, run
-from muster.scenario.generate import document
-from muster.scenario.load import from_plain
-from muster.yaml_marks import InputError
+from muster.scenario import Report, generate, generate_from_text, run
+from muster.scenario.loader import from_document
+from muster.scenario.scenario_generator import generate_document
+from muster.yaml_positions import InputError
 
 SEEDS = int(os.environ.get("MUSTER_SEEDS", "200"))
-AT_ONCE = 5
+EVENTS_PER_RUN = 5
 EVENTS = 300
 
 
@@ -30,7 +30,7 @@ OTHERS = [plugin for plugin in yaml.safe_load(DEFAULT_POLICY)["plugins"] if plug
 POLICIES = (None, *({"plugins": [share, *OTHERS]} for share in SHARES))
 
 
-def world(seed: int) -> Report:
+def generated_scenario(seed: int) -> Report:
     """A small cluster, so that everything is scarce; the default policy, and others."""
     policy = POLICIES[seed // 4 % len(POLICIES)]
     return run(generate(nodes=8 + seed % 23, gangs=60, seed=seed, events=EVENTS, policy=policy), twin=seed % 8 == 0)
@@ -38,29 +38,29 @@ def world(seed: int) -> Report:
 
 @pytest.mark.soak
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("first", range(0, SEEDS, AT_ONCE))
-def test_no_law_is_broken_in_a_generated_world(first: int) -> None:
-    for seed in range(first, min(first + AT_ONCE, SEEDS)):
-        report = world(seed)
+@pytest.mark.parametrize("first", range(0, SEEDS, EVENTS_PER_RUN))
+def test_no_invariant_is_violated_in_a_generated_scenario(first: int) -> None:
+    for seed in range(first, min(first + EVENTS_PER_RUN, SEEDS)):
+        report = generated_scenario(seed)
         assert report.ok, f"\n{report.name}\n{report.explain()}"
         assert report.cycles > EVENTS / 2
 
 
-def test_the_same_seed_tells_the_same_story() -> None:
-    story = partial(document, nodes=20, gangs=30, events=60)
+def test_the_same_seed_gives_the_same_run() -> None:
+    story = partial(generate_document, nodes=20, gangs=30, events=60)
     assert story(seed=7) == story(seed=7)
     assert story(seed=7) != story(seed=8)
 
 
-def test_a_generated_world_is_a_scenario_like_any_other() -> None:
-    made = document(nodes=10, gangs=20, seed=3, events=50)
-    first, second = run(from_plain(made)), run(from_plain(made))
-    assert first.deeds == second.deeds
+def test_a_generated_scenario_is_like_any_other() -> None:
+    made = generate_document(nodes=10, gangs=20, seed=3, events=50)
+    first, second = run(from_document(made)), run(from_document(made))
+    assert first.decided_effects == second.decided_effects
     assert first.ok, first.explain()
 
 
-def test_what_is_asked_for_is_what_there_is() -> None:
-    found = generate_from("nodes=12,gangs=8,seed=5,events=0")
+def test_a_generated_scenario_has_the_requested_sizes() -> None:
+    found = generate_from_text("nodes=12,gangs=8,seed=5,events=0")
     assert len(found.nodes) == 12
     assert len(found.gangs) == 2
     assert found.name == "generated: 12 nodes, 8 gangs, 0 events, seed 5"
@@ -75,9 +75,9 @@ def test_what_is_asked_for_is_what_there_is() -> None:
         ("seed", "'' is no whole number", ""),
     ],
 )
-def test_a_wish_that_makes_no_sense_is_told(text: str, message: str, suggestion: str) -> None:
+def test_an_invalid_size_is_reported(text: str, message: str, suggestion: str) -> None:
     with pytest.raises(InputError) as caught:
-        generate_from(text)
+        generate_from_text(text)
     assert message in caught.value.message
     assert caught.value.suggestion == suggestion
 

@@ -26,7 +26,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("config", "adapters"),
     ("runtime",),
     ("scenario", "replay", "forecast", "convert", "lab"),
-    ("dashboard", "bench", "serving", "crds", "snapshot"),
+    ("dashboard", "bench", "crds", "snapshot"),
     ("service",),
     ("cli",),
     ("__main__",),
@@ -38,10 +38,10 @@ IMPURE = ("time", "random", "os", "logging", "asyncio", "threading")
 NETWORK = ("aiohttp", "http", "urllib", "requests")
 NO_NETWORK = ("urllib", "parse")
 """It only takes addresses apart."""
-NETWORK_HOME = ("adapters", "kube", "client")
-LAB_DOOR = ("lab", "door")
-PAGES = ("serving", "pages")
-MOVES = ("move", "move_many")
+NETWORK_MODULES = ("adapters", "kube", "client")
+LAB_CLIENT = ("lab", "blocking_client")
+PAGES = ("service", "probe_server")
+PLACEMENT_CHANGES = ("move", "move_many")
 ADAPTERS = ("kube", "sim")
 SHARED_BY_KUBE = tuple(("adapters", "kube", name) for name in ("decode", "encode", "names", "refs", "merge", "index", "scribe"))
 
@@ -77,18 +77,18 @@ class Module:
         return self.parts[0]
 
 
-Fault = tuple[int, str]
+Violation = tuple[int, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
     name: str
     why: str
-    faults: Callable[[Module], Iterator[Fault]]
+    violations: Callable[[Module], Iterator[Violation]]
 
 
-def complaints(rule: Rule, *, module: Module) -> list[str]:
-    return [f"{module.file}:{line}: {what}. {rule.why}" for line, what in rule.faults(module)]
+def violations_of(rule: Rule, *, module: Module) -> list[str]:
+    return [f"{module.file}:{line}: {what}. {rule.why}" for line, what in rule.violations(module)]
 
 
 def parse(file: str, *, source: str) -> Module:
@@ -124,12 +124,12 @@ def narrowed(origin: tuple[str, ...], *, name: str) -> tuple[str, ...]:
     return origin if is_value_of_root or name == "*" else (*origin, name)
 
 
-def without_a_layer(module: Module) -> Iterator[Fault]:
+def without_a_layer(module: Module) -> Iterator[Violation]:
     if module.top not in LAYER_OF:
         yield 1, f"{module.top} has no layer"
 
 
-def pointing_up(module: Module) -> Iterator[Fault]:
+def pointing_up(module: Module) -> Iterator[Violation]:
     height = LAYER_OF.get(module.top, len(LAYERS))
     for found in module.imports:
         top = found.inside[0] if found.inside else module.top
@@ -137,7 +137,7 @@ def pointing_up(module: Module) -> Iterator[Fault]:
             yield found.line, f"{module.top} imports {found.dotted}, which does not lie below it"
 
 
-def plugin_to_plugin(module: Module) -> Iterator[Fault]:
+def plugin_to_plugin(module: Module) -> Iterator[Violation]:
     # The package's own __init__ is the catalogue that names the plugins.
     if module.top != "plugins" or module.parts == ("plugins", "__init__"):
         return
@@ -147,7 +147,7 @@ def plugin_to_plugin(module: Module) -> Iterator[Fault]:
             yield found.line, f"the plugin {module.parts[-1]} imports {found.dotted}"
 
 
-def adapter_beyond_model(module: Module) -> Iterator[Fault]:
+def adapter_beyond_model(module: Module) -> Iterator[Violation]:
     if module.top != "adapters":
         return
     for found in module.imports:
@@ -155,7 +155,7 @@ def adapter_beyond_model(module: Module) -> Iterator[Fault]:
             yield found.line, f"an adapter imports {found.dotted}"
 
 
-def adapter_to_adapter(module: Module) -> Iterator[Fault]:
+def adapter_to_adapter(module: Module) -> Iterator[Violation]:
     if module.top != "adapters":
         return
     own = module.parts[1]
@@ -166,32 +166,32 @@ def adapter_to_adapter(module: Module) -> Iterator[Fault]:
             yield found.line, f"the adapter {own} imports {found.dotted}"
 
 
-def impure_core(module: Module) -> Iterator[Fault]:
+def impure_core(module: Module) -> Iterator[Violation]:
     if module.top in CORE:
         for found in module.imports:
             if found.path[0] in IMPURE:
                 yield found.line, f"{module.top} imports {found.dotted}"
 
 
-def model_beyond_stdlib(module: Module) -> Iterator[Fault]:
+def model_beyond_stdlib(module: Module) -> Iterator[Violation]:
     if module.top == "model":
         for found in module.imports:
             if found.path[0] != "muster" and found.path[0] not in sys.stdlib_module_names:
                 yield found.line, f"model imports {found.dotted}"
 
 
-def network_away_from_home(module: Module) -> Iterator[Fault]:
-    if module.parts not in (NETWORK_HOME, LAB_DOOR, PAGES):
+def network_outside_its_modules(module: Module) -> Iterator[Violation]:
+    if module.parts not in (NETWORK_MODULES, LAB_CLIENT, PAGES):
         for found in module.imports:
             if found.path[0] in NETWORK and found.path[:2] != NO_NETWORK:
                 yield found.line, f"{'/'.join(module.parts)} imports {found.dotted}"
 
 
-def move_outside_state(module: Module) -> Iterator[Fault]:
+def placement_change_outside_state(module: Module) -> Iterator[Violation]:
     if module.top == "state":
         return
     for node in ast.walk(module.tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in MOVES:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in PLACEMENT_CHANGES:
             yield node.lineno, f"{module.top} calls .{node.func.attr}()"
 
 
@@ -236,14 +236,14 @@ RULES = (
     Rule(
         "one door to the network",
         "Only adapters/kube/client.py talks to the network, so that timeouts and retries have one home; "
-        "only lab/door.py may ask the lab's own servers whether they are up, which is before there is a client; "
-        "and serving/pages.py answers whoever looks after the process, and asks nobody.",
-        network_away_from_home,
+        "only lab/blocking_client.py may ask the lab's own servers whether they are up, which is before there is a client; "
+        "and service/probe_server.py answers whoever looks after the process, and asks nobody.",
+        network_outside_its_modules,
     ),
     Rule(
         "state changes inside a trial",
         "Outside state/ nothing moves a pod by hand: a change made through a trial can be undone, any other cannot.",
-        move_outside_state,
+        placement_change_outside_state,
     ),
 )
 
@@ -253,19 +253,19 @@ def test_the_source_keeps_the_rule(rule: Rule) -> None:
     modules = [
         parse(path.relative_to(SOURCE).as_posix(), source=path.read_text(encoding="utf-8")) for path in sorted(SOURCE.rglob("*.py"))
     ]
-    found = [line for module in modules for line in complaints(rule, module=module)]
+    found = [line for module in modules for line in violations_of(rule, module=module)]
     assert not found, "\n" + "\n".join(found)
 
 
-BREACHES = (
+VIOLATIONS = (
     ("every module has a layer", "leftovers.py", "", 1, "leftovers has no layer"),
     ("imports point down", "model/gang.py", "import muster.state", 1, "model imports muster.state"),
     ("imports point down", "state/world.py", "\nfrom muster.engine import cycle", 2, "state imports muster.engine"),
     ("imports point down", "engine/cycle.py", "from muster import config", 1, "engine imports muster.config"),
     ("imports point down", "engine/cycle.py", "from ..plugins.drf import Drf", 1, "engine imports muster.plugins.drf"),
     ("imports point down", "engine/__init__.py", "from .. import cli", 1, "engine imports muster.cli"),
-    ("imports point down", "config.py", "from .adapters import sim", 1, "config imports muster.adapters.sim"),
-    ("imports point down", "runtime.py", "import muster.scenario.load", 1, "runtime imports muster.scenario.load"),
+    ("imports point down", "config.py", "from .adapters import sim", 1, "config imports muster.sim"),
+    ("imports point down", "runtime.py", "import muster.scenario.loader", 1, "runtime imports muster.scenario.loader"),
     ("imports point down", "bench/run.py", "def f():\n    import muster.cli", 2, "bench imports muster.cli"),
     ("imports point down", "__init__.py", "from muster.model import Gang", 1, "__init__ imports muster.model.Gang"),
     ("imports point down", "cli.py", "import muster.nowhere", 1, "cli imports muster.nowhere"),
@@ -275,13 +275,13 @@ BREACHES = (
     ("plugins are islands", "plugins/_shares.py", "from .drf import x", 1, "_shares imports muster.plugins.drf"),
     ("adapters know the model only", "adapters/sim/pods.py", "import muster.engine", 1, "imports muster.engine"),
     ("adapters know the model only", "adapters/sim.py", "from ..state import World", 1, "imports muster.state.World"),
-    ("adapters are islands", "adapters/kube/client.py", "from ..sim import x", 1, "kube imports muster.adapters.sim.x"),
+    ("adapters are islands", "adapters/kube/client.py", "from ..sim import x", 1, "kube imports muster.sim.x"),
     (
         "adapters are islands",
         "adapters/sim/pods.py",
         "from ..kube import client",
         1,
-        "sim imports muster.adapters.kube",
+        "sim imports muster.kube",
     ),
     ("the core is pure", "engine/cycle.py", "import os.path", 1, "engine imports os.path"),
     *(("the core is pure", f"{top}/x.py", f"import {lib}", 1, f"imports {lib}") for top in CORE for lib in IMPURE),
@@ -301,20 +301,20 @@ BREACHES = (
 )
 
 
-@pytest.mark.parametrize(("name", "file", "source", "line", "what"), BREACHES)
-def test_a_breach_is_named_with_its_place_and_the_reason(name: str, file: str, source: str, line: int, what: str) -> None:
+@pytest.mark.parametrize(("name", "file", "source", "line", "what"), VIOLATIONS)
+def test_a_violation_is_named_with_its_place_and_the_reason(name: str, file: str, source: str, line: int, what: str) -> None:
     rule = next(rule for rule in RULES if rule.name == name)
-    first, *_ = complaints(rule, module=parse(file, source=source))
+    first, *_ = violations_of(rule, module=parse(file, source=source))
     assert first.startswith(f"src/muster/{file}:{line}: ")
     assert what in first
     assert first.endswith(rule.why)
 
 
-def test_every_rule_has_a_breach_that_shows_it_firing() -> None:
-    assert {name for name, *_ in BREACHES} == {rule.name for rule in RULES}
+def test_every_rule_has_a_violation_that_shows_it_firing() -> None:
+    assert {name for name, *_ in VIOLATIONS} == {rule.name for rule in RULES}
 
 
-KEPT = (
+ALLOWED = (
     ("model/gang.py", "from __future__ import annotations\nimport enum\nfrom .key import Key"),
     ("state/trial.py", "import numpy\nworld.move(pod)\nworld.move_many(pods)"),
     ("engine/cycle.py", "from muster import __version__\nfrom muster.state.world import World\nfrom . import order"),
@@ -328,16 +328,16 @@ KEPT = (
     ("adapters/kube/client.py", "import aiohttp, asyncio, urllib.parse\nfrom . import decode\nfrom ..port import Port"),
     (
         "adapters/sim/cluster.py",
-        "import random\nfrom ..kube.decode import pod\nfrom muster.adapters.kube import encode",
+        "import random\nfrom ..kube.decode import pod\nfrom muster.kube import encode",
     ),
     ("adapters/kube/access.py", "from urllib.parse import urlsplit"),
-    ("lab/door.py", "from http.client import HTTPSConnection"),
-    ("scenario/play.py", "import time\nfrom muster.adapters.sim import Cluster"),
-    ("cli/__init__.py", "from muster import bench, dashboard\nfrom muster.runtime import run"),
+    ("lab/blocking_client.py", "from http.client import HTTPSConnection"),
+    ("scenario/play.py", "import time\nfrom muster.sim import Cluster"),
+    ("cli/__init__.py", "from muster import bench, dashboard\nfrom muster.scheduler import run"),
 )
 
 
-@pytest.mark.parametrize(("file", "source"), KEPT)
-def test_what_the_layers_allow_is_not_complained_about(file: str, source: str) -> None:
+@pytest.mark.parametrize(("file", "source"), ALLOWED)
+def test_what_the_layers_allow_is_no_violation(file: str, source: str) -> None:
     module = parse(file, source=source)
-    assert [line for rule in RULES for line in complaints(rule, module=module)] == []
+    assert [line for rule in RULES for line in violations_of(rule, module=module)] == []

@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from muster.scenario import Scenario, load, run
-from muster.scenario.story import Expect
+from muster.scenario.syntax_tree import ExpectStep
 
-HOME = Path(__file__).parents[1] / "scenarios"
+SCENARIO_DIR = Path(__file__).parents[1] / "scenarios"
 
 
-SCENARIOS = [(file, scenario) for file in sorted(HOME.rglob("*.yaml")) for scenario in load(file)]
+SCENARIOS = [(file, scenario) for file in sorted(SCENARIO_DIR.rglob("*.yaml")) for scenario in load(file)]
 
 
 @pytest.mark.parametrize(
-    "scenario", [pytest.param(scenario, id=f"{file.relative_to(HOME)}: {scenario.name}") for file, scenario in SCENARIOS]
+    "scenario", [pytest.param(scenario, id=f"{file.relative_to(SCENARIO_DIR)}: {scenario.name}") for file, scenario in SCENARIOS]
 )
 def test_it_comes_out_as_the_file_says(scenario: Scenario) -> None:
     report = run(scenario, twin=True)
@@ -25,7 +25,7 @@ def test_it_comes_out_as_the_file_says(scenario: Scenario) -> None:
 
 def test_every_scenario_expects_something() -> None:
     for file, scenario in SCENARIOS:
-        assert any(isinstance(step, Expect) for step in scenario.steps), f"{file}: {scenario.name}"
+        assert any(isinstance(step, ExpectStep) for step in scenario.steps), f"{file}: {scenario.name}"
 
 
 def test_no_two_scenarios_have_one_name() -> None:

@@ -6,16 +6,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from muster.engine.cycle import run_session
-from muster.engine.evict.search import Plan
+from muster.engine.evict.victim_search import Plan
 from muster.engine.hooks import Policy
-from muster.engine.session import Session, Tried
-from muster.model.effects import Bind, Hold, Nominate, Outcome
-from muster.model.events import Event, Seen
+from muster.engine.session import EvictionAttempt, Session
+from muster.model.effects import Bind, Nominate, Outcome, Reserve
+from muster.model.events import Event, Upsert
 from muster.model.gang import Gang
 from muster.model.pod import Pod
-from muster.model.resources import GPU
-from muster.plugins.pdb import budgets_of
-from muster.runtime import store_for
+from muster.model.resource_amounts import GPU
+from muster.plugins.pdb import budgets_covering
+from muster.scheduler import new_store
 from muster.state.world import World
 
 RUNS_NOW, RUNS_AFTER_EVICTION, CANNOT_RUN = 0, 2, 3
@@ -26,7 +26,7 @@ class NoSuchJob(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
+class EvictedGang:
     """One gang that gives way. `whole`: it ends; otherwise it keeps running without these."""
 
     gang: str
@@ -43,7 +43,7 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True)
-class Elsewhere:
+class Alternative:
     """What another domain, or another action, would have meant."""
 
     action: str
@@ -67,29 +67,29 @@ class Forecast:
     without: str
     """Why it does not run as things are, node class by node class, where others have to leave for it."""
     domain: str
-    seats: tuple[tuple[str, str], ...]
-    losses: tuple[Loss, ...]
-    instead: tuple[Elsewhere, ...]
+    placements: tuple[tuple[str, str], ...]
+    evicted_gangs: tuple[EvictedGang, ...]
+    alternatives: tuple[Alternative, ...]
 
     @property
     def gpu_hours(self) -> float:
-        return sum(loss.gpu_hours for loss in self.losses)
+        return sum(loss.gpu_hours for loss in self.evicted_gangs)
 
 
 def forecast(policy: Policy, facts: Iterable[Event], job: Iterable[Event], *, now: float) -> tuple[Forecast, ...]:
     """What one cycle would decide about the gangs of a job, given all that is known of a cluster."""
-    store = store_for(policy)
+    store = new_store(policy)
     job = list(job)
     for event in (*facts, *job):
         store.fold(event)
     world = store.world(now)
-    uids = {event.thing.uid for event in job if isinstance(event, Seen) and isinstance(event.thing, Pod)}
+    uids = {event.obj.uid for event in job if isinstance(event, Upsert) and isinstance(event.obj, Pod)}
     keys = dict.fromkeys(world.facts.members[uid].gang for uid in sorted(uids) if uid in world.facts.members)
     if not keys:
         raise NoSuchJob("these objects make no gang: there is no pod among them that Muster schedules")
     gangs = [world.facts.gangs[key] for key in keys]
     session = Session(world, policy)
-    session.curious = True
+    session.tries_all_domains = True
     running = {gang.key: gang for gang in world.facts.gangs.values()}
     outcome = run_session(session)
     return tuple(_forecast(session, outcome, gang, running) for gang in gangs)
@@ -97,63 +97,67 @@ def forecast(policy: Policy, facts: Iterable[Event], job: Iterable[Event], *, no
 
 def _forecast(s: Session, outcome: Outcome, gang: Gang, gangs: dict[str, Gang]) -> Forecast:
     own = {pod.uid for pod in gang.pods()}
-    seats = [e for e in outcome.effects if isinstance(e, Bind | Nominate | Hold) and e.uid in own]
-    bound = any(isinstance(effect, Bind) for effect in seats)
-    chosen = next((t for t in s.tries if t.gang == gang.key and isinstance(t.found, Plan)), None)
-    promised = any(isinstance(effect, Nominate) for effect in seats)
+    placements = [e for e in outcome.effects if isinstance(e, Bind | Nominate | Reserve) and e.uid in own]
+    bound = any(isinstance(effect, Bind) for effect in placements)
+    chosen = next((t for t in s.eviction_attempts if t.gang == gang.key and isinstance(t.found, Plan)), None)
+    promised = any(isinstance(effect, Nominate) for effect in placements)
     verdict = s.world.memory.attempts[gang.key].verdict
-    losses = _losses(s.world, chosen.found, gangs, s.now) if chosen is not None and isinstance(chosen.found, Plan) else ()
+    evicted_gangs = (
+        _evicted_gangs(s.world, chosen.found, gangs, s.now) if chosen is not None and isinstance(chosen.found, Plan) else ()
+    )
     code = RUNS_AFTER_EVICTION if promised else RUNS_NOW if bound else CANNOT_RUN
     return Forecast(
-        gang=gang.title,
+        gang=gang.full_name,
         queue=gang.queue,
         priority=gang.priority,
         members=gang.size,
         min=gang.min,
         code=code,
         why=verdict.why if verdict is not None else "",
-        without=s.without.get(gang.key, "") if promised else "",
+        without=s.why_without_eviction.get(gang.key, "") if promised else "",
         domain=chosen.domain if chosen is not None else "",
-        seats=tuple((effect.pod, effect.node) for effect in seats),
-        losses=losses,
-        instead=tuple(
-            _elsewhere(s.world, tried, gangs, s.now) for tried in s.tries if tried.gang == gang.key and tried is not chosen
+        placements=tuple((effect.pod, effect.node) for effect in placements),
+        evicted_gangs=evicted_gangs,
+        alternatives=tuple(
+            _alternative(s.world, tried, gangs, s.now)
+            for tried in s.eviction_attempts
+            if tried.gang == gang.key and tried is not chosen
         ),
     )
 
 
-def _losses(world: World, plan: Plan, gangs: dict[str, Gang], now: float) -> tuple[Loss, ...]:
+def _evicted_gangs(world: World, plan: Plan, gangs: dict[str, Gang], now: float) -> tuple[EvictedGang, ...]:
     by_gang: dict[str, list[Pod]] = {}
     for pod in plan.victims:
         by_gang.setdefault(world.facts.members[pod.uid].gang, []).append(pod)
-    return tuple(_loss(world, gangs[key], pods, now) for key, pods in by_gang.items())
+    return tuple(_evicted_gang(world, gangs[key], pods, now) for key, pods in by_gang.items())
 
 
-def _loss(world: World, gang: Gang, pods: list[Pod], now: float) -> Loss:
+def _evicted_gang(world: World, gang: Gang, pods: list[Pod], now: float) -> EvictedGang:
     left = gang.size - len(pods) + sum(role.succeeded for role in gang.roles)
-    hours = [_hours(pod, now) for pod in pods]
-    return Loss(
-        gang=gang.title,
+    hours = [_lost_hours(pod, now) for pod in pods]
+    return EvictedGang(
+        gang=gang.full_name,
         queue=gang.queue,
-        pods=tuple(pod.title for pod in pods),
+        pods=tuple(pod.full_name for pod in pods),
         of=gang.size,
         min=gang.min,
         whole=left < gang.min,
         priority=gang.priority,
         hours=max(hours),
-        gpu_hours=sum(each * pod.kind.request[GPU] for each, pod in zip(hours, pods, strict=True)),
-        budgets=tuple(dict.fromkeys(key for pod in pods for key in budgets_of(world, pod))),
+        gpu_hours=sum(each * pod.signature.request[GPU] for each, pod in zip(hours, pods, strict=True)),
+        budgets=tuple(dict.fromkeys(key for pod in pods for key in budgets_covering(world, pod))),
     )
 
 
-def _hours(pod: Pod, now: float) -> float:
+def _lost_hours(pod: Pod, now: float) -> float:
     saved = pod.checkpoint if pod.checkpoint is not None else pod.started
     return (max(0.0, now - (saved if saved is not None else now)) + pod.restart_s) / 3600
 
 
-def _elsewhere(world: World, tried: Tried, gangs: dict[str, Gang], now: float) -> Elsewhere:
+def _alternative(world: World, tried: EvictionAttempt, gangs: dict[str, Gang], now: float) -> Alternative:
     if not isinstance(tried.found, Plan):
-        return Elsewhere(tried.action, tried.domain, tried.found.why)
-    losses = _losses(world, tried.found, gangs, now)
-    evicts = tuple(f"{loss.gang} ({len(loss.pods)} pods)" for loss in losses)
-    return Elsewhere(tried.action, tried.domain, "possible too", sum(loss.gpu_hours for loss in losses), evicts)
+        return Alternative(tried.action, tried.domain, tried.found.why)
+    evicted_gangs = _evicted_gangs(world, tried.found, gangs, now)
+    evicts = tuple(f"{loss.gang} ({len(loss.pods)} pods)" for loss in evicted_gangs)
+    return Alternative(tried.action, tried.domain, "possible too", sum(loss.gpu_hours for loss in evicted_gangs), evicts)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from muster.adapters.trace import BadLog, Header, outcome_bytes, read_trace
 from muster.config import load_policy
+from muster.decision_log import BadDecisionLog, LogHeader, outcome_bytes, read_decision_log
 from muster.engine.hooks import Policy
 from muster.model.effects import Outcome
-from muster.runtime import Scheduler
+from muster.scheduler import Scheduler
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class CycleDifference:
     """The first cycle that came out otherwise."""
 
     line: int
@@ -31,13 +31,13 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
+class ReplayResult:
     """`starts` counts the schedulers in the log: one, and one more for each restart."""
 
     cycles: int
     events: int
     starts: int = 1
-    difference: Difference | None = None
+    difference: CycleDifference | None = None
 
 
 def replay(
@@ -46,7 +46,7 @@ def replay(
     file: str = "<log>",
     policy: Policy | None = None,
     on_cycle: Callable[[int], None] | None = None,
-) -> Replayed:
+) -> ReplayResult:
     """Feed the logged events to a fresh scheduler and compare each outcome with the logged one.
 
     Plugins that the logged policy names by relative files are looked for beside `file`. `on_cycle` is told how many cycles came out
@@ -54,13 +54,13 @@ def replay(
     """
     scheduler: Scheduler | None = None
     cycles = events = starts = 0
-    for number, entry, line in read_trace(lines):
-        if isinstance(entry, Header):
+    for number, entry, line in read_decision_log(lines):
+        if isinstance(entry, LogHeader):
             scheduler = Scheduler(policy or load_policy(entry.policy, file=file))
             starts += 1
             continue
         if scheduler is None:
-            raise BadLog(f"line {number} comes before the line that names the policy")
+            raise BadDecisionLog(f"line {number} comes before the line that names the policy")
         if not isinstance(entry, Outcome):
             scheduler.feed([entry])
             events += 1
@@ -68,7 +68,7 @@ def replay(
         cycles += 1
         decided = outcome_bytes(scheduler.tick(entry.now))
         if decided != line:
-            return Replayed(cycles, events, starts, Difference(number, entry.cycle, line, decided))
+            return ReplayResult(cycles, events, starts, CycleDifference(number, entry.cycle, line, decided))
         if on_cycle is not None:
             on_cycle(cycles)
-    return Replayed(cycles, events, starts)
+    return ReplayResult(cycles, events, starts)

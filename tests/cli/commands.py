@@ -26,7 +26,7 @@ _UNWANTED = ("COLUMNS", "FORCE_COLOR", "NO_COLOR", "PYTHONIOENCODING")
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class CommandResult:
     code: int
     out: str
     err: str
@@ -36,16 +36,16 @@ class Ran:
         return json.loads(self.out)
 
 
-def muster(*arguments: str | Path, cwd: Path = ROOT, encoding: str = "utf-8", **environment: str) -> Ran:
+def muster(*arguments: str | Path, cwd: Path = ROOT, encoding: str = "utf-8", **environment: str) -> CommandResult:
     """Run the command with its output piped, and see to it that nobody is ever shown a traceback or an escape code."""
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding=encoding) for _ in range(2))
     plain = {name: value for name, value in os.environ.items() if name not in _UNWANTED}
     with mock.patch.dict(os.environ, plain | environment, clear=True), chdir(cwd), redirect_stdout(out), redirect_stderr(err):
         code = run([str(argument) for argument in arguments])
-    return _checked(Ran(code, _text(out), _text(err)), environment)
+    return _checked(CommandResult(code, _text(out), _text(err)), environment)
 
 
-def process(*arguments: str | Path, cwd: Path = ROOT, **environment: str) -> Ran:
+def process(*arguments: str | Path, cwd: Path = ROOT, **environment: str) -> CommandResult:
     """The same in a process of its own."""
     plain = {name: value for name, value in os.environ.items() if name not in _UNWANTED}
     done = subprocess.run(
@@ -57,7 +57,7 @@ def process(*arguments: str | Path, cwd: Path = ROOT, **environment: str) -> Ran
         encoding="utf-8",
         timeout=110,
     )
-    return _checked(Ran(done.returncode, done.stdout, done.stderr), environment)
+    return _checked(CommandResult(done.returncode, done.stdout, done.stderr), environment)
 
 
 def _text(stream: io.TextIOWrapper) -> str:
@@ -67,14 +67,14 @@ def _text(stream: io.TextIOWrapper) -> str:
     return buffer.getvalue().decode()
 
 
-def _checked(ran: Ran, environment: dict[str, str]) -> Ran:
-    assert "Traceback" not in ran.err, ran.err
+def _checked(result: CommandResult, environment: dict[str, str]) -> CommandResult:
+    assert "Traceback" not in result.err, result.err
     if "FORCE_COLOR" not in environment:
-        assert ESCAPE not in ran.out + ran.err
-    return ran
+        assert ESCAPE not in result.out + result.err
+    return result
 
 
-SMALL = """\
+SMALL_SCENARIO = """\
 name: a small gang waits until a big one is done
 nodes:  [{name: "n[1-4]", gpu: 8}]
 queues: [{name: research}]
@@ -88,7 +88,7 @@ steps:
 - expect: {finished: {big: 4}, bound: {small: 2}, evicted: []}
 """
 
-FAILS = """\
+FAILING_SCENARIO = """\
 name: a pod that fits nowhere is bound
 nodes: [{name: n1, gpu: 1}]
 steps:
@@ -98,7 +98,7 @@ steps:
     bound: [train]
 """
 
-RESTARTS = """\
+RESTARTING_SCENARIO = """\
 name: a scheduler that starts anew goes on
 nodes: [{name: "n[1-2]", gpu: 8}]
 steps:

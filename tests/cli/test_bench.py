@@ -5,50 +5,54 @@ import json
 import pytest
 from tests.cli.commands import muster
 
-from muster.bench import registry
-from muster.bench.workload import Measured, Workload
-from muster.cli import measure, run
+from muster.bench import workload_registry
+from muster.bench.workload import Measurement, Workload
+from muster.cli import bench_command, run
 
 
-def workload(name: str, value: float, *, bar: float | None = None, at_least: bool = True) -> Workload:
-    return Workload("toy", name, "pods/s", lambda: Measured(value, (("beside", 3.0),)), bar=bar, at_least=at_least)
+def workload(name: str, value: float, *, target: float | None = None, at_least: bool = True) -> Workload:
+    return Workload("toy", name, "pods/s", lambda: Measurement(value, (("beside", 3.0),)), target=target, at_least=at_least)
 
 
-def wrong() -> Measured:
+def raise_wrong_result() -> Measurement:
     raise AssertionError("3 of 4 pods were bound")
 
 
 @pytest.fixture
-def toys(monkeypatch: pytest.MonkeyPatch) -> list[Workload]:
+def fake_workloads(monkeypatch: pytest.MonkeyPatch) -> list[Workload]:
     """Workloads that take no time; a list that a test fills."""
     found: list[Workload] = []
-    monkeypatch.setattr(measure, "groups", lambda: {"toy": tuple(found)})
+    monkeypatch.setattr(bench_command, "groups", lambda: {"toy": tuple(found)})
     return found
 
 
-def test_the_list_has_every_group_with_its_bars() -> None:
-    ran = muster("bench", "--list")
-    assert ran.code == 0
-    assert "core" in ran.out
-    assert "queues" in ran.out
-    assert ">= 5,000" in ran.out
+def test_the_list_has_every_group_with_its_targets() -> None:
+    result = muster("bench", "--list")
+    assert result.code == 0
+    assert "core" in result.out
+    assert "queues" in result.out
+    assert ">= 5,000" in result.out
 
 
-def test_groups_are_found_by_themselves() -> None:
-    groups = registry.groups()
+def test_groups_are_discovered() -> None:
+    groups = workload_registry.groups()
     assert next(iter(groups)) == "core"
     assert all(workload.group == group for group, workloads in groups.items() for workload in workloads)
 
 
-def test_an_unknown_group_is_told_the_nearest() -> None:
-    ran = muster("bench", "cor")
-    assert ran.code == 2
-    assert "there is no group 'cor' of workloads. Did you mean 'core'?" in ran.err
+def test_an_unknown_group_is_answered_with_the_nearest() -> None:
+    result = muster("bench", "cor")
+    assert result.code == 2
+    assert "there is no group 'cor' of workloads. Did you mean 'core'?" in result.err
 
 
-def test_bars_are_judged_in_words(toys: list[Workload], capsys: pytest.CaptureFixture[str]) -> None:
-    toys += [workload("fast", 9000, bar=5000), workload("short", 4500, bar=5000), workload("slow", 1000, bar=5000)]
-    toys += [workload("late", 30, bar=20, at_least=False), workload("free", 7.25)]
+def test_targets_are_judged_in_a_sentence(fake_workloads: list[Workload], capsys: pytest.CaptureFixture[str]) -> None:
+    fake_workloads += [
+        workload("fast", 9000, target=5000),
+        workload("short", 4500, target=5000),
+        workload("slow", 1000, target=5000),
+    ]
+    fake_workloads += [workload("late", 30, target=20, at_least=False), workload("free", 7.25)]
     assert run(["bench"]) == 0
     out = capsys.readouterr().out
     rows = {line.split()[1]: line for line in out.splitlines() if line.startswith(" toy")}
@@ -64,24 +68,26 @@ def test_bars_are_judged_in_words(toys: list[Workload], capsys: pytest.CaptureFi
     assert "live was left out: `muster bench live` measures it." in out
 
 
-def test_check_fails_only_past_the_tolerance(toys: list[Workload]) -> None:
-    toys.append(workload("short", 4500, bar=5000))
+def test_check_fails_only_past_the_tolerance(fake_workloads: list[Workload]) -> None:
+    fake_workloads.append(workload("short", 4500, target=5000))
     assert run(["bench", "--check"]) == 0
-    toys.append(workload("slow", 1000, bar=5000))
+    fake_workloads.append(workload("slow", 1000, target=5000))
     assert run(["bench", "--check"]) == 1
     assert run(["bench"]) == 0
 
 
-def test_a_workload_that_comes_out_wrong_fails_in_any_case(toys: list[Workload], capsys: pytest.CaptureFixture[str]) -> None:
-    toys.append(Workload("toy", "wrong", "ms", wrong))
+def test_a_workload_that_comes_out_wrong_fails_in_any_case(
+    fake_workloads: list[Workload], capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake_workloads.append(Workload("toy", "wrong", "ms", raise_wrong_result))
     assert run(["bench"]) == 1
     out = capsys.readouterr().out
     assert "failed" in out
     assert "3 of 4 pods were bound" in out
 
 
-def test_json_has_the_figures_and_the_machine(toys: list[Workload], capsys: pytest.CaptureFixture[str]) -> None:
-    toys += [workload("fast", 9000, bar=5000), Workload("toy", "wrong", "ms", wrong)]
+def test_json_has_the_measurements_and_the_machine(fake_workloads: list[Workload], capsys: pytest.CaptureFixture[str]) -> None:
+    fake_workloads += [workload("fast", 9000, target=5000), Workload("toy", "wrong", "ms", raise_wrong_result)]
     assert run(["bench", "--json"]) == 1
     document = json.loads(capsys.readouterr().out)
     assert document["ok"] is False

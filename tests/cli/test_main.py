@@ -6,26 +6,26 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.cli.commands import SMALL, muster, process
+from tests.cli.commands import SMALL_SCENARIO, muster, process
 
 from muster import __version__
 from muster.cli import BUG, run, sim
 
 
-def test_the_version_is_told() -> None:
-    ran = process("--version")
-    assert (ran.code, ran.out) == (0, f"muster {__version__}\n")
+def test_the_version_is_printed() -> None:
+    result = process("--version")
+    assert (result.code, result.out) == (0, f"muster {__version__}\n")
 
 
 def test_help_names_every_command_and_answers_at_once() -> None:
     times = []
     for _ in range(3):
         start = time.perf_counter()
-        ran = process("--help")
+        result = process("--help")
         times.append(time.perf_counter() - start)
-        assert ran.code == 0
+        assert result.code == 0
     for command in ("sim", "replay", "check", "bench"):
-        assert f"\n  {command} " in ran.out
+        assert f"\n  {command} " in result.out
     # Half a second on a quiet machine; tests run on busy ones.
     assert min(times) < 1.5
 
@@ -40,15 +40,15 @@ def test_help_loads_none_of_the_scheduler() -> None:
 
 
 def test_without_a_command_there_is_help() -> None:
-    ran = muster()
-    assert "Usage: muster" in ran.out + ran.err
+    result = muster()
+    assert "Usage: muster" in result.out + result.err
 
 
 @pytest.mark.parametrize("command", ["sim", "replay", "check", "bench"])
 def test_every_command_has_help(command: str) -> None:
-    ran = muster(command, "--help")
-    assert ran.code == 0
-    assert "--json" in ran.out
+    result = muster(command, "--help")
+    assert result.code == 0
+    assert "--json" in result.out
 
 
 def test_completion_is_offered() -> None:
@@ -70,13 +70,13 @@ def test_a_plugin_that_fails_is_its_authors(tmp_path: Path) -> None:
         "class Mine:\n    name = 'mine'\n    def gang_key(self, s, gang):\n        return gang.nothing\n"
     )
     (tmp_path / "policy.yaml").write_text("plugins: [fit, './mine.py:Mine']\n")
-    (tmp_path / "small.yaml").write_text(SMALL)
-    ran = muster("sim", "small.yaml", "--policy", "policy.yaml", cwd=tmp_path)
-    assert ran.code == 2
-    assert ran.err.startswith(
+    (tmp_path / "small.yaml").write_text(SMALL_SCENARIO)
+    result = muster("sim", "small.yaml", "--policy", "policy.yaml", cwd=tmp_path)
+    assert result.code == 2
+    assert result.err.startswith(
         "muster: a plugin failed in gang_key: AttributeError: 'Gang' object has no attribute 'nothing' (mine.py:4)"
     )
-    assert "--debug sim small.yaml" in ran.err
+    assert "--debug sim small.yaml" in result.err
 
 
 def test_ctrl_c_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,25 +50,25 @@ spec: {schedulerName: muster, containers: [{name: main, resources: {requests: {n
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Path:
+def workspace(tmp_path: Path) -> Path:
     (tmp_path / "cluster.yaml").write_text(CLUSTER)
     return tmp_path
 
 
-def planned(here: Path, job: str, *more: str) -> tuple[int, str, str]:
-    (here / "job.yaml").write_text(job)
-    ran = muster("plan", "job.yaml", "--cluster", "cluster.yaml", *more, cwd=here)
-    return ran.code, ran.out, ran.err
+def run_plan(workspace: Path, job: str, *more: str) -> tuple[int, str, str]:
+    (workspace / "job.yaml").write_text(job)
+    result = muster("plan", "job.yaml", "--cluster", "cluster.yaml", *more, cwd=workspace)
+    return result.code, result.out, result.err
 
 
-def test_a_job_that_fits_can_run_now(here: Path) -> None:
-    code, out, _ = planned(here, "{name: small, each: {gpu: 8}}\n")
+def test_a_job_that_fits_can_run_now(workspace: Path) -> None:
+    code, out, _ = run_plan(workspace, "{name: small, each: {gpu: 8}}\n")
     assert code == 0
     assert out == "default/small can run now.\n\n where    1 node: r1n4, 1 member each\n"
 
 
-def test_a_job_that_needs_evictions_is_told_whose_and_what_they_cost(here: Path) -> None:
-    code, out, _ = planned(here, HARD)
+def test_a_job_that_needs_evictions_shows_the_victims_and_their_cost(workspace: Path) -> None:
+    code, out, _ = run_plan(workspace, HARD)
     assert code == 2
     assert out.splitlines() == [
         "prod/train can run after evicting 1 gang.",
@@ -83,45 +83,45 @@ def test_a_job_that_needs_evictions_is_told_whose_and_what_they_cost(here: Path)
     ]
 
 
-def test_spare_members_keep_their_gang_running(here: Path) -> None:
-    code, out, _ = planned(here, "{name: two, pods: 2, each: {gpu: 8}, priority: 100}\n")
+def test_evicting_surplus_members_keeps_their_gang_running(workspace: Path) -> None:
+    code, out, _ = run_plan(workspace, "{name: two, pods: 2, each: {gpu: 8}, priority: 100}\n")
     assert code == 2
     assert "default/two can run after evicting spare members of 1 gang." in out
     assert "research/sweep   1 of 4 pods, above its minimum of 3   priority 10 < 100   keeps running" in out
     assert "; no gang ends" in out
 
 
-def test_a_job_that_cannot_run_is_told_why_and_what_each_domain_lacks(here: Path) -> None:
-    code, out, _ = planned(here, HARD.replace("pods: 4", "pods: 5"))
+def test_a_job_that_cannot_run_shows_why_and_what_each_domain_lacks(workspace: Path) -> None:
+    code, out, _ = run_plan(workspace, HARD.replace("pods: 4", "pods: 5"))
     assert code == 3
     assert out.startswith("prod/train cannot run.\n\n why      ")
     assert "4 of 5" in out or "5" in out
 
 
-def test_a_job_of_manifests_is_read_as_the_api_would(here: Path) -> None:
-    code, out, _ = planned(here, MANIFESTS)
+def test_a_job_of_manifests_is_read_as_the_api_would(workspace: Path) -> None:
+    code, out, _ = run_plan(workspace, MANIFESTS)
     assert code == 3
     assert out.startswith("prod/job cannot run.")
-    code, out, _ = planned(here, MANIFESTS, "--after-steps")
+    code, out, _ = run_plan(workspace, MANIFESTS, "--after-steps")
     assert code == 0
     assert out.startswith("prod/job can run now.")
 
 
-def test_after_steps_the_cluster_is_as_the_scenario_leaves_it(here: Path) -> None:
-    code, out, _ = planned(here, HARD, "--after-steps")
+def test_after_steps_the_cluster_is_as_the_scenario_leaves_it(workspace: Path) -> None:
+    code, out, _ = run_plan(workspace, HARD, "--after-steps")
     assert code == 0
     assert "4 nodes: r2n[1-4], 1 member each" in out
 
 
-def test_another_policy_may_say_otherwise(here: Path) -> None:
-    (here / "meek.yaml").write_text("plugins: [priority, fit, binpack]\nactions: [allocate]\n")
-    code, out, _ = planned(here, HARD, "--policy", "meek.yaml")
+def test_another_policy_may_say_otherwise(workspace: Path) -> None:
+    (workspace / "meek.yaml").write_text("plugins: [priority, fit, binpack]\nactions: [allocate]\n")
+    code, out, _ = run_plan(workspace, HARD, "--policy", "meek.yaml")
     assert code == 3
     assert "cannot run" in out
 
 
-def test_json_has_all_of_it(here: Path) -> None:
-    code, out, _ = planned(here, HARD, "--json")
+def test_json_has_all_of_it(workspace: Path) -> None:
+    code, out, _ = run_plan(workspace, HARD, "--json")
     document = json.loads(out)
     assert (code, document["code"], document["ok"]) == (2, 2, True)
     (gang,) = document["gangs"]
@@ -132,7 +132,7 @@ def test_json_has_all_of_it(here: Path) -> None:
     assert [other["domain"] for other in gang["instead"]] == ["r2"]
 
 
-def test_a_snapshot_of_objects_is_a_cluster_too(here: Path) -> None:
+def test_a_snapshot_of_objects_is_a_cluster_too(workspace: Path) -> None:
     node = {
         "apiVersion": "v1",
         "kind": "Node",
@@ -141,37 +141,37 @@ def test_a_snapshot_of_objects_is_a_cluster_too(here: Path) -> None:
     }
     other = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "unknown-to-us"}}
     whole = {"apiVersion": "v1", "kind": "List", "items": [other, node]}
-    (here / "snapshot.json.gz").write_bytes(gzip.compress(json.dumps(whole).encode()))
-    (here / "job.yaml").write_text("{name: small, each: {gpu: 8}}\n")
-    ran = muster("plan", "job.yaml", "--cluster", "snapshot.json.gz", cwd=here)
-    assert (ran.code, ran.out) == (0, "default/small can run now.\n\n where    1 node: n1, 1 member each\n"), ran.err
+    (workspace / "snapshot.json.gz").write_bytes(gzip.compress(json.dumps(whole).encode()))
+    (workspace / "job.yaml").write_text("{name: small, each: {gpu: 8}}\n")
+    result = muster("plan", "job.yaml", "--cluster", "snapshot.json.gz", cwd=workspace)
+    assert (result.code, result.out) == (0, "default/small can run now.\n\n where    1 node: n1, 1 member each\n"), result.err
 
 
-def test_bad_input_is_no_answer(here: Path) -> None:
+def test_bad_input_is_no_answer(workspace: Path) -> None:
     for job, said in (
         ("{name: small, ech: {gpu: 8}}\n", "Did you mean 'each'?"),
         ("{name: small, queue: taem}\n", "Did you mean 'team'?"),
         (CLUSTER, "this is a scenario, not a job: give it as --cluster"),
         ("", "there is no job in this file"),
     ):
-        code, out, err = planned(here, job)
+        code, out, err = run_plan(workspace, job)
         assert (code, out) == (64, ""), err
         assert said in err
 
 
-def test_wrong_use_is_no_answer(here: Path) -> None:
-    (here / "job.yaml").write_text(HARD)
-    assert muster("plan", "job.yaml", cwd=here).code == 64
-    assert muster("plan", "job.yaml", "--cluster", "nowhere.yaml", cwd=here).code == 64
-    assert muster("plan", "--no-such-option", cwd=here).code == 64
-    assert muster("plan", "--help", cwd=here).code == 0
+def test_wrong_use_is_no_answer(workspace: Path) -> None:
+    (workspace / "job.yaml").write_text(HARD)
+    assert muster("plan", "job.yaml", cwd=workspace).code == 64
+    assert muster("plan", "job.yaml", "--cluster", "nowhere.yaml", cwd=workspace).code == 64
+    assert muster("plan", "--no-such-option", cwd=workspace).code == 64
+    assert muster("plan", "--help", cwd=workspace).code == 0
 
 
-def test_several_scenarios_in_a_file_are_told_apart_by_their_line(here: Path) -> None:
+def test_several_scenarios_in_a_file_are_distinguished_by_their_line(workspace: Path) -> None:
     text = "name: a\nnodes: [{name: n1, gpu: 8}]\n---\nname: b\nnodes: [{name: n2, gpu: 8}]\n"
-    (here / "two.yaml").write_text(text)
-    (here / "job.yaml").write_text("{name: small, each: {gpu: 8}}\n")
-    ran = muster("plan", "job.yaml", "--cluster", "two.yaml", cwd=here)
-    assert ran.code == 64
-    assert "holds 2 scenarios, at the lines 1, 4: say which, as two.yaml:1" in ran.err
-    assert "n2" in muster("plan", "job.yaml", "--cluster", "two.yaml:4", cwd=here).out
+    (workspace / "two.yaml").write_text(text)
+    (workspace / "job.yaml").write_text("{name: small, each: {gpu: 8}}\n")
+    result = muster("plan", "job.yaml", "--cluster", "two.yaml", cwd=workspace)
+    assert result.code == 64
+    assert "holds 2 scenarios, at the lines 1, 4: say which, as two.yaml:1" in result.err
+    assert "n2" in muster("plan", "job.yaml", "--cluster", "two.yaml:4", cwd=workspace).out

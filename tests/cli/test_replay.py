@@ -4,18 +4,18 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.cli.commands import RESTARTS, SMALL, muster
+from tests.cli.commands import RESTARTING_SCENARIO, SMALL_SCENARIO, muster
 
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
     """Two scenarios in one log, one of them with a restart and a crash."""
-    (tmp_path / "both.yaml").write_text(f"{SMALL}---\n{RESTARTS}")
+    (tmp_path / "both.yaml").write_text(f"{SMALL_SCENARIO}---\n{RESTARTING_SCENARIO}")
     assert muster("sim", "-q", "both.yaml", "--trace", "out.jsonl", cwd=tmp_path).code == 0
     return tmp_path / "out.jsonl"
 
 
-def edited(log: Path, *, old: str, new: str) -> Path:
+def with_replacement(log: Path, *, old: str, new: str) -> Path:
     text = log.read_text()
     assert old in text
     log.write_text(text.replace(old, new, 1))
@@ -23,18 +23,18 @@ def edited(log: Path, *, old: str, new: str) -> Path:
 
 
 def test_a_log_with_restarts_comes_out_identical(log: Path) -> None:
-    ran = muster("replay", log)
-    assert ran.code == 0
-    assert ran.out.endswith(" events: identical (4 starts of a scheduler)\n")
+    result = muster("replay", log)
+    assert result.code == 0
+    assert result.out.endswith(" events: identical (4 starts of a scheduler)\n")
 
 
-def test_every_start_of_a_scheduler_stands_in_the_log_with_its_policy(log: Path) -> None:
+def test_every_start_of_a_scheduler_is_in_the_log_with_its_policy(log: Path) -> None:
     starts = [line for line in log.read_text().splitlines() if line.startswith('{"muster":')]
     assert len(starts) == 4
     assert "- priority" in json.loads(starts[0])["policy"]
 
 
-def test_json_has_the_figures(log: Path) -> None:
+def test_json_has_the_counts(log: Path) -> None:
     document = muster("replay", log, "--json").document
     assert document["ok"] is True
     assert document["cycles"] > 24
@@ -45,23 +45,23 @@ def test_a_decision_that_was_changed_is_found(log: Path) -> None:
     line = next(line for line in log.read_text().splitlines() if '"Bind"' in line)
     changed = line.replace('"node":"n1"', '"node":"n9"', 1)
     assert changed != line
-    edited(log, old=line, new=changed)
-    ran = muster("replay", log)
-    assert ran.code == 1
-    assert "cycle 1 comes out otherwise: effect 1 of " in ran.out
-    assert "logged    Bind uid=" in ran.out
-    assert "node=n9" in ran.out
-    assert "decided   Bind uid=" in ran.out
-    assert "differ in  node" in ran.out
-    assert "0 cycles before it came out identical." in ran.out
+    with_replacement(log, old=line, new=changed)
+    result = muster("replay", log)
+    assert result.code == 1
+    assert "cycle 1 comes out otherwise: effect 1 of " in result.out
+    assert "logged    Bind uid=" in result.out
+    assert "node=n9" in result.out
+    assert "decided   Bind uid=" in result.out
+    assert "differ in  node" in result.out
+    assert "0 cycles before it came out identical." in result.out
 
 
 def test_json_of_a_difference_has_both_sides(log: Path) -> None:
     line = next(line for line in log.read_text().splitlines() if '"Bind"' in line)
-    edited(log, old=line, new=line.replace('"node":"n1"', '"node":"n9"', 1))
-    ran = muster("replay", log, "--json")
-    assert ran.code == 1
-    difference = ran.document["difference"]
+    with_replacement(log, old=line, new=line.replace('"node":"n1"', '"node":"n9"', 1))
+    result = muster("replay", log, "--json")
+    assert result.code == 1
+    difference = result.document["difference"]
     assert difference["fields"] == ["node"]
     assert (difference["logged"]["Bind"]["node"], difference["decided"]["Bind"]["node"]) == ("n9", "n1")
 
@@ -71,13 +71,13 @@ def test_another_policy_may_decide_otherwise(log: Path, tmp_path: Path) -> None:
     assert muster("replay", log, "--policy", tmp_path / "spread.yaml").code == 1
 
 
-def test_a_log_that_was_cut_off_is_told_so_and_how_far_it_was_right(log: Path) -> None:
+def test_a_truncated_log_is_reported_with_how_far_it_was_right(log: Path) -> None:
     lines = log.read_bytes().splitlines(keepends=True)
     log.write_bytes(b"".join(lines[:-1]) + lines[-1][: len(lines[-1]) // 2])
-    ran = muster("replay", log)
-    assert ran.code == 2
-    assert f"line {len(lines)} is cut off: the log ends in the middle of it" in ran.err
-    assert "cycles before it: identical)" in ran.err
+    result = muster("replay", log)
+    assert result.code == 2
+    assert f"line {len(lines)} is cut off: the log ends in the middle of it" in result.err
+    assert "cycles before it: identical)" in result.err
 
 
 @pytest.mark.parametrize(
@@ -92,17 +92,17 @@ def test_a_log_that_was_cut_off_is_told_so_and_how_far_it_was_right(log: Path) -
         ('{"event": "Gone", "of": {"what": "Pod", "key": "x", "version": 1}}\n', "comes before the line that names the policy"),
     ],
 )
-def test_a_foreign_file_is_told_so(tmp_path: Path, text: str, said: str) -> None:
+def test_a_foreign_file_is_reported(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "foreign.jsonl").write_text(text)
-    ran = muster("replay", "foreign.jsonl", cwd=tmp_path)
-    assert ran.code == 2
-    assert ran.err.startswith("muster: foreign.jsonl: ")
-    assert said in ran.err
+    result = muster("replay", "foreign.jsonl", cwd=tmp_path)
+    assert result.code == 2
+    assert result.err.startswith("muster: foreign.jsonl: ")
+    assert said in result.err
 
 
-def test_a_log_that_is_not_there_is_told_so(tmp_path: Path) -> None:
-    ran = muster("replay", "nowhere.jsonl", cwd=tmp_path)
-    assert (ran.code, ran.err) == (2, "muster: nowhere.jsonl: no such file or directory\n")
+def test_a_missing_log_is_reported(tmp_path: Path) -> None:
+    result = muster("replay", "nowhere.jsonl", cwd=tmp_path)
+    assert (result.code, result.err) == (2, "muster: nowhere.jsonl: no such file or directory\n")
 
 
 def test_a_plugin_from_a_file_is_found_again_beside_the_log_or_by_its_policy(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_a_plugin_from_a_file_is_found_again_beside_the_log_or_by_its_policy(tmp
     (tmp_path / "policies" / "last.py").write_text(plugin)
     policy = tmp_path / "policies" / "policy.yaml"
     policy.write_text("plugins: [priority, fit, './last.py:Last']\n")
-    (tmp_path / "small.yaml").write_text(RESTARTS)
+    (tmp_path / "small.yaml").write_text(RESTARTING_SCENARIO)
     assert muster("sim", "small.yaml", "-q", "--policy", policy, "--trace", "o.jsonl", cwd=tmp_path).code in (0, 1)
     lost = muster("replay", "o.jsonl", cwd=tmp_path)
     assert lost.code == 2

@@ -3,30 +3,30 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.cli.commands import FAILS, RESTARTS, SMALL, muster, process
+from tests.cli.commands import FAILING_SCENARIO, RESTARTING_SCENARIO, SMALL_SCENARIO, muster, process
 
 
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
     file = tmp_path / "small.yaml"
-    file.write_text(SMALL)
+    file.write_text(SMALL_SCENARIO)
     return file
 
 
 # -- a scenario that holds ---------------------------------------------------------------------------------------------------------
 
 
-def test_one_scenario_is_told_and_summed_up(small: Path) -> None:
-    ran = muster("sim", small)
-    assert ran.code == 0
-    assert "a small gang waits until a big one is done   24 cycles, 11m virtual" in ran.out
-    assert " 00:00:00  default/big starts: 4 members on n[1-4]\n" in ran.out
-    assert "default/small waits: 0/2 members placed, small-0 fits nowhere: 4 nodes full (gpu)" in ran.out
-    assert "finished: default/big" in ran.out
-    assert "GPU in use" in ran.out
-    assert "peak 32/32" in ran.out
-    assert " 2 gangs: 1 finished, 1 running.  Nobody evicted.  No law broken." in ran.out
-    assert ran.err == ""
+def test_one_scenario_is_shown_as_a_timeline_and_a_summary(small: Path) -> None:
+    result = muster("sim", small)
+    assert result.code == 0
+    assert "a small gang waits until a big one is done   24 cycles, 11m virtual" in result.out
+    assert " 00:00:00  default/big starts: 4 members on n[1-4]\n" in result.out
+    assert "default/small waits: 0/2 members placed, small-0 fits nowhere: 4 nodes full (gpu)" in result.out
+    assert "finished: default/big" in result.out
+    assert "GPU in use" in result.out
+    assert "peak 32/32" in result.out
+    assert " 2 gangs: 1 finished, 1 running.  Nobody evicted.  No law broken." in result.out
+    assert result.err == ""
 
 
 def test_the_tree_of_queues_is_shown_where_there_is_more_than_the_default_one(small: Path) -> None:
@@ -42,11 +42,11 @@ def test_a_cluster_without_queues_shows_none(tmp_path: Path) -> None:
 
 
 def test_quiet_says_nothing_where_all_is_well(small: Path) -> None:
-    ran = muster("sim", small, "--quiet")
-    assert (ran.code, ran.out, ran.err) == (0, "", "")
+    result = muster("sim", small, "--quiet")
+    assert (result.code, result.out, result.err) == (0, "", "")
 
 
-def test_the_story_can_be_left_out(small: Path) -> None:
+def test_the_timeline_can_be_left_out(small: Path) -> None:
     assert "starts" not in muster("sim", small, "--no-story").out
 
 
@@ -70,28 +70,28 @@ def test_colour_is_for_terminals_and_those_who_force_it(small: Path) -> None:
 
 
 def test_a_terminal_without_unicode_is_served_all_the_same(small: Path) -> None:
-    ran = muster("sim", small, encoding="ascii")
-    assert ran.code == 0
-    assert "`- research" in ran.out
+    result = muster("sim", small, encoding="ascii")
+    assert result.code == 0
+    assert "`- research" in result.out
 
 
 # -- a scenario that does not hold -------------------------------------------------------------------------------------------------
 
 
-def test_an_expectation_that_does_not_hold_is_shown_with_its_line(tmp_path: Path) -> None:
-    (tmp_path / "fails.yaml").write_text(FAILS)
-    ran = muster("sim", "fails.yaml", cwd=tmp_path)
-    assert ran.code == 1
-    assert "fails.yaml:6: after 0s this does not hold:" in ran.out
-    assert "  bound, exactly (line 7)\n    expected  default/train-0\n    found     " in ran.out
-    assert "again:    muster sim fails.yaml:1" in ran.out
+def test_a_failed_expectation_is_shown_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "fails.yaml").write_text(FAILING_SCENARIO)
+    result = muster("sim", "fails.yaml", cwd=tmp_path)
+    assert result.code == 1
+    assert "fails.yaml:6: after 0s this does not hold:" in result.out
+    assert "  bound, exactly (line 7)\n    expected  default/train-0\n    found     " in result.out
+    assert "again:    muster sim fails.yaml:1" in result.out
 
 
-def test_quiet_still_says_what_does_not_hold(tmp_path: Path) -> None:
-    (tmp_path / "fails.yaml").write_text(FAILS)
-    ran = muster("sim", "-q", "fails.yaml", cwd=tmp_path)
-    assert ran.code == 1
-    assert ran.out.startswith("fails.yaml:6: ")
+def test_quiet_still_shows_failed_expectations(tmp_path: Path) -> None:
+    (tmp_path / "fails.yaml").write_text(FAILING_SCENARIO)
+    result = muster("sim", "-q", "fails.yaml", cwd=tmp_path)
+    assert result.code == 1
+    assert result.out.startswith("fails.yaml:6: ")
 
 
 # -- many scenarios ----------------------------------------------------------------------------------------------------------------
@@ -99,29 +99,29 @@ def test_quiet_still_says_what_does_not_hold(tmp_path: Path) -> None:
 
 def test_a_folder_is_a_line_each_then_what_failed_then_a_count(tmp_path: Path) -> None:
     (tmp_path / "inner").mkdir()
-    (tmp_path / "inner" / "both.yaml").write_text(f"{SMALL}---\n{FAILS}")
-    (tmp_path / "restarts.yml").write_text(RESTARTS)
-    ran = muster("sim", ".", cwd=tmp_path)
-    assert ran.code == 1
-    lines = [line.strip() for line in ran.out.splitlines()]
+    (tmp_path / "inner" / "both.yaml").write_text(f"{SMALL_SCENARIO}---\n{FAILING_SCENARIO}")
+    (tmp_path / "restarts.yml").write_text(RESTARTING_SCENARIO)
+    result = muster("sim", ".", cwd=tmp_path)
+    assert result.code == 1
+    lines = [line.strip() for line in result.out.splitlines()]
     assert lines[0] == "inner/both.yaml"
     assert lines[1].startswith("ok     :1    a small gang waits until a big one is done   24 cycles, 11m in ")
     assert lines[2].startswith("failed :13   a pod that fits nowhere is bound")
     assert lines[3] == "restarts.yml"
     assert "3 scenarios: 2 ok, 1 failed." in lines
-    assert "inner/both.yaml:18: after 0s this does not hold:" in ran.out
+    assert "inner/both.yaml:18: after 0s this does not hold:" in result.out
 
 
 def test_the_line_of_a_failure_runs_just_that_scenario(tmp_path: Path) -> None:
-    (tmp_path / "both.yaml").write_text(f"{SMALL}---\n{FAILS}")
-    ran = muster("sim", "both.yaml:13", cwd=tmp_path)
-    assert ran.code == 1
-    assert "a small gang" not in ran.out
-    assert "1 gang: 1 waiting." in ran.out
+    (tmp_path / "both.yaml").write_text(f"{SMALL_SCENARIO}---\n{FAILING_SCENARIO}")
+    result = muster("sim", "both.yaml:13", cwd=tmp_path)
+    assert result.code == 1
+    assert "a small gang" not in result.out
+    assert "1 gang: 1 waiting." in result.out
 
 
-def test_the_story_of_many_is_told_on_demand(tmp_path: Path) -> None:
-    (tmp_path / "both.yaml").write_text(f"{SMALL}---\n{RESTARTS}")
+def test_the_timeline_of_many_is_shown_on_demand(tmp_path: Path) -> None:
+    (tmp_path / "both.yaml").write_text(f"{SMALL_SCENARIO}---\n{RESTARTING_SCENARIO}")
     out = muster("sim", "both.yaml", "--story", cwd=tmp_path).out
     assert "default/small waits" in out
     assert "default/high preempts: 2 of default/low go (16 gpu)" in out
@@ -132,8 +132,8 @@ def test_the_story_of_many_is_told_on_demand(tmp_path: Path) -> None:
 
 
 def test_json_has_everything(small: Path) -> None:
-    ran = muster("sim", small, "--json")
-    document = ran.document
+    result = muster("sim", small, "--json")
+    document = result.document
     assert list(document) == ["schema", "muster", "command", "ok", "errors", "scenarios"]
     assert (document["schema"], document["command"], document["ok"], document["errors"]) == (1, "sim", True, [])
     (scenario,) = document["scenarios"]
@@ -172,46 +172,46 @@ def test_json_has_everything(small: Path) -> None:
 
 
 def test_json_of_a_failure_has_the_difference(tmp_path: Path) -> None:
-    (tmp_path / "fails.yaml").write_text(FAILS)
-    ran = muster("sim", "fails.yaml", "--json", cwd=tmp_path)
-    assert ran.code == 1
-    assert ran.document["ok"] is False
-    (failure,) = ran.document["scenarios"][0]["failures"]
+    (tmp_path / "fails.yaml").write_text(FAILING_SCENARIO)
+    result = muster("sim", "fails.yaml", "--json", cwd=tmp_path)
+    assert result.code == 1
+    assert result.document["ok"] is False
+    (failure,) = result.document["scenarios"][0]["failures"]
     assert failure["line"] == 6
     assert failure["differences"][0]["expected"] == "default/train-0"
 
 
 def test_json_of_bad_input_has_the_errors(tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text("name: bad\nnodes: [{name: n1, gpus: 8}]\n")
-    ran = muster("sim", "bad.yaml", "--json", cwd=tmp_path)
-    assert ran.code == 2
-    (error,) = ran.document["errors"]
+    result = muster("sim", "bad.yaml", "--json", cwd=tmp_path)
+    assert result.code == 2
+    (error,) = result.document["errors"]
     assert (error["file"], error["line"], error["suggestion"]) == ("bad.yaml", 2, "gpu")
 
 
 # -- bad input ---------------------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_wrong_with_a_file_is_shown_where_it_stands(tmp_path: Path) -> None:
+def test_an_error_in_a_file_is_shown_at_its_place(tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text("name: bad\nnodes:\n- {name: n1, gpus: 8}\nsteps:\n- cycel\n")
-    ran = muster("sim", "bad.yaml", cwd=tmp_path)
-    assert ran.code == 2
-    assert ran.out == ""
-    assert ran.err.startswith(
+    result = muster("sim", "bad.yaml", cwd=tmp_path)
+    assert result.code == 2
+    assert result.out == ""
+    assert result.err.startswith(
         "bad.yaml:3: unknown key 'gpus'. Did you mean 'gpu'?\n"
         "   2 | nodes:\n"
         "   3 | - {name: n1, gpus: 8}\n"
         "     |              ^^^^\n"
     )
-    assert "bad.yaml:5: " in ran.err
-    assert ran.err.endswith("2 errors\n")
+    assert "bad.yaml:5: " in result.err
+    assert result.err.endswith("2 errors\n")
 
 
 def test_a_step_that_no_cluster_would_take_is_bad_input(tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text("name: bad\nnodes: [{name: n1}]\nsteps:\n- cycle\n- delete: Pod/default/nobody\n")
-    ran = muster("sim", "bad.yaml", cwd=tmp_path)
-    assert ran.code == 2
-    assert "bad.yaml:5: " in ran.out + ran.err
+    result = muster("sim", "bad.yaml", cwd=tmp_path)
+    assert result.code == 2
+    assert "bad.yaml:5: " in result.out + result.err
 
 
 @pytest.mark.parametrize(
@@ -233,49 +233,49 @@ def test_a_step_that_no_cluster_would_take_is_bad_input(tmp_path: Path) -> None:
         (["simulate"], "No such command 'simulate'"),
     ],
 )
-def test_bad_input_is_told_in_a_sentence_and_ends_with_2(tmp_path: Path, arguments: list[str], said: str) -> None:
-    (tmp_path / "small.yaml").write_text(SMALL)
+def test_bad_input_is_reported_in_a_sentence_and_ends_with_2(tmp_path: Path, arguments: list[str], said: str) -> None:
+    (tmp_path / "small.yaml").write_text(SMALL_SCENARIO)
     (tmp_path / "empty").mkdir()
     (tmp_path / "binary.yaml").write_bytes(b"name: \xff\xfe")
     (tmp_path / "none.yaml").write_text("# nothing\n")
     (tmp_path / "policy.yaml").write_text("plugins: [fits]\n")
-    ran = muster(*arguments, cwd=tmp_path)
-    assert ran.code == 2
-    assert said in ran.err
-    assert ran.out == ""
+    result = muster(*arguments, cwd=tmp_path)
+    assert result.code == 2
+    assert said in result.err
+    assert result.out == ""
 
 
 def test_names_in_a_file_cannot_repaint_the_terminal(tmp_path: Path) -> None:
     (tmp_path / "evil.yaml").write_text('name: "red \\e[31m alert"\nnodes: [{name: n1}]\nsteps: [cycle]\n')
-    ran = muster("sim", "evil.yaml", cwd=tmp_path)
-    assert ran.code == 0
-    assert r"red \x1b[31m alert" in ran.out
+    result = muster("sim", "evil.yaml", cwd=tmp_path)
+    assert result.code == 0
+    assert r"red \x1b[31m alert" in result.out
 
 
 # -- generated worlds and policies -------------------------------------------------------------------------------------------------
 
 
-def test_the_same_seed_gives_the_same_story_and_another_seed_another() -> None:
-    ran = [muster("sim", "--generate", f"nodes=8,gangs=10,events=15,seed={seed}", "--story") for seed in (3, 3, 4)]
-    stories = [each.out.split("\n", 1)[1] for each in ran]
-    assert [each.code for each in ran] == [0, 0, 0]
+def test_the_same_seed_gives_the_same_timeline_and_another_seed_another() -> None:
+    result = [muster("sim", "--generate", f"nodes=8,gangs=10,events=15,seed={seed}", "--story") for seed in (3, 3, 4)]
+    stories = [each.out.split("\n", 1)[1] for each in result]
+    assert [each.code for each in result] == [0, 0, 0]
     assert stories[0] == stories[1] != stories[2]
-    assert ran[0].out.startswith(" generated: 8 nodes, 10 gangs, 15 events, seed 3   ")
+    assert result[0].out.startswith(" generated: 8 nodes, 10 gangs, 15 events, seed 3   ")
 
 
 def test_a_policy_file_takes_the_place_of_the_scenarios_own(tmp_path: Path) -> None:
     (tmp_path / "tame.yaml").write_text("actions: [expire, enqueue, allocate]\nplugins: [priority, fit]\n")
-    (tmp_path / "restarts.yaml").write_text(RESTARTS)
-    ran = muster("sim", "restarts.yaml", "--policy", "tame.yaml", cwd=tmp_path)
-    assert ran.code == 1
-    assert "Nobody evicted." in ran.out
+    (tmp_path / "restarts.yaml").write_text(RESTARTING_SCENARIO)
+    result = muster("sim", "restarts.yaml", "--policy", "tame.yaml", cwd=tmp_path)
+    assert result.code == 1
+    assert "Nobody evicted." in result.out
 
 
-def test_the_demo_is_short_and_telling() -> None:
-    ran = process("sim", "scenarios/demo.yaml", COLUMNS="120")
-    assert ran.code == 0
-    assert "2h virtual" in ran.out
-    assert "lost r6-n3" in ran.out
-    assert "prod/train-xl reclaims" in ran.out
-    assert "no rack has room for 12 members" in ran.out
-    assert len(ran.out.splitlines()) < 120
+def test_the_demo_is_short_and_shows_the_main_points() -> None:
+    result = process("sim", "scenarios/demo.yaml", COLUMNS="120")
+    assert result.code == 0
+    assert "2h virtual" in result.out
+    assert "lost r6-n3" in result.out
+    assert "prod/train-xl reclaims" in result.out
+    assert "no rack has room for 12 members" in result.out
+    assert len(result.out.splitlines()) < 120

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from muster.config import catalogue, load_policy
-from muster.config.manual import FILES, PARTS, brought_up_to_date
-from muster.config.policy import KEYS, SETTINGS
-from muster.config.shape import all_hooks
+from muster.config.manual import FILES, SECTIONS, render_page
+from muster.config.plugin_check import all_hooks
+from muster.config.policy_file import KEYS, SETTINGS
 from muster.engine.cycle import ACTIONS
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -19,12 +19,12 @@ DOCS = Path(__file__).parents[2] / "docs"
 @pytest.mark.parametrize("file", FILES)
 def test_the_manual_is_up_to_date(file: str) -> None:
     path = DOCS / file
-    assert path.read_text() == brought_up_to_date(path), "run `python -m muster.config.manual docs`"
+    assert path.read_text() == render_page(path), "run `python -m muster.config.manual docs`"
 
 
 def test_the_manual_has_every_part() -> None:
     text = "".join((DOCS / file).read_text() for file in FILES)
-    for name in (*PARTS, "quiet_hours.py", "quiet_hours.yaml", "off_spot.py", "off_spot.yaml"):
+    for name in (*SECTIONS, "quiet_hours.py", "quiet_hours.yaml", "off_spot.py", "off_spot.yaml"):
         assert f"<!-- {name}: written by muster.config.manual -->" in text
 
 
@@ -36,11 +36,11 @@ def test_the_manual_names_every_key_action_setting_plugin_and_option() -> None:
         if entry.origin == "built in":
             _, _, section = text.partition(f"### `{entry.name}`\n")
             assert entry.doc in section
-            assert all(f"| `{option.key}` | {option.words} | " in section.split("### ")[0] for option in entry.options)
+            assert all(f"| `{option.key}` | {option.type_text} | " in section.split("### ")[0] for option in entry.options)
 
 
 def test_the_table_of_hooks_names_every_hook() -> None:
-    table = "\n".join(PARTS["hooks"]())
+    table = "\n".join(SECTIONS["hooks"]())
     assert [name for name in all_hooks() if f"`{name}`" not in table] == []
 
 

@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 
 from muster import plugins
 from muster.config import DEFAULT_POLICY, PolicyError, catalogue, default_policy, load_policy
-from muster.config.policy import SETTINGS
-from muster.config.shape import flaws
-from muster.engine.hooks import Settings
+from muster.config.plugin_check import plugin_errors
+from muster.config.policy_file import SETTINGS
+from muster.engine.hooks import PolicySettings
 from muster.plugins.binpack import Binpack
 from muster.plugins.fit import Fit
 from muster.plugins.min_runtime import MinRuntime
 from muster.plugins.spread import Spread
-from muster.yaml_marks import read
+from muster.yaml_positions import read_yaml
 
 
-def said(text: str) -> list[str]:
+def errors_of(text: str) -> list[str]:
     """All that is said about a bad policy, without file names."""
     with pytest.raises(PolicyError) as raised:
         load_policy(dedent(text), file="p")
@@ -32,22 +32,22 @@ def said(text: str) -> list[str]:
 # -- good ones ---------------------------------------------------------------------------------------------------------------------
 
 
-def test_the_default_policy_has_every_check_of_a_placement_and_spares_who_has_just_started_from_reclaim() -> None:
+def test_the_default_policy_has_every_placement_check_and_protects_pods_that_have_just_started_from_reclaim() -> None:
     policy = default_policy()
     names = [plugin.name for plugin in policy.plugins]
     checks = {"unschedulable", "selectors", "taints", "volumes", "ports", "fit", "devices", "pod_affinity", "spread_constraints"}
     assert checks | {"priority", "topology", "binpack", "nominated", "pdb", "lost_work"} <= set(names)
     assert MinRuntime(actions=("gang-reclaim",)) in policy.plugins
-    assert policy.settings == Settings()
+    assert policy.settings == PolicySettings()
     assert policy.source == DEFAULT_POLICY
 
 
 def test_every_setting_can_be_written_into_a_policy_and_is_in_the_default_policy() -> None:
-    written = read(DEFAULT_POLICY, file="p").mapping["settings"].plain()
+    written = read_yaml(DEFAULT_POLICY, file="p").mapping["settings"].plain()
     assert written == {o.key: list(o.default) if isinstance(o.default, tuple) else o.default for o in SETTINGS}
     assert all(option.doc.endswith(".") for option in SETTINGS)
     changed = load_policy({"settings": {"wholeGang": "domain", "strictDeserved": True, "claimSeconds": 5}}).settings
-    assert changed == Settings(whole_gang="domain", strict_deserved=True, claim_s=5.0)
+    assert changed == PolicySettings(whole_gang="domain", strict_deserved=True, claim_s=5.0)
 
 
 def test_every_plugin_file_is_in_the_catalogue_under_its_own_name() -> None:
@@ -61,7 +61,7 @@ def test_every_plugin_file_is_in_the_catalogue_under_its_own_name() -> None:
 
 def test_every_plugin_of_ours_is_one_by_the_rules_for_those_of_others() -> None:
     for make in plugins.PLUGINS.values():
-        assert flaws(make()) == []
+        assert plugin_errors(make()) == []
 
 
 def test_options_reach_their_plugin() -> None:
@@ -71,7 +71,7 @@ def test_options_reach_their_plugin() -> None:
 
 def test_what_a_policy_does_not_say_is_as_in_the_default_policy() -> None:
     policy = load_policy("settings: {defaultWaitSeconds: 60}\nschedulerNames: [muster, batch]")
-    assert policy.settings == Settings(scheduler_names=("muster", "batch"), default_wait_s=60.0)
+    assert policy.settings == PolicySettings(scheduler_names=("muster", "batch"), default_wait_s=60.0)
     assert policy.plugins == default_policy().plugins
     assert policy.actions == default_policy().actions
 
@@ -86,7 +86,7 @@ def test_a_policy_may_come_as_a_text_a_mapping_a_part_of_a_file_or_a_file(form: 
     path = tmp_path / "policy.yaml"
     path.write_text(text)
     mapping = {"plugins": ["fit", {"spread": {"weight": 3}}], "actions": ["allocate"]}
-    sources = {"text": text, "mapping": mapping, "marked": read(text, file="scenario.yaml"), "file": path}
+    sources = {"text": text, "mapping": mapping, "marked": read_yaml(text, file="scenario.yaml"), "file": path}
     policy = load_policy(sources[form])  # type: ignore[arg-type]
     assert policy.plugins == (Fit(), Spread(weight=3.0))
     assert policy.actions == ("allocate",)
@@ -115,7 +115,7 @@ def test_an_error_points_at_its_place() -> None:
     assert (error.value, error.suggestion) == ("binpakc", "binpack")
 
 
-def test_all_that_is_wrong_is_told_at_once() -> None:
+def test_all_errors_are_reported_at_once() -> None:
     text = """\
         schedulerName: [muster]
         actions: [allocate, expire, allocat]
@@ -131,7 +131,7 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
         settings: {defaultWaitSecond: 3, defaultWaitSeconds: soon}
         on: 3
     """
-    assert said(text) == [
+    assert errors_of(text) == [
         "1: unknown key 'schedulerName'. Did you mean 'schedulerNames'?",
         "2: expire must stand before allocate, which decides on what it leaves",
         "2: unknown action 'allocat'. Did you mean 'allocate'?",
@@ -204,7 +204,7 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
     ],
 )
 def test_a_policy_that_makes_no_sense_is_refused_with_the_reason(text: str, complaint: str) -> None:
-    assert said(text) == [complaint]
+    assert errors_of(text) == [complaint]
 
 
 def test_packing_and_spreading_different_resources_is_a_policy() -> None:
@@ -222,19 +222,19 @@ def test_a_file_that_is_no_text_is_an_error_of_the_policy(tmp_path: Path) -> Non
         load_policy(tmp_path / "policy.yaml")
 
 
-words = st.sampled_from(
+key_names = st.sampled_from(
     [*(entry.name for entry in catalogue()), "plugins", "actions", "settings", "weight", "resources", "cpu", "x"]
 )
 values = st.recursive(
-    st.none() | st.booleans() | st.integers(-5, 5) | st.floats() | words,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3),
+    st.none() | st.booleans() | st.integers(-5, 5) | st.floats() | key_names,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(key_names, inner, max_size=3),
     max_leaves=12,
 )
 
 
 @given(st.dictionaries(st.sampled_from(["plugins", "actions", "settings", "schedulerNames", "x"]), values, max_size=4))
 @settings(max_examples=300, deadline=None)
-def test_whatever_stands_in_a_policy_it_is_a_policy_or_an_error_with_fields(mapping: dict[str, object]) -> None:
+def test_whatever_is_in_a_policy_file_it_is_a_policy_or_an_error_with_fields(mapping: dict[str, object]) -> None:
     error: PolicyError | None = None
     try:
         load_policy(mapping)
@@ -285,9 +285,9 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "others.py"
 
 
-def said_of(module: Path, source: str, plugin: str) -> list[str]:
+def errors_of_plugin(module: Path, source: str, plugin: str) -> list[str]:
     module.write_text(dedent(source))
-    return said(f"plugins: [fit, {plugin}]")
+    return errors_of(f"plugins: [fit, {plugin}]")
 
 
 def test_options_of_any_plugin_are_read_by_its_type_hints(module: Path) -> None:
@@ -335,7 +335,7 @@ def test_options_of_any_plugin_are_read_by_its_type_hints(module: Path) -> None:
     ],
 )
 def test_a_wrong_option_says_what_it_must_be(module: Path, options: str, complaint: str) -> None:
-    assert said_of(module, GOOD, f"{{'others:Everything': {options}}}") == [f"1: {complaint}"]
+    assert errors_of_plugin(module, GOOD, f"{{'others:Everything': {options}}}") == [f"1: {complaint}"]
 
 
 @pytest.mark.parametrize(
@@ -367,16 +367,16 @@ def test_a_wrong_option_says_what_it_must_be(module: Path, options: str, complai
         ),
         ("class P:\n    name = 'p'\n    def score(self, s, pod, rows): ...", "is no plugin: `score` is of no use without `weight`"),
         (
-            "class P:\n    name = 'p'\n    def quota_room(self, s, pod, count): ...",
-            "is no plugin: `quota_room` must be a method that takes (s, pod, *, count, phase), not (s, pod, count)",
+            "class P:\n    name = 'p'\n    def quota_fit(self, s, pod, count): ...",
+            "is no plugin: `quota_fit` must be a method that takes (s, pod, *, count, phase), not (s, pod, count)",
         ),
         (
             "class P:\n    name = 'p'\n    weight = 'heavy'\n    def score(self, s, pod, rows): ...",
             "is no plugin: its `weight` must be a number of at least 0, not 'heavy'",
         ),
         (
-            "class P:\n    name = 'p'\n    def entangled(self, s, pod): ...",
-            "is no plugin: `entangled` is of no use without `fit_among`",
+            "class P:\n    name = 'p'\n    def has_inter_pod_constraints(self, s, pod): ...",
+            "is no plugin: `has_inter_pod_constraints` is of no use without `fit_inter_pod`",
         ),
         (
             "class P:\n    name = 'p'\n    def __init__(self, when: complex): ...\n    def match(self, s, pod, rows): ...",
@@ -388,24 +388,24 @@ def test_a_wrong_option_says_what_it_must_be(module: Path, options: str, complai
         ),
     ],
 )
-def test_a_class_that_is_no_plugin_is_told_what_it_lacks(module: Path, source: str, complaint: str) -> None:
-    assert said_of(module, source, "others:P") == [f"1: plugin others:P {complaint}"]
+def test_a_class_that_is_no_plugin_is_refused_with_what_it_lacks(module: Path, source: str, complaint: str) -> None:
+    assert errors_of_plugin(module, source, "others:P") == [f"1: plugin others:P {complaint}"]
 
 
-def test_a_class_without_any_hook_is_told_which_there_are(module: Path) -> None:
-    [fault] = said_of(module, "class P:\n    name = 'p'", "others:P")
+def test_a_class_without_any_hook_is_refused_with_the_hooks_there_are(module: Path) -> None:
+    [fault] = errors_of_plugin(module, "class P:\n    name = 'p'", "others:P")
     assert fault.startswith("1: plugin others:P has no hook, so it would never be asked; it needs one of admit, ")
 
 
 def test_a_module_that_fails_is_the_policys_error_not_a_crash(module: Path) -> None:
-    assert said_of(module, "1 / 0", "others:P") == [
+    assert errors_of_plugin(module, "1 / 0", "others:P") == [
         "1: plugin others:P: importing others failed: ZeroDivisionError: division by zero"
     ]
 
 
 def test_two_plugins_of_one_name_are_refused(module: Path) -> None:
     source = "class P:\n    name = 'fit'\n    def match(self, s, pod, rows): ..."
-    assert said_of(module, source, "others:P") == ["1: plugin fit stands twice, first on line 1"]
+    assert errors_of_plugin(module, source, "others:P") == ["1: plugin fit stands twice, first on line 1"]
 
 
 def test_a_plugin_may_lie_in_a_file_beside_the_policy(tmp_path: Path) -> None:
@@ -427,4 +427,4 @@ def test_an_installed_package_offers_plugins_by_name(module: Path) -> None:
     assert offered["home"].origin == "homely (others:P)"
     assert offered["home"].summary == "Stays at home."
     assert offered["broken"].problem == "AttributeError: module 'others' has no attribute 'Nothing'"
-    assert said("plugins: [fit, homes]") == ["1: unknown plugin 'homes'. Did you mean 'home'?"]
+    assert errors_of("plugins: [fit, homes]") == ["1: unknown plugin 'homes'. Did you mean 'home'?"]

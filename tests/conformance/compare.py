@@ -10,14 +10,14 @@ from collections import Counter
 from collections.abc import Iterator
 
 from tests.conformance.corpus import Case
-from tests.conformance.facts import Facts, title_of
+from tests.conformance.facts import Facts, full_name_of
 from tests.conformance.outcome import Result
 
 KEYS = ("binds", "evicted", "pipelined", "podgroup_phase")
 
 
 def differences(case: Case, result: Result) -> list[str]:
-    return list(dict.fromkeys((*_asserted(case, result), *_recorded(case, result), *_torn(case, result))))
+    return list(dict.fromkeys((*_asserted(case, result), *_recorded(case, result), *_split_gangs(case, result))))
 
 
 def _asserted(case: Case, result: Result) -> Iterator[str]:
@@ -62,7 +62,7 @@ def _recorded(case: Case, result: Result) -> Iterator[str]:
         yield from _unequal("number of pipelined", len(pipelined), len(result.pipelined))
 
 
-def _torn(case: Case, result: Result) -> Iterator[str]:
+def _split_gangs(case: Case, result: Result) -> Iterator[str]:
     """Gangs of which some members were bound and too few have a node."""
     if not case.has("gang", "enableJobReady"):
         return
@@ -75,7 +75,7 @@ def _torn(case: Case, result: Result) -> Iterator[str]:
 
 def _has_minimum(case: Case, title: str) -> bool:
     """Volcano says Completed of a PodGroup without a minimum as soon as nobody runs; the API never lets one in."""
-    written = next((group for group in case.objects("podgroups") if title_of(group) == title), None)
+    written = next((group for group in case.objects("podgroups") if full_name_of(group) == title), None)
     return written is not None and bool(written["spec"].get("minMember"))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import groupby
 
 import pytest
-from tests.conformance.judge import Judgement, Mark, story, table
+from tests.conformance.judge import Judgement, Mark, describe, table
 
 _JUDGED = pytest.StashKey[list[Judgement]]()
 
@@ -28,7 +28,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 def _differing(judgements: list[Judgement]) -> Iterator[str]:
     for each in judgements:
         if each.mark is Mark.DIFFER:
-            yield from story(each)
+            yield from describe(each)
 
 
 def _by_reason(judgements: list[Judgement]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from tests.conformance.corpus import Case, Json
 from tests.conformance.inputs import GROUP_NAME
 
-from muster.model.resources import PODS, amount
+from muster.model.resource_amounts import PODS, amount
 
 ROOT = "root"
 
@@ -26,10 +26,10 @@ class Group:
 
     @property
     def running(self) -> list[str]:
-        return [title_of(pod) for pod in self.pods if pod["spec"].get("nodeName")]
+        return [full_name_of(pod) for pod in self.pods if pod["spec"].get("nodeName")]
 
 
-def title_of(written: Json) -> str:
+def full_name_of(written: Json) -> str:
     meta = written["metadata"]
     return f"{meta.get('namespace') or 'default'}/{meta['name']}"
 
@@ -46,11 +46,11 @@ class Facts:
                 sub.get("networkTopology") for sub in spec.get("subGroupPolicy") or ()
             )
             group = Group(
-                title_of(each), max(1, int(spec.get("minMember") or 0)), spec.get("queue", ""), int(named.get("value", 0)),
+                full_name_of(each), max(1, int(spec.get("minMember") or 0)), spec.get("queue", ""), int(named.get("value", 0)),
                 topology, (each.get("status") or {}).get("phase", ""),
             )  # fmt: skip
             self.groups[group.title] = group
-        self.pods = {title_of(pod): pod for pod in case.objects("pods")}
+        self.pods = {full_name_of(pod): pod for pod in case.objects("pods")}
         self.group_of: dict[str, str] = {}
         for title, pod in self.pods.items():
             named = (pod["metadata"].get("annotations") or {}).get(GROUP_NAME, "")
@@ -133,10 +133,10 @@ class Facts:
         written = (self.queues.get(queue) or {}).get("deserved") or {}
         return {name: value for name, text in written.items() if name != PODS and (value := amount(name, str(text)))}
 
-    def is_over(self, queue: str, asked: Iterable[str]) -> bool:
+    def is_over(self, queue: str, requested: Iterable[str]) -> bool:
         """Does the queue use more than it deserves of something that is asked for? Without a share all it uses is more."""
         used, deserved = self.used(queue), self.deserved(queue)
-        return any(used[name] > deserved.get(name, 0 if not deserved else used[name]) for name in asked)
+        return any(used[name] > deserved.get(name, 0 if not deserved else used[name]) for name in requested)
 
     def is_within(self, group: Group, queue: str) -> bool:
         """With its minimum placed, is this queue of the group's within its share of something that it asks for?"""
@@ -147,5 +147,5 @@ class Facts:
         total = self.used(queue) + need
         return any(total[name] <= value for name, value in self.deserved(queue).items() if need[name])
 
-    def asked(self, group: Group) -> set[str]:
+    def requested(self, group: Group) -> set[str]:
         return {name for pod in group.pods if not pod["spec"].get("nodeName") for name in self.request(pod)}

@@ -8,17 +8,17 @@ from typing import cast
 
 from tests.conformance.corpus import Case, Json
 
-from muster.adapters.kube.decode import Decoder
-from muster.adapters.kube.names import DEFAULT_SCHEDULER
 from muster.config import load_policy
-from muster.convert import convert_plain
+from muster.convert import convert_data
 from muster.engine.hooks import Policy
-from muster.model.events import Event, Seen, Thing
-from muster.model.gang import Group
+from muster.kube.read.decoder import Decoder
+from muster.kube.read.names import DEFAULT_SCHEDULER
+from muster.model.events import ClusterObject, Event, Upsert
+from muster.model.gang import PodGroup
 from muster.model.node import Node
 from muster.model.pod import Pod
-from muster.model.resources import PODS, Resources
-from muster.model.topology import DomainMember, DomainSpec
+from muster.model.resource_amounts import PODS, Resources
+from muster.model.topology_spec import DomainMember, DomainSpec
 
 TASK_PRIORITY = "volcano.sh/task-priority"
 GROUP_NAME = "scheduling.k8s.io/group-name"
@@ -45,7 +45,7 @@ _KINDS = (
 
 
 def policy_of(case: Case) -> Policy:
-    return load_policy(convert_plain(conf_of(case), flags_default=False).text)
+    return load_policy(convert_data(conf_of(case), flags_default=False).text)
 
 
 def conf_of(case: Case) -> Json:
@@ -64,29 +64,29 @@ def _plugin(written: Json) -> Json:
 
 
 def events_of(case: Case) -> list[Event]:
-    return [Seen(thing) for thing in things_of(case)]
+    return [Upsert(thing) for thing in objects_of(case)]
 
 
-def things_of(case: Case) -> Iterator[Thing]:
+def objects_of(case: Case) -> Iterator[ClusterObject]:
     decoder = Decoder((DEFAULT_SCHEDULER,))
     classes = {each["metadata"]["name"]: int(each["value"]) for each in case.objects("priorityclasses")}
-    kept_out = set(_kept_out(case))
+    not_admitted = set(_ignored_groups(case))
     for kind in _KINDS:
         for written in case.objects(kind):
-            if kind == "pods" and _key_of_group(written) in kept_out and not written["spec"].get("nodeName"):
+            if kind == "pods" and _key_of_group(written) in not_admitted and not written["spec"].get("nodeName"):
                 continue
             thing = decoder.decode(written)
             if thing is not None:
                 yield _adapted(case, thing, written, classes)
 
 
-def _adapted(case: Case, thing: Thing, written: Json, classes: dict[str, int]) -> Thing:
+def _adapted(case: Case, thing: ClusterObject, written: Json, classes: dict[str, int]) -> ClusterObject:
     match thing:
         case Pod():
             return replace(thing, priority=pod_priority(written))
-        case Group():
+        case PodGroup():
             group = replace(thing, priority=classes.get(thing.priority_class, _JOB_PRIORITY))
-            return replace(group, min_member=1, role_mins=()) if _starts_one_by_one(case, group) else group
+            return replace(group, min_member=1, role_mins=()) if _starts_pod_by_pod(case, group) else group
         case Node() if thing.allocatable.get(PODS) is None:
             # Volcano reads this as a node without a bound on pods, unless its predicates look at it.
             return replace(thing, allocatable=Resources.of({**dict(thing.allocatable.items), PODS: _PLENTY_OF_PODS}))
@@ -96,11 +96,11 @@ def _adapted(case: Case, thing: Thing, written: Json, classes: dict[str, int]) -
     return thing
 
 
-def _starts_one_by_one(case: Case, group: Group) -> bool:
+def _starts_pod_by_pod(case: Case, group: PodGroup) -> bool:
     """Without that part of its gang plugin Volcano binds members as it finds room, once there are as many as the PodGroup wants."""
     if case.has("gang", "enableJobReady") or not _EVICTING.isdisjoint(case.actions) or case.is_probe:
         return False
-    pods = sum(_key_of_group(pod) == group.title for pod in case.objects("pods"))
+    pods = sum(_key_of_group(pod) == group.full_name for pod in case.objects("pods"))
     return case.plugin("gang") is None or pods >= group.min_member
 
 
@@ -117,7 +117,7 @@ def _key_of_group(pod: Json) -> str:
     return f"{meta.get('namespace') or 'default'}/{(meta.get('annotations') or {}).get(GROUP_NAME, '')}"
 
 
-def _kept_out(case: Case) -> Iterator[str]:
+def _ignored_groups(case: Case) -> Iterator[str]:
     """PodGroups whose pods no action looks at: of queues that do not exist, and those that only enqueue would have let in."""
     yield from case.written.get("not_in_session") or ()
     if {"enqueue", "allocate"}.isdisjoint(case.actions) and not case.is_probe:

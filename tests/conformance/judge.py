@@ -10,13 +10,13 @@ from functools import lru_cache
 from pathlib import Path
 
 import yaml
-from tests.conformance.applies import why_not_applicable
+from tests.conformance.applicability import why_not_applicable
 from tests.conformance.compare import differences
 from tests.conformance.corpus import Case
 from tests.conformance.facts import Facts
 from tests.conformance.outcome import run
 from tests.conformance.probes import probe
-from tests.conformance.reasons import REASONS, Seen
+from tests.conformance.reasons import REASONS, DifferingCase
 
 FILE = Path(__file__).with_name("differences.yaml")
 
@@ -62,10 +62,10 @@ def judge(case: Case) -> Judgement:
 
 
 def _judge_probe(case: Case) -> Judgement:
-    probed = probe(case)
-    if probed.differences:
-        return Judgement(case, Mark.DIFFER, differences=tuple(probed.differences))
-    if not probed.compared:
+    probe_result = probe(case)
+    if probe_result.differences:
+        return Judgement(case, Mark.DIFFER, differences=tuple(probe_result.differences))
+    if not probe_result.compared:
         return Judgement(case, Mark.NOT_APPLICABLE, "no two places to compare")
     return Judgement(case, Mark.AGREE)
 
@@ -75,9 +75,9 @@ def _judge_session(case: Case) -> Judgement:
     found = tuple(differences(case, result))
     if not found:
         return Judgement(case, Mark.AGREE)
-    seen = Seen(case, result, found, Facts(case))
+    differing = DifferingCase(case, result, found, Facts(case))
     for entry in entries():
-        if fnmatchcase(case.id, entry.cases) and REASONS[entry.when](seen):
+        if fnmatchcase(case.id, entry.cases) and REASONS[entry.when](differing):
             return Judgement(case, Mark.EXPLAINED, entry.why, found, entry.when)
     return Judgement(case, Mark.DIFFER, differences=found)
 
@@ -94,7 +94,7 @@ def table(judgements: Sequence[Judgement]) -> list[str]:
     return lines
 
 
-def story(judgement: Judgement) -> list[str]:
+def describe(judgement: Judgement) -> list[str]:
     """What there is to say of a case that does not simply agree."""
     if judgement.mark is Mark.AGREE:
         return []

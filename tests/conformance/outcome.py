@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from tests.conformance.corpus import Case
 from tests.conformance.inputs import events_of, policy_of
 
+from muster.engine.group_status import status_of
 from muster.engine.hooks import Policy
-from muster.engine.status import status_of
 from muster.model.effects import Bind, Evict, Nominate
-from muster.model.pod import Phase, Pod, Running
-from muster.runtime import Scheduler
+from muster.model.pod import Phase, Pod, PodStatusPhase
+from muster.scheduler import Scheduler
 from muster.state.world import World
 
 NOW = 1_000_000.0
@@ -48,7 +48,7 @@ class Result:
         return Counter(status for pod, status in self.task_status.items() if self.group_of.get(pod) == group)
 
 
-def places(case: Case) -> bool:
+def binds_pods(case: Case) -> bool:
     """Does any of the case's actions bind pods?"""
     return not {"allocate", "backfill"}.isdisjoint(case.actions)
 
@@ -67,7 +67,7 @@ def run(case: Case) -> Result:
                 result.evicted.append(effect.pod)
             case Nominate():
                 result.pipelined[effect.pod] = effect.node
-    if not places(case):
+    if not binds_pods(case):
         # Here whoever finds free room is bound at once; what an evicting action of Volcano's does about it depends on the action.
         result.at_once, result.binds = result.binds, {}
     result.world, result.policy = scheduler.world, policy
@@ -81,20 +81,20 @@ def _read_world(case: Case, world: World, result: Result) -> None:
             title = group.partition(":")[2]
             result.podgroup_phase[title] = PHASES[status_of(world, gang, group).phase]
             for role in gang.roles:
-                for pod in (*role.pods, *role.leaving):
-                    result.group_of[pod.title] = title
-                    result.task_status[pod.title] = _status(case, world, pod)
+                for pod in (*role.pods, *role.terminating):
+                    result.group_of[pod.full_name] = title
+                    result.task_status[pod.full_name] = _status(case, world, pod)
 
 
 def _status(case: Case, world: World, pod: Pod) -> str:
     match world.phase(pod):
         case Phase.PENDING:
             return "Pending"
-        case Phase.NOMINATED | Phase.HELD:
+        case Phase.NOMINATED | Phase.RESERVED:
             return "Pipelined"
         case Phase.BINDING:
-            return "Binding" if places(case) else "Pipelined"
+            return "Binding" if binds_pods(case) else "Pipelined"
         case Phase.BOUND:
-            return "Running" if pod.running is Running.RUNNING else "Bound"
-        case Phase.LEAVING | Phase.OVERDUE:
+            return "Running" if pod.status_phase is PodStatusPhase.RUNNING else "Bound"
+        case Phase.TERMINATING | Phase.OVERDUE:
             return "Releasing"

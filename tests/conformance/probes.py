@@ -14,21 +14,21 @@ from tests.conformance.corpus import Case
 from tests.conformance.inputs import events_of, policy_of
 from tests.conformance.outcome import NOW
 
-from muster.engine.columns import REFUSED
 from muster.engine.enqueue import enqueue
 from muster.engine.hooks import Ask, Purpose
+from muster.engine.node_scores import REFUSED
 from muster.engine.session import Session
 from muster.model.effects import Verdict
-from muster.model.gang import Cell, Gang
+from muster.model.gang import Gang, Subgroup
 from muster.plugins.topology import Topology
-from muster.state.domains import domain_tree
+from muster.state.derived.topology_domains import domain_tree
 from muster.state.store import Store
 
 _EQUAL = 1e-6
 
 
 @dataclass(slots=True)
-class Probed:
+class ProbeResult:
     """How many comparisons were made, and those that came out otherwise."""
 
     compared: int = 0
@@ -52,17 +52,17 @@ def _sign(value: float) -> int:
     return 0 if abs(value) < _EQUAL else 1 if value > 0 else -1
 
 
-def probe(case: Case) -> Probed:
-    probed = Probed()
+def probe(case: Case) -> ProbeResult:
+    probe_result = ProbeResult()
     asked = case.actual.get("probe") or {}
     for title, scores in (asked.get("node_order") or {}).items():
-        probed.same_order(f"nodes for {title}", scores, _node_scores(_session(case), title))
+        probe_result.same_order(f"nodes for {title}", scores, _node_scores(_session(case), title))
     for title, by_plugin in (asked.get("hypernode_order") or {}).items():
         for scores in by_plugin.values():
-            _compare_domains(_session(case), title, scores, probed)
+            _compare_domains(_session(case), title, scores, probe_result)
     for title, wanted in (asked.get("job_enqueueable") or {}).items():
-        probed.same(f"{title} let in", wanted, _is_let_in(_session(case), title))
-    return probed
+        probe_result.same(f"{title} let in", wanted, _is_enqueued(_session(case), title))
+    return probe_result
 
 
 def _session(case: Case) -> Session:
@@ -77,44 +77,44 @@ def _session(case: Case) -> Session:
 
 def _node_scores(s: Session, title: str) -> dict[str, float]:
     """Of the nodes that the pod could go to."""
-    pod = next(pod for pod in s.world.facts.pods.values() if pod.title == title)
-    values = s.columns(pod, soon=False).value
+    pod = next(pod for pod in s.world.facts.pods.values() if pod.full_name == title)
+    values = s.node_scores(pod, after_releases=False).value
     return {name: float(values[row]) for name, row in s.world.table.row.items() if values[row] > REFUSED}
 
 
-def _compare_domains(s: Session, title: str, theirs: Mapping[str, float], probed: Probed) -> None:
+def _compare_domains(s: Session, title: str, theirs: Mapping[str, float], probe_result: ProbeResult) -> None:
     """Tier by tier: which tier is better is no question of scores here. What Volcano gives nothing is too small for the ask, and
     must not be offered to it."""
     plugin = next(plugin for plugin in s.policy.plugins if isinstance(plugin, Topology))
-    gang, cell = _gang_and_cell(s, title)
-    members = None if cell is None else cell.members
+    gang, subgroup = _gang_and_subgroup(s, title)
+    members = None if subgroup is None else subgroup.members
     pods = [pod for pod in gang.pods() if pod.uid not in s.world.placements.by_uid and (members is None or pod.uid in members)]
     if not pods:
         return
-    ask = Ask(gang, tuple(pods), Purpose.ALLOCATE, cell=cell)
+    ask = Ask(gang, tuple(pods), Purpose.ALLOCATE, subgroup=subgroup)
     domains = [domain for domain in domain_tree(s.world, ()).domains if domain.tier and domain.name in theirs]
     scores = plugin.score_domains(s, ask, domains)
     for tier in sorted({domain.tier or 0 for domain in domains}):
         found = {d.name: float(score) for d, score in zip(domains, scores, strict=True) if d.tier == tier and theirs[d.name] > 0}
-        probed.same_order(f"domains of tier {tier} for {title}", theirs, found)
+        probe_result.same_order(f"domains of tier {tier} for {title}", theirs, found)
     offered = plugin.domains(s, ask)
     names = set() if offered is None or isinstance(offered, Verdict) else {domain.name for domain in offered}
     for domain in domains:
         if not theirs[domain.name]:
-            probed.same(f"room for {title} in {domain.name}", False, domain.name in names)
+            probe_result.same(f"room for {title} in {domain.name}", False, domain.name in names)
 
 
-def _gang_and_cell(s: Session, title: str) -> tuple[Gang, Cell | None]:
+def _gang_and_subgroup(s: Session, title: str) -> tuple[Gang, Subgroup | None]:
     for gang in s.world.facts.gangs.values():
-        if gang.title == title:
+        if gang.full_name == title:
             return gang, None
-        for cell in gang.cells:
-            if f"{gang.title}/{cell.title}" == title:
-                return gang, cell
+        for subgroup in gang.subgroups:
+            if f"{gang.full_name}/{subgroup.title}" == title:
+                return gang, subgroup
     raise LookupError(title)
 
 
-def _is_let_in(s: Session, title: str) -> bool:
+def _is_enqueued(s: Session, title: str) -> bool:
     enqueue(s)
-    gang = next(gang for gang in s.world.facts.gangs.values() if gang.title == title)
-    return not s.world.memory.attempts[gang.key].kept_out
+    gang = next(gang for gang in s.world.facts.gangs.values() if gang.full_name == title)
+    return not s.world.memory.attempts[gang.key].not_admitted

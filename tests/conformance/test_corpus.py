@@ -6,7 +6,7 @@ import os
 
 import pytest
 from tests.conformance.corpus import FOLDER_VARIABLE, Case, folder, load
-from tests.conformance.judge import Judgement, Mark, judge, story
+from tests.conformance.judge import Judgement, Mark, describe, judge
 
 pytestmark = pytest.mark.conformance
 
@@ -24,7 +24,7 @@ def test_a_case_ends_as_in_volcano_or_for_a_reason_as_it_does(case: Case, judged
     judged.append(judgement)
     if judgement.mark is Mark.NOT_APPLICABLE:
         pytest.skip(judgement.why)
-    assert judgement.mark is not Mark.DIFFER, "\n".join(story(judgement))
+    assert judgement.mark is not Mark.DIFFER, "\n".join(describe(judgement))
 
 
 @pytest.mark.skipif(not os.environ.get(FOLDER_VARIABLE), reason="no folder was named")

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from tests.conformance.cases import RECLAIMING, case, group, hypernode, node, pods, queue
 from tests.conformance.corpus import Case
-from tests.conformance.judge import Judgement, Mark, entries, judge, story, table
-from tests.conformance.probes import Probed
+from tests.conformance.judge import Judgement, Mark, describe, entries, judge, table
+from tests.conformance.probes import ProbeResult
 from tests.conformance.reasons import REASONS
 
 pytestmark = pytest.mark.conformance
@@ -38,7 +38,7 @@ def test_whatever_was_recorded_of_a_stable_case_must_be_equal(actual: dict[str, 
     judgement = judge(one_pod(actual))
     assert judgement.mark is Mark.DIFFER
     assert sentence in judgement.differences
-    assert f"          {sentence}" in story(judgement)
+    assert f"          {sentence}" in describe(judgement)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_of_an_outcome_that_varies_the_numbers_count_where_those_are_stable() ->
     assert judge(one_pod({"binds": {}}, **varies)).differences == ("number of binds: expected 0, found 1",)
 
 
-def test_what_holds_only_in_the_rig_of_upstreams_test_is_not_asked_for() -> None:
+def test_what_is_true_only_in_the_rig_of_upstreams_test_is_not_required() -> None:
     rigged = one_pod({"binds": {"ns/g-0": "n1"}}, expect={"binds": {}}, expect_rig_only={"binds": {}})
     assert judge(rigged).mark is Mark.AGREE
 
@@ -84,12 +84,12 @@ def test_a_case_that_needs_what_does_not_exist_is_counted_apart_whatever_comes_o
 
 
 def test_a_probe_compares_orders_and_not_values() -> None:
-    probed = Probed()
-    probed.same_order("nodes", {"a": 75, "b": 15, "c": 15, "d": 3}, {"a": 0.9, "b": 0.2, "c": 0.2})
-    assert (probed.compared, probed.differences) == (3, [])
-    probed.same_order("nodes", {"a": 75, "b": 15}, {"a": 0.1, "b": 0.2})
-    probed.same_order("nodes", {"a": 75, "b": 75}, {"a": 0.1, "b": 0.2})
-    assert probed.differences == [
+    probe_result = ProbeResult()
+    probe_result.same_order("nodes", {"a": 75, "b": 15, "c": 15, "d": 3}, {"a": 0.9, "b": 0.2, "c": 0.2})
+    assert (probe_result.compared, probe_result.differences) == (3, [])
+    probe_result.same_order("nodes", {"a": 75, "b": 15}, {"a": 0.1, "b": 0.2})
+    probe_result.same_order("nodes", {"a": 75, "b": 75}, {"a": 0.1, "b": 0.2})
+    assert probe_result.differences == [
         "nodes: expected a better than b, found it worse than it",
         "nodes: expected a as good as b, found it worse than it",
     ]
@@ -113,7 +113,7 @@ RIGID_OVER_TWO_NODES: dict[str, Any] = {
     "groups": [group("v", least=4, phase="Running"), group("h", least=1, priority="high")],
     "members": [*pods("v", 2, gpu=2, on="n1"), *pods("v", 2, gpu=2, on="n2", start=2), *pods("h", 1, gpu=2)],
 }
-ONE_SPARE_IS_ENOUGH: dict[str, Any] = {
+ONE_SURPLUS_IS_ENOUGH: dict[str, Any] = {
     "nodes": [node("n1", gpu=4)],
     "groups": [group("v", least=1, phase="Running"), group("h", least=1, priority="high")],
     "members": [*pods("v", 4, gpu=1, on="n1"), *pods("h", 1, gpu=1)],
@@ -170,18 +170,20 @@ UNEQUAL_SHARES: dict[str, Any] = {
     "queues": [queue("q1", gpu=2), queue("q2", gpu=6)],
     "plugins": RECLAIMING,
 }
-LENT_WITHIN_A_BRANCH: dict[str, Any] = {
+BORROWED_WITHIN_A_BRANCH: dict[str, Any] = {
     "nodes": [node("n1", gpu=4), node("n2", gpu=4)],
     "groups": [group("v", least=1, phase="Running", queue="b1"), group("h", least=1, queue="a1")],
     "members": [*pods("v", 1, gpu=4, on="n1"), *pods("v", 1, gpu=4, on="n2", start=1), *pods("h", 1, gpu=4)],
     "queues": [queue("a", gpu=4), queue("a1", gpu=4, parent="a"), queue("b", gpu=8), queue("b1", gpu=4, parent="b")],
     "plugins": RECLAIMING,
 }
-APART = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "host", "labelSelector": {}}]}}
-KEEPS_APART: dict[str, Any] = {
+ANTI_AFFINITY = {
+    "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "host", "labelSelector": {}}]}
+}
+WITH_ANTI_AFFINITY: dict[str, Any] = {
     "nodes": [node("n1", gpu=4, host="n1")],
     "groups": [group("v", least=1, phase="Running"), group("h", least=1, priority="high")],
-    "members": [*pods("v", 1, gpu=1, on="n1"), *pods("h", 1, gpu=1, affinity=APART)],
+    "members": [*pods("v", 1, gpu=1, on="n1"), *pods("h", 1, gpu=1, affinity=ANTI_AFFINITY)],
     "configurations": [{"name": "preempt", "arguments": {"enableTopologyAwarePreemption": True}}],
     "off": {"predicates": ("enablePreemptable", "enabledAllocatable"), "gang": ("enablePreemptable",)},
 }
@@ -211,14 +213,14 @@ TWO_ELASTIC_GANGS: dict[str, Any] = {
     "plugins": ("gang", "predicates"),
 }
 
-STORIES = {
+EXAMPLES = {
     "whole_gangs": case(
         "allocate", "preempt", **RIGID_OVER_TWO_NODES, actual={"evicted": ["ns/v-0"], "pipelined": {"ns/h-0": "n1"}}
     ),
     "no_more_than_needed": case(
         "allocate",
         "gangpreempt",
-        **ONE_SPARE_IS_ENOUGH,
+        **ONE_SURPLUS_IS_ENOUGH,
         actual={"evicted": ["ns/v-0", "ns/v-1", "ns/v-2"], "pipelined": {"ns/h-0": "n1"}},
     ),
     "only_the_minimum": case(
@@ -231,7 +233,7 @@ STORIES = {
         "allocate", "preempt", **EITHER_NODE, actual={"evicted": ["ns/b-0", "ns/b-1"], "pipelined": {"ns/h-0": "n2"}}
     ),
     "never_its_own": case("allocate", "preempt", **LESSER_MEMBER, actual={"evicted": ["ns/g-0"], "pipelined": {"ns/g-1": "n1"}}),
-    "whole_gangs_may_go": case("allocate", "reclaim", **OVER_ITS_SHARE),
+    "whole_gangs_are_evictable": case("allocate", "reclaim", **OVER_ITS_SHARE),
     "topology_is_served": case("allocate", "preempt", **ONE_RACK),
     "reclaims_for_gangs": case("allocate", "reclaim", **ELASTIC_OVER_ITS_SHARE),
     "never_means_the_gang": case("allocate", "preempt", **ONE_NEVER, actual={"evicted": ["ns/v-0"], "pipelined": {"ns/h-1": "n1"}}),
@@ -239,9 +241,9 @@ STORIES = {
         "allocate", "reclaim", **UNEQUAL_SHARES, actual={"evicted": ["ns/a-0"], "pipelined": {"ns/h-0": "n1"}}
     ),
     "judged_where_the_tree_forks": case(
-        "allocate", "reclaim", **LENT_WITHIN_A_BRANCH, actual={"evicted": ["ns/v-1"], "pipelined": {"ns/h-0": "n2"}}
+        "allocate", "reclaim", **BORROWED_WITHIN_A_BRANCH, actual={"evicted": ["ns/v-1"], "pipelined": {"ns/h-0": "n2"}}
     ),
-    "checks_see_who_is_gone": case("allocate", "preempt", **KEEPS_APART),
+    "checks_see_evicted_pods": case("allocate", "preempt", **WITH_ANTI_AFFINITY),
     "others_are_not_stopped": case("allocate", **WAITS_IN_A_PARENT),
     "phase_follows_members": case(
         "allocate", **SAYS_RUNNING, actual={"binds": {"ns/g-0": "n1"}, "podgroup_phase": {"ns/g": "Pending"}}
@@ -252,20 +254,20 @@ STORIES = {
 }
 
 
-@pytest.mark.parametrize("reason", STORIES)
+@pytest.mark.parametrize("reason", EXAMPLES)
 def test_a_difference_that_a_reason_accounts_for_is_explained_by_it(reason: str) -> None:
-    judgement = judge(STORIES[reason])
-    assert (judgement.mark, judgement.reason) == (Mark.EXPLAINED, reason), story(judgement)
+    judgement = judge(EXAMPLES[reason])
+    assert (judgement.mark, judgement.reason) == (Mark.EXPLAINED, reason), describe(judgement)
 
 
-@pytest.mark.parametrize("reason", STORIES)
+@pytest.mark.parametrize("reason", EXAMPLES)
 def test_no_reason_explains_what_else_is_wrong(reason: str) -> None:
-    written = STORIES[reason].written
+    written = EXAMPLES[reason].written
     wrong = {**written, "expect": {"task_status_nums": {"ns/nobody": {"Running": 1}}}}
     assert judge(Case(wrong, "own/Case")).mark is Mark.DIFFER
 
 
-def test_an_eviction_that_nobody_is_entitled_to_is_never_explained() -> None:
+def test_an_eviction_without_a_right_to_it_is_never_explained() -> None:
     within = {**OVER_ITS_SHARE, "queues": [queue("q1", gpu=4), queue("q2", gpu=4)]}
     entitled = case("allocate", "reclaim", **within)
     assert judge(entitled).mark is Mark.EXPLAINED
@@ -274,7 +276,7 @@ def test_an_eviction_that_nobody_is_entitled_to_is_never_explained() -> None:
     assert judge(Case(unfair, "own/Case")).mark is Mark.AGREE
 
 
-def test_every_entry_has_a_check_a_story_and_words() -> None:
+def test_every_entry_has_a_check_an_example_and_a_sentence() -> None:
     assert [entry.when for entry in entries()] == list(REASONS)
-    assert set(STORIES) == set(REASONS)
+    assert set(EXAMPLES) == set(REASONS)
     assert all(len(entry.why.split()) > 8 for entry in entries())

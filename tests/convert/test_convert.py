@@ -10,16 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.config import load_policy
-from muster.convert import Converted, convert, convert_plain
-from muster.convert.actions import LEFT_OUT, OURS
-from muster.convert.conf import FLAGS
-from muster.convert.plugins import MISSING, RULES
+from muster.convert import Conversion, convert, convert_data
+from muster.convert.volcano_actions import ACTION_MAP, OMITTED_ACTIONS
+from muster.convert.volcano_conf import FLAGS
+from muster.convert.volcano_plugins import CONVERTERS, UNSUPPORTED
 from muster.engine.hooks import Policy
 from muster.plugins.binpack import Binpack
 from muster.plugins.proportion import Proportion
 from muster.plugins.spread import Spread
 from muster.plugins.topology import Topology
-from muster.yaml_marks import InputError
+from muster.yaml_positions import InputError
 
 USUAL = """\
 actions: "enqueue, allocate, backfill"
@@ -52,7 +52,7 @@ def names_of(text: str) -> list[str]:
     return [plugin.name for plugin in policy_of(text).plugins]
 
 
-def notes_of(made: Converted) -> str:
+def notes_of(made: Conversion) -> str:
     return "\n".join(str(note) for note in made.notes)
 
 
@@ -89,7 +89,7 @@ plugins:
     )
 
 
-def test_everything_that_is_not_as_it_was_is_told_with_its_line() -> None:
+def test_every_change_is_reported_with_its_line() -> None:
     assert [str(note) for note in convert(USUAL).notes] == [
         "schedulerNames has volcano in it, which is what your pods say: stop Volcano's scheduler before Muster starts",
         "line 5: plugin gang is no plugin here: gangs are what is scheduled, always whole",
@@ -123,14 +123,14 @@ def test_actions_become_ours_in_an_order_in_which_they_make_sense(theirs: str, o
     assert list(policy_of(plugins("priority", "gang", "conformance", "proportion", "overcommit", actions=theirs)).actions) == ours
 
 
-def test_a_change_of_order_and_a_missing_action_are_told() -> None:
+def test_a_change_of_order_and_a_missing_action_are_reported() -> None:
     told = notes_of(convert(plugins("gang", "proportion", actions="reclaim, shuffle")))
     assert "action allocate was added" in told
     assert "the order of the actions is now expire, allocate, gang-reclaim" in told
     assert "line 1: action shuffle has no counterpart" in told
 
 
-def test_an_action_that_volcano_refuses_is_told_with_the_nearest_that_it_takes() -> None:
+def test_an_action_that_volcano_refuses_is_reported_with_the_nearest_that_it_takes() -> None:
     told = notes_of(convert(plugins("gang", actions="allocate, gangPreempt")))
     assert "unknown action 'gangPreempt' was left out, as Volcano itself refuses it; did you mean 'gangpreempt'?" in told
 
@@ -159,19 +159,19 @@ def test_an_action_that_has_no_effect_in_volcano_has_none_here(action: str, flag
         ),
     ],
 )
-def test_whom_evictions_hit_otherwise_than_before_is_told(flag: str, words: str) -> None:
+def test_a_change_in_who_is_evicted_is_reported(flag: str, words: str) -> None:
     assert words in notes_of(convert(plugins("priority", f"gang{flag}", actions="allocate, preempt")))
     assert words not in notes_of(convert(plugins("priority", f"gang{flag}")))
 
 
-def test_whoever_evicts_gang_by_gang_clears_one_hypernode_as_volcano_does() -> None:
+def test_gang_by_gang_eviction_frees_one_hypernode_as_volcano_does() -> None:
     made = convert(plugins("gang", actions="allocate, gangpreempt"))
     assert load_policy(made.text).settings.whole_gang == "domain"
     assert "wholeGang: cluster evicts all of it" in notes_of(made)
     assert load_policy(convert(plugins("gang", actions="allocate, preempt")).text).settings.whole_gang == "cluster"
 
 
-def test_arguments_of_actions_are_taken_over_or_told() -> None:
+def test_arguments_of_actions_are_taken_over_or_reported() -> None:
     more = """\
 configurations:
 - name: gangpreempt
@@ -192,7 +192,7 @@ configurations:
     assert "line 13: preempt: somethingNew has no counterpart" in told
 
 
-def test_whoever_evicts_without_a_look_at_budgets_is_told_what_there_is() -> None:
+def test_evicting_without_budgets_is_reported_with_the_plugin_there_is() -> None:
     advice = "consider adding pdb, min_runtime, lost_work"
     assert advice in notes_of(convert(plugins("gang", actions="allocate, preempt")))
     assert "consider adding min_runtime, lost_work" in notes_of(convert(plugins("gang", "pdb", actions="allocate, preempt")))
@@ -202,35 +202,35 @@ def test_whoever_evicts_without_a_look_at_budgets_is_told_what_there_is() -> Non
 # -- plugins -----------------------------------------------------------------------------------------------------------------------
 
 
-def test_an_unknown_plugin_is_told_with_the_nearest_that_is_known() -> None:
+def test_an_unknown_plugin_is_reported_with_the_nearest_that_is_known() -> None:
     assert "line 4: unknown plugin 'tasktopology' was left out; did you mean 'task-topology'?" in notes_of(
         convert(plugins("tasktopology"))
     )
     assert "line 4: unknown plugin 'weather' was left out" in notes_of(convert(plugins("weather")))
 
 
-@pytest.mark.parametrize("name", MISSING)
-def test_a_plugin_without_a_counterpart_is_told_with_what_that_means(name: str) -> None:
+@pytest.mark.parametrize("name", UNSUPPORTED)
+def test_a_plugin_without_a_counterpart_is_reported_with_what_that_means(name: str) -> None:
     made = convert(plugins(name))
-    assert f"line 4: plugin {name} has no counterpart: {MISSING[name]}" in notes_of(made)
+    assert f"line 4: plugin {name} has no counterpart: {UNSUPPORTED[name]}" in notes_of(made)
 
 
-@pytest.mark.parametrize("name", RULES)
-def test_a_plugin_of_which_everything_is_switched_off_is_told_and_changes_nothing_that_can_break(name: str) -> None:
+@pytest.mark.parametrize("name", CONVERTERS)
+def test_a_plugin_of_which_everything_is_switched_off_is_reported_and_changes_nothing_that_can_break(name: str) -> None:
     off = "".join(f"\n    {flag}: false" for flag in FLAGS)
     made = convert(plugins(f"{name}{off}", actions="enqueue, allocate, preempt, reclaim"))
     assert load_policy(made.text).actions == ("expire", "allocate")
     assert len(made.notes) > 1
 
 
-def test_a_part_that_is_switched_off_is_left_out_and_a_flag_without_meaning_is_told() -> None:
+def test_a_part_that_is_switched_off_is_left_out_and_a_flag_without_meaning_is_reported() -> None:
     assert "priority" not in names_of(plugins("priority\n    enableJobOrder: false"))
     assert "taints" not in names_of(plugins("predicates\n    enablePredicate: false"))
     told = notes_of(convert(plugins("conformance\n    enabledVictim: false")))
     assert "line 5: conformance: enabledVictim: false has no counterpart and was left out" in told
 
 
-def test_without_the_gang_plugin_it_is_told_that_gangs_start_whole_all_the_same() -> None:
+def test_without_the_gang_plugin_it_is_reported_that_gangs_start_whole_all_the_same() -> None:
     assert "plugin gang is not there" in notes_of(convert(plugins("priority")))
 
 
@@ -241,7 +241,7 @@ def test_filters_that_are_switched_off_are_left_out() -> None:
     assert {"selectors", "taints", "volumes", "spread_constraints", "unschedulable"} <= set(found)
 
 
-def test_an_unknown_argument_is_told_with_the_nearest() -> None:
+def test_an_unknown_argument_is_reported_with_the_nearest() -> None:
     told = notes_of(convert(plugins("nodeorder\n    arguments: {leastRequested.wieght: 2}")))
     assert "nodeorder: unknown argument 'leastRequested.wieght' was left out; did you mean 'leastrequested.weight'?" in told
     told = notes_of(convert(plugins("predicates\n    arguments: {predicate.NodePortEnable: true}")))
@@ -344,15 +344,15 @@ def test_an_overcommit_factor_below_one_is_what_volcano_takes_instead() -> None:
     assert "a factor of 0.5 is below 1" in notes_of(made)
 
 
-def test_metrics_are_told_to_be_of_no_use() -> None:
+def test_metrics_are_reported_as_unused() -> None:
     assert "metrics was left out" in notes_of(convert(plugins("gang", more="metrics: {type: prometheus}\n")))
 
 
 def test_a_flag_that_is_not_there_is_off_where_the_caller_says_so() -> None:
     conf = {"actions": "enqueue, allocate", "tiers": [{"plugins": [{"name": "predicates"}, {"name": "overcommit"}]}]}
-    assert "taints" in convert_plain(conf, flags_default=True).text
-    assert "taints" not in convert_plain(conf, flags_default=False).text
-    assert "enqueue" not in convert_plain(conf, flags_default=False).text
+    assert "taints" in convert_data(conf, flags_default=True).text
+    assert "taints" not in convert_data(conf, flags_default=False).text
+    assert "enqueue" not in convert_data(conf, flags_default=False).text
 
 
 # -- what is no configuration ------------------------------------------------------------------------------------------------------
@@ -393,7 +393,7 @@ def test_what_is_no_configuration_is_an_error_with_its_line(text: str, line: int
     assert str(caught.value).startswith(f"volcano-scheduler.conf:{line}: ")
 
 
-def test_all_that_is_wrong_is_told_at_once() -> None:
+def test_all_errors_are_reported_at_once() -> None:
     with pytest.raises(InputError) as caught:
         convert("actions: 3\ntiers: 4\nother: 5\n")
     assert [fault.line for fault in caught.value.faults] == [1, 2, 3]
@@ -408,20 +408,20 @@ KEYS = [
     "hypernode.gradient.evict.max-hypernodes", "overcommit-factor", "resourceStrategyFitWeight", "predicate.CacheEnable",
     "predicate.PodAffinityEnable", "deviceshare.VGPUEnable", "deviceshare.SchedulePolicy", "ancestorReclaimLevel",
 ]  # fmt: skip
-THEIRS = st.fixed_dictionaries(
-    {"name": st.sampled_from([*RULES, *MISSING, "weather"])},
+VOLCANO_CONF = st.fixed_dictionaries(
+    {"name": st.sampled_from([*CONVERTERS, *UNSUPPORTED, "weather"])},
     optional={"arguments": st.dictionaries(st.sampled_from(KEYS), SCALARS, max_size=4)}
     | {flag: st.booleans() for flag in FLAGS[:20]},
 )
 CONFS = st.fixed_dictionaries(
     {
-        "actions": st.lists(st.sampled_from([*OURS, *LEFT_OUT, "gangPreempt"]), min_size=1, max_size=4).map(", ".join),
-        "tiers": st.lists(st.fixed_dictionaries({"plugins": st.lists(THEIRS, max_size=5)}), max_size=3),
+        "actions": st.lists(st.sampled_from([*ACTION_MAP, *OMITTED_ACTIONS, "gangPreempt"]), min_size=1, max_size=4).map(", ".join),
+        "tiers": st.lists(st.fixed_dictionaries({"plugins": st.lists(VOLCANO_CONF, max_size=5)}), max_size=3),
     },
     optional={
         "configurations": st.lists(
             st.fixed_dictionaries(
-                {"name": st.sampled_from([*OURS, "x"])},
+                {"name": st.sampled_from([*ACTION_MAP, "x"])},
                 optional={"arguments": st.dictionaries(st.sampled_from(["maxDomains", "allowWholeBundle", "y"]), SCALARS)},
             ),
             max_size=2,
@@ -434,7 +434,7 @@ CONFS = st.fixed_dictionaries(
 @given(CONFS)
 def test_whatever_is_written_becomes_a_policy_or_an_error_with_its_line(conf: dict[str, object]) -> None:
     text = yaml.safe_dump(conf)
-    made, line = attempt(text)
+    made, line = policy_or_error_line(text)
     assert line <= len(text.splitlines())
     if made is not None:
         assert convert(text) == made
@@ -442,7 +442,7 @@ def test_whatever_is_written_becomes_a_policy_or_an_error_with_its_line(conf: di
         assert all(note.text and note.line <= len(text.splitlines()) for note in made.notes)
 
 
-def attempt(text: str) -> tuple[Converted | None, int]:
+def policy_or_error_line(text: str) -> tuple[Conversion | None, int]:
     """The policy, or the line of the first error."""
     try:
         return convert(text), 0
@@ -455,5 +455,5 @@ def attempt(text: str) -> tuple[Converted | None, int]:
 
 def test_the_manual_names_every_action_and_every_plugin_of_volcanos() -> None:
     manual = (Path(__file__).parents[2] / "docs" / "from-volcano.md").read_text(encoding="utf-8")
-    for name in (*OURS, *LEFT_OUT, *RULES, *MISSING):
+    for name in (*ACTION_MAP, *OMITTED_ACTIONS, *CONVERTERS, *UNSUPPORTED):
         assert f"`{name}`" in manual, name

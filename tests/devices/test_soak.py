@@ -11,12 +11,12 @@ import yaml
 
 from muster.config import DEFAULT_POLICY
 from muster.scenario import run
-from muster.scenario.generate import document
-from muster.scenario.load import from_plain
+from muster.scenario.loader import from_document
+from muster.scenario.scenario_generator import generate_document
 
 SEEDS = max(8, int(os.environ.get("MUSTER_SEEDS", "200")) // 25)
 EVENTS = 120
-DIALECTS = ("vgpu", "gpushare", "koordinator")
+FLAVOURS = ("vgpu", "gpushare", "koordinator")
 PLUGINS = yaml.safe_load(DEFAULT_POLICY)["plugins"]
 SPREADING = {"plugins": [{"devices": {"strategy": "spread"}} if plugin == "devices" else plugin for plugin in PLUGINS]}
 
@@ -61,8 +61,8 @@ def _ask(dialect: str, chance: Random) -> dict[str, int]:
 @pytest.mark.soak
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_no_law_is_broken_where_pods_share_devices(seed: int) -> None:
-    dialect = DIALECTS[seed % 3]
-    made = document(nodes=5 + seed % 7, gangs=40, seed=seed, events=EVENTS, policy=SPREADING if seed % 2 else None)
-    report = run(from_plain(with_devices(made, dialect, Random(seed))), twin=True)
+def test_no_invariant_is_violated_where_pods_share_devices(seed: int) -> None:
+    dialect = FLAVOURS[seed % 3]
+    made = generate_document(nodes=5 + seed % 7, gangs=40, seed=seed, events=EVENTS, policy=SPREADING if seed % 2 else None)
+    report = run(from_document(with_devices(made, dialect, Random(seed))), twin=True)
     assert report.ok, f"\n{report.name} ({dialect})\n{report.explain()}"

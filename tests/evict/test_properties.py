@@ -10,30 +10,30 @@ from itertools import pairwise
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.evict.quality import NOW, POLICY, _asker, _gangs
+from tests.evict.plan_quality import NOW, POLICY, _asking_gang, _gangs
 
 from muster.config import load_policy
-from muster.engine.evict.onenode import plan_on_one_node
-from muster.engine.evict.policy import GANG_PREEMPT, PREEMPT
-from muster.engine.evict.search import NoPlan, Plan, Search, plan_in
+from muster.engine.evict.eviction_policy import GANG_PREEMPT, PREEMPT
+from muster.engine.evict.single_node import plan_on_one_node
+from muster.engine.evict.victim_search import NoPlan, Plan, VictimSearch, plan_in_domain
 from muster.engine.hooks import Ask, Purpose
 from muster.engine.session import Session
 from muster.model.effects import Evict
-from muster.model.events import Event, Seen
+from muster.model.events import Event, Upsert
 from muster.model.node import Node
-from muster.model.resources import CPU, GPU, PODS, Resources
-from muster.scenario.load import from_plain
-from muster.scenario.play import Play
-from muster.scenario.rehearsal import photo
-from muster.state.domains import WHOLE_CLUSTER, Domain
+from muster.model.resource_amounts import CPU, GPU, PODS, Resources
+from muster.scenario.loader import from_document
+from muster.scenario.rollback_check import fingerprint
+from muster.scenario.scenario_runner import ScenarioRunner
+from muster.state.derived.topology_domains import WHOLE_CLUSTER, Domain
+from muster.state.node_table import rows_of
 from muster.state.store import Store
-from muster.state.table import rows_of
 from muster.state.world import World
 
 SEEDS = st.integers(min_value=0, max_value=10_000)
 
 
-def facts(seed: int) -> list[Event]:
+def cluster_events(seed: int) -> list[Event]:
     """A full cluster of at most 40 nodes and a gang that asks, in the order in which they were made."""
     chance = random.Random(seed)
     count = chance.choice([4, 8, 16, 24, 40])
@@ -43,8 +43,8 @@ def facts(seed: int) -> list[Event]:
         name, gpus = f"n{number:03d}", chance.choice([4, 8, 8])
         free[name] = gpus
         allocatable = Resources.of({CPU: 64_000, GPU: gpus, PODS: 110})
-        events.append(Seen(Node(name, version=1, allocatable=allocatable, labels={"rack": f"r{number // 8}"})))
-    return [*events, *_gangs(chance, free), *_asker(chance, count)]
+        events.append(Upsert(Node(name, version=1, allocatable=allocatable, labels={"rack": f"r{number // 8}"})))
+    return [*events, *_gangs(chance, free), *_asking_gang(chance, count)]
 
 
 def session(events: list[Event]) -> Session:
@@ -57,7 +57,7 @@ def session(events: list[Event]) -> Session:
 
 
 def ask_of(s: Session) -> Ask:
-    gang = next(gang for gang in s.world.facts.gangs.values() if gang.title == "d/hi")
+    gang = next(gang for gang in s.world.facts.gangs.values() if gang.full_name == "d/hi")
     return Ask(gang, gang.pods(), Purpose.EVICT, "gang-preempt")
 
 
@@ -66,51 +66,51 @@ def domain_of(seed: int, s: Session) -> Domain:
     return WHOLE_CLUSTER if seed % 2 else Domain("half", rows_of(s.world.table, names[: max(2, len(names) // 2)]))
 
 
-def said(plan: Plan | NoPlan) -> tuple[object, ...]:
+def describe(plan: Plan | NoPlan) -> tuple[object, ...]:
     """A plan as a person would tell it."""
     if isinstance(plan, NoPlan):
         return ("none",)
-    seats = sorted((pod.title, placement.node) for pod, placement in plan.seats)
-    return (plan.domain, sorted(pod.title for pod in plan.victims), seats, round(plan.cost, 6))
+    placements = sorted((pod.full_name, placement.node) for pod, placement in plan.placements)
+    return (plan.domain, sorted(pod.full_name for pod in plan.victims), placements, round(plan.cost, 6))
 
 
 @given(SEEDS)
 @settings(max_examples=60, deadline=None)
 def test_a_search_leaves_no_trace(seed: int) -> None:
-    s = session(facts(seed))
-    ask, before = ask_of(s), photo(s.world)
-    plan_in(s, ask, GANG_PREEMPT, domain_of(seed, s))
+    s = session(cluster_events(seed))
+    ask, before = ask_of(s), fingerprint(s.world)
+    plan_in_domain(s, ask, GANG_PREEMPT, domain_of(seed, s))
     plan_on_one_node(s, Ask(ask.gang, ask.pods[:1], Purpose.EVICT, "preempt"), PREEMPT, WHOLE_CLUSTER)
-    assert list(before.differences(photo(s.world))) == []
+    assert list(before.differences(fingerprint(s.world))) == []
 
 
 @given(SEEDS)
 @settings(max_examples=60, deadline=None)
-def test_nobody_in_a_plan_could_stay(seed: int) -> None:
-    s = session(facts(seed))
+def test_every_victim_of_a_plan_is_needed(seed: int) -> None:
+    s = session(cluster_events(seed))
     ask, domain = ask_of(s), domain_of(seed, s)
-    search = Search(s, ask, GANG_PREEMPT, domain)
-    plan = plan_in(s, ask, GANG_PREEMPT, domain)
+    search = VictimSearch(s, ask, GANG_PREEMPT, domain)
+    plan = plan_in_domain(s, ask, GANG_PREEMPT, domain)
     if isinstance(plan, NoPlan):
         return
     assert fits(s, ask, domain, search, plan.units), "the plan itself must work"
-    ends = {search.bundles.unit_gang[unit] for unit in plan.units if not search.bundles.unit_spare[unit]}
+    ends = {search.eviction_units.unit_gang[unit] for unit in plan.units if not search.eviction_units.unit_surplus[unit]}
     for unit in plan.units:
-        if search.bundles.unit_spare[unit] and search.bundles.unit_gang[unit] in ends:
+        if search.eviction_units.unit_surplus[unit] and search.eviction_units.unit_gang[unit] in ends:
             continue  # It goes with its gang, which ends.
         rest = [other for other in plan.units if other != unit]
         assert not fits(s, ask, domain, search, rest), f"unit {unit} of {plan.units} could stay"
 
 
-def fits(s: Session, ask: Ask, domain: Domain, search: Search, gone: list[int] | tuple[int, ...]) -> bool:
+def fits(s: Session, ask: Ask, domain: Domain, search: VictimSearch, gone: list[int] | tuple[int, ...]) -> bool:
     """Is there room for the ask with these units gone? There are large members and small ones of one GPU: whatever GPUs the large
     ones leave over serve the small ones, so sums decide, and this knows nothing of how Muster places."""
-    table, b, gpu = s.world.table, search.bundles, s.world.columns.position[GPU]
-    free = (table.allocatable - table.taken)[:, gpu].copy()
-    for seat in np.flatnonzero(b.local & np.isin(b.unit, list(gone))).tolist():
+    table, b, gpu = s.world.table, search.eviction_units, s.world.columns.position[GPU]
+    free = (table.allocatable - table.planned)[:, gpu].copy()
+    for seat in np.flatnonzero(b.in_domain & np.isin(b.unit, list(gone))).tolist():
         free[b.row[seat]] += b.request[seat, gpu]
     free = free[domain.mask(len(table))]
-    sizes = [pod.kind.request[GPU] for pod in ask.pods]
+    sizes = [pod.signature.request[GPU] for pod in ask.pods]
     large = max(sizes)
     many, few = sizes.count(large), sum(size for size in sizes if size != large)
     return bool((free // large).sum() >= many and free.sum() - large * many >= few)
@@ -118,19 +118,19 @@ def fits(s: Session, ask: Ask, domain: Domain, search: Search, gone: list[int] |
 
 @given(SEEDS, st.integers(min_value=0, max_value=1000))
 @settings(max_examples=60, deadline=None)
-def test_the_order_in_which_the_cluster_was_learnt_does_not_show(seed: int, shuffle: int) -> None:
-    events = facts(seed)
+def test_the_order_of_events_does_not_change_the_plan(seed: int, shuffle: int) -> None:
+    events = cluster_events(seed)
     s = session(events)
-    expected = said(plan_in(s, ask_of(s), GANG_PREEMPT, domain_of(seed, s)))
+    expected = describe(plan_in_domain(s, ask_of(s), GANG_PREEMPT, domain_of(seed, s)))
     random.Random(shuffle).shuffle(events)
     again = session(events)
-    assert said(plan_in(again, ask_of(again), GANG_PREEMPT, domain_of(seed, again))) == expected
+    assert describe(plan_in_domain(again, ask_of(again), GANG_PREEMPT, domain_of(seed, again))) == expected
 
 
 @given(SEEDS)
 @settings(max_examples=40, deadline=None)
 def test_no_queue_falls_below_its_guarantee_by_reclaim(seed: int) -> None:
-    for before, after, cycle, losers in _reclaimed(seed)[0]:
+    for before, after, cycle, losers in _reclaim_history(seed)[0]:
         for queue, guarantee in _guarantees(seed).items():
             floor = min(guarantee, before[queue]) if queue in losers else 0
             assert after[queue] >= floor, f"cycle {cycle}: {queue} has {after[queue]} of its guarantee of {guarantee}"
@@ -138,23 +138,23 @@ def test_no_queue_falls_below_its_guarantee_by_reclaim(seed: int) -> None:
 
 @given(SEEDS)
 @settings(max_examples=40, deadline=None)
-def test_queues_do_not_take_from_each_other_without_end(seed: int) -> None:
-    counts = _reclaimed(seed)[1]
+def test_reclaim_between_queues_comes_to_an_end(seed: int) -> None:
+    counts = _reclaim_history(seed)[1]
     assert sum(counts[-15:]) == 0, f"evictions by cycle: {counts}"
 
 
-Story = tuple[list[tuple[dict[str, int], dict[str, int], int, set[str]]], list[int]]
+ReclaimHistory = tuple[list[tuple[dict[str, int], dict[str, int], int, set[str]]], list[int]]
 
 
 @cache
-def _reclaimed(seed: int) -> Story:
+def _reclaim_history(seed: int) -> ReclaimHistory:
     """Usage before and after each cycle that evicted, with the queues from which others reclaimed then, and evictions by cycle.
     Controllers re-create every victim at once.
 
     What a queue takes from its own less important gangs is its own business.
     """
-    scenario = from_plain(_queues(seed))
-    play = Play(scenario)
+    scenario = from_document(_queues(seed))
+    play = ScenarioRunner(scenario)
     play.set_up()
     queues = _guarantees(seed)
     figures: list[dict[str, int]] = []
@@ -163,7 +163,7 @@ def _reclaimed(seed: int) -> Story:
     for number in range(60):
         if number == 1:
             for step in scenario.steps:
-                play.do(step)
+                play.run_step(step)
         figures.append(_usage(play.world, queues))
         outcome = play.cycle()
         victims = [effect for effect in outcome.effects if isinstance(effect, Evict)]
@@ -171,7 +171,7 @@ def _reclaimed(seed: int) -> Story:
         losers.append({play.world.facts.members[victim.uid].queue for victim in victims if victim.cause == "gang-reclaim"})
         figures.append(_usage(play.world, queues))
         play.cluster.advance(20.0)
-    assert play.breaches == []
+    assert play.violations == []
     pairs = [pair for number, pair in enumerate(pairwise(figures)) if number % 2 == 0]
     return [(*pair, cycle, losers[cycle]) for cycle, pair in enumerate(pairs) if evictions[cycle]], evictions
 
@@ -179,7 +179,7 @@ def _reclaimed(seed: int) -> Story:
 def _usage(world: World, queues: dict[str, int]) -> dict[str, int]:
     gpu = world.columns.position.get(GPU)
     known = world.ledger.names if gpu is not None else ()
-    return {queue: int(world.ledger.taken(queue)[gpu]) if queue in known else 0 for queue in queues}
+    return {queue: int(world.ledger.planned(queue)[gpu]) if queue in known else 0 for queue in queues}
 
 
 def _guarantees(seed: int) -> dict[str, int]:

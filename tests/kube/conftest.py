@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.kube.kinds import install as install_rest
-from tests.kube.nursery import Nursery
+from tests.kube.fork_server import ForkServer
+from tests.kube.schemaless_crds import install as install_rest
 
-from muster.adapters.kube.access import read_access
-from muster.adapters.kube.client import Client
-from muster.crds.install import install
-from muster.lab.assets import Assets, NoServers, get_assets
+from muster.crds.crd_install import install
+from muster.kube.watch.access import read_access
+from muster.kube.watch.client import Client
+from muster.lab.assets import Assets, NoServerBinaries, get_assets
 from muster.lab.servers import Servers
 
 FOUND = pytest.StashKey[Assets | str]()
@@ -24,10 +24,10 @@ FOUND = pytest.StashKey[Assets | str]()
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     wanted = any("assets" in getattr(item, "fixturenames", ()) for item in items)
     if wanted and FOUND not in config.stash and not config.option.collectonly:
-        config.stash[FOUND] = _look(config)
+        config.stash[FOUND] = _find_assets(config)
 
 
-def _look(config: pytest.Config) -> Assets | str:
+def _find_assets(config: pytest.Config) -> Assets | str:
     capture = config.pluginmanager.getplugin("capturemanager")
     try:
         if capture is None:
@@ -35,7 +35,7 @@ def _look(config: pytest.Config) -> Assets | str:
         # Whoever waits for a build should see that it goes on.
         with capture.global_and_fixture_disabled():
             return get_assets()
-    except NoServers as none:
+    except NoServerBinaries as none:
         return str(none)
 
 
@@ -54,7 +54,7 @@ def servers(assets: Assets) -> Iterator[Servers]:
 
 
 @pytest.fixture(scope="session")
-def equipped(assets: Assets) -> Iterator[Servers]:
+def servers_with_kinds(assets: Assets) -> Iterator[Servers]:
     """Servers with the custom kinds that Muster ships. They are others, because some tests want to bring their own."""
 
     async def equip(running: Servers) -> None:
@@ -74,7 +74,9 @@ def equipped(assets: Assets) -> Iterator[Servers]:
 @pytest.fixture(autouse=True)
 def clean(request: pytest.FixtureRequest) -> Iterator[None]:
     """Whatever a test left behind is gone before the next one."""
-    running: list[Servers] = [request.getfixturevalue(name) for name in ("servers", "equipped") if name in request.fixturenames]
+    running: list[Servers] = [
+        request.getfixturevalue(name) for name in ("servers", "servers_with_kinds") if name in request.fixturenames
+    ]
     yield
     for one in running:
         one.check()
@@ -88,7 +90,7 @@ def kubeconfig(servers: Servers) -> Path:
 
 
 @pytest.fixture(scope="session")
-def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
+def fork_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
     """Where schedulers come from that start at once."""
-    with Nursery(tmp_path_factory.mktemp("schedulers")) as running:
+    with ForkServer(tmp_path_factory.mktemp("schedulers")) as running:
         yield running

@@ -11,17 +11,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from muster.adapters.kube import names
-from muster.adapters.kube.access import read_access
-from muster.adapters.kube.encode import MARKING_LABELS, POD_SCHEDULED, VALID
-from muster.lab.servers import Servers
-from muster.lab.stage import RealCluster
-from muster.scenario import Report, Scenario, load, run
-from muster.scenario.load import policy_of
-from muster.scenario.report import Deed
-from muster.scenario.venue import Venue
+from tests.harness.live_harness import LiveHarness
 
-HOME = Path(__file__).parents[2] / "scenarios"
+from muster.kube.read import names
+from muster.kube.watch.access import read_access
+from muster.kube.write.patch_bodies import POD_SCHEDULED, SCHEDULER_LABELS, VALID
+from muster.lab.servers import Servers
+from muster.scenario import Report, Scenario, load, run
+from muster.scenario.cluster_backend import ClusterBackend
+from muster.scenario.loader import policy_of
+from muster.scenario.run_report import DecidedEffect
+
+SCENARIO_DIR = Path(__file__).parents[2] / "scenarios"
 Manifest = dict[str, Any]
 
 _UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -31,33 +32,33 @@ _VOLUMES = ("PersistentVolumeClaim", "PersistentVolume")
 
 
 def scenario_of(file: str, name: str) -> Scenario:
-    return next(one for one in load(HOME / f"{file}.yaml") if one.name == name)
+    return next(one for one in load(SCENARIO_DIR / f"{file}.yaml") if one.name == name)
 
 
-def real_cluster(servers: Servers, scenario: Scenario) -> RealCluster:
+def real_cluster(servers: Servers, scenario: Scenario) -> LiveHarness:
     scheduler_names = policy_of(scenario).settings.scheduler_names
-    return RealCluster(partial(read_access, servers.kubeconfig()), scheduler_names=scheduler_names)
+    return LiveHarness(partial(read_access, servers.kubeconfig()), scheduler_names=scheduler_names)
 
 
-def played(scenario: Scenario, cluster: Venue) -> tuple[Report, Manifest]:
+def run_on(scenario: Scenario, cluster: ClusterBackend) -> tuple[Report, Manifest]:
     """How it went, and how the objects read in the end."""
     report = run(scenario, cluster=cluster)
-    titles = {getattr(deed.effect, "uid", ""): getattr(deed.effect, "pod", "") for deed in report.deeds}
-    titles |= {pod["metadata"]["uid"]: _title(pod) for pod in cluster.listed("Pod")}
+    titles = {getattr(deed.effect, "uid", ""): getattr(deed.effect, "pod", "") for deed in report.decided_effects}
+    titles |= {pod["metadata"]["uid"]: _full_name(pod) for pod in cluster.listed("Pod")}
     objects = {
-        **{f"Pod {_title(pod)}": _pod(pod) for pod in cluster.listed("Pod")},
-        **{f"{kind} {_title(one)}": _status(one) for kind in _WITH_STATUS for one in cluster.listed(kind)},
-        **{f"{kind} {_title(one)}": _volume(one) for kind in _VOLUMES for one in cluster.listed(kind)},
+        **{f"Pod {_full_name(pod)}": _pod(pod) for pod in cluster.listed("Pod")},
+        **{f"{kind} {_full_name(one)}": _status(one) for kind in _WITH_STATUS for one in cluster.listed(kind)},
+        **{f"{kind} {_full_name(one)}": _volume(one) for kind in _VOLUMES for one in cluster.listed(kind)},
     }
     return report, {name: _named(one, titles) for name, one in sorted(objects.items())}
 
 
-def decisions(deeds: Iterable[Deed]) -> list[str]:
+def decision_lines(decided_effects: Iterable[DecidedEffect]) -> list[str]:
     """One line for each deed, in order: all of it but what is a cluster's own (UIDs)."""
-    return [_line(deed) for deed in deeds]
+    return [_line(deed) for deed in decided_effects]
 
 
-def _line(deed: Deed) -> str:
+def _line(deed: DecidedEffect) -> str:
     said = dataclasses.asdict(deed.effect)
     victims = len(said.pop("victims", ()))
     for own in ("uid", "plan"):
@@ -71,7 +72,7 @@ def _line(deed: Deed) -> str:
 # --- Objects ------------------------------------------------------------------------------------------------------------------
 
 
-def _title(one: Manifest) -> str:
+def _full_name(one: Manifest) -> str:
     namespace = one["metadata"].get("namespace")
     return f"{namespace}/{one['metadata']['name']}" if namespace else str(one["metadata"]["name"])
 
@@ -84,8 +85,8 @@ def _pod(pod: Manifest) -> Manifest:
         "phase": status.get("phase"),
         "leaves": metadata.get("deletionTimestamp") or "",
         "created": metadata["creationTimestamp"],
-        "notes": _only(metadata.get("annotations"), names.WRITTEN),
-        "labels": _only(metadata.get("labels"), MARKING_LABELS),
+        "notes": _only(metadata.get("annotations"), names.WRITTEN_ANNOTATIONS),
+        "labels": _only(metadata.get("labels"), SCHEDULER_LABELS),
         "conditions": _conditions(status),
     }
 

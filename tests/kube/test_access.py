@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from muster.adapters.kube.access import FILES_CHANGE_S, Access, AccessError, read_access
-from muster.adapters.kube.client import Client
+from muster.kube.watch.access import FILE_REFRESH_S, Access, AccessError, read_access
+from muster.kube.watch.client import Client
 from muster.lab.servers import Servers
 
 
 @pytest.fixture(autouse=True)
-def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def no_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No cluster is to be found by chance."""
     proxies = ("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "https_proxy", "http_proxy", "no_proxy")
     for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", *proxies):
@@ -27,7 +27,7 @@ def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
 
 
-def written(folder: Path, user: dict[str, Any], *, name: str = "config", server: str = "http://127.0.0.1:1") -> Path:
+def kubeconfig_file(folder: Path, user: dict[str, Any], *, name: str = "config", server: str = "http://127.0.0.1:1") -> Path:
     config = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -49,7 +49,7 @@ def read(path: Path | None = None, **more: str) -> Access:
 
 
 def test_a_kubeconfig_says_where_and_who(tmp_path: Path) -> None:
-    path = written(tmp_path, {"token": "secret"})
+    path = kubeconfig_file(tmp_path, {"token": "secret"})
     access = read(path)
     assert (access.server, access.credentials.header) == ("http://127.0.0.1:1", "Bearer secret")
     assert "secret" not in repr(access)
@@ -58,19 +58,19 @@ def test_a_kubeconfig_says_where_and_who(tmp_path: Path) -> None:
 
 def test_without_a_name_the_environment_counts_and_then_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / ".kube").mkdir()
-    written(tmp_path / ".kube", {"token": "home"})
+    kubeconfig_file(tmp_path / ".kube", {"token": "home"})
     assert read().credentials.header == "Bearer home"
-    named = written(tmp_path, {"token": "named"}, name="named")
+    named = kubeconfig_file(tmp_path, {"token": "named"}, name="named")
     # As kubectl has it: several files, of which some may be missing.
     monkeypatch.setenv("KUBECONFIG", os.pathsep.join([str(tmp_path / "absent"), str(named)]))
     assert read().credentials.header == "Bearer named"
 
 
-def test_what_is_wrong_is_said(tmp_path: Path) -> None:
+def test_an_invalid_kubeconfig_is_reported(tmp_path: Path) -> None:
     with pytest.raises(AccessError, match=r"no kubeconfig at .*absent; name one with --kubeconfig"):
         read(tmp_path / "absent")
     with pytest.raises(AccessError, match="three"):
-        read(written(tmp_path, {"token": "x"}), context="three")
+        read(kubeconfig_file(tmp_path, {"token": "x"}), context="three")
     (tmp_path / "broken").write_text("{ no: [yaml")
     with pytest.raises(AccessError, match="broken"):
         read(tmp_path / "broken")
@@ -78,15 +78,15 @@ def test_what_is_wrong_is_said(tmp_path: Path) -> None:
     with pytest.raises(AccessError, match="empty"):
         read(tmp_path / "empty")
     with pytest.raises(AccessError, match=r"lost\.key"):
-        read(written(tmp_path, {"client-certificate": "lost.key", "client-key": "lost.key"}, server="https://127.0.0.1:1"))
+        read(kubeconfig_file(tmp_path, {"client-certificate": "lost.key", "client-key": "lost.key"}, server="https://127.0.0.1:1"))
 
 
-def test_a_token_in_a_file_is_read_again_when_its_time_has_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_in_a_file_is_read_again_when_it_is_due(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "token").write_text("first")
-    access = read(written(tmp_path, {"tokenFile": "token"}))
+    access = read(kubeconfig_file(tmp_path, {"tokenFile": "token"}))
     seen = [(access.credentials.header, access.is_due)]
     (tmp_path / "token").write_text("second")
-    later = time.monotonic() + FILES_CHANGE_S
+    later = time.monotonic() + FILE_REFRESH_S
     monkeypatch.setattr(time, "monotonic", lambda: later)
     seen.append((access.credentials.header, access.is_due))
     asyncio.run(access.renew())
@@ -95,7 +95,7 @@ def test_a_token_in_a_file_is_read_again_when_its_time_has_come(tmp_path: Path, 
 
 
 def test_a_token_that_cannot_change_is_never_due(tmp_path: Path) -> None:
-    assert read(written(tmp_path, {"token": "x"})).credentials.good_for_s is None
+    assert read(kubeconfig_file(tmp_path, {"token": "x"})).credentials.refresh_after_s is None
 
 
 def plugin(folder: Path, status: dict[str, Any], *, code: int = 0) -> dict[str, Any]:
@@ -119,10 +119,10 @@ def plugin(folder: Path, status: dict[str, Any], *, code: int = 0) -> dict[str, 
 
 def test_a_login_plugin_gives_a_token_and_another_when_that_is_old(tmp_path: Path) -> None:
     user = plugin(tmp_path, {"token": "token-RUNS", "expirationTimestamp": "2100-01-01T00:00:00Z"})
-    access = read(written(tmp_path, user))
+    access = read(kubeconfig_file(tmp_path, user))
     assert access.credentials.header == "Bearer token-1"
-    assert access.credentials.good_for_s is not None
-    assert access.credentials.good_for_s > 3600
+    assert access.credentials.refresh_after_s is not None
+    assert access.credentials.refresh_after_s > 3600
     asyncio.run(access.renew())
     assert access.credentials.header == "Bearer token-2"
 
@@ -130,7 +130,7 @@ def test_a_login_plugin_gives_a_token_and_another_when_that_is_old(tmp_path: Pat
 def test_a_login_plugin_that_fails_is_named(tmp_path: Path) -> None:
     user = plugin(tmp_path, {}, code=3)
     with pytest.raises(AccessError, match=r"login plugin .* gave no credentials"):
-        read(written(tmp_path, user))
+        read(kubeconfig_file(tmp_path, user))
 
 
 def test_in_a_pod_the_service_account_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, servers: Servers) -> None:
@@ -159,9 +159,11 @@ def test_a_certificate_that_was_replaced_in_place_is_used_by_new_connections(ser
         for name in ("client-certificate", "client-key"):
             (tmp_path / name).write_bytes(pairs[user][name])
 
-    async def story() -> None:
+    async def steps() -> None:
         place("stranger")
-        path = written(tmp_path, {"client-certificate": "client-certificate", "client-key": "client-key"}, server=servers.url)
+        path = kubeconfig_file(
+            tmp_path, {"client-certificate": "client-certificate", "client-key": "client-key"}, server=servers.url
+        )
         changed(path, "clusters", "cluster", {"certificate-authority": str(servers.ca_file)})
         access = await read_access(path)
         assert (await whoami(access))["username"] == "stranger"
@@ -171,7 +173,7 @@ def test_a_certificate_that_was_replaced_in_place_is_used_by_new_connections(ser
         await access.renew()
         assert (await whoami(access))["username"] == "admin"
 
-    asyncio.run(story())
+    asyncio.run(steps())
 
 
 def test_whoever_acts_as_another_has_the_rights_of_that_one(servers: Servers, tmp_path: Path) -> None:
@@ -179,7 +181,7 @@ def test_whoever_acts_as_another_has_the_rights_of_that_one(servers: Servers, tm
     path.write_text(servers.kubeconfig().read_text())
     extra = {"as-user-extra": {"example.com/why": ["a test"]}}
     changed(path, "users", "user", {"as": "jane", "as-groups": ["dev", "ops"], "as-uid": "7", **extra})
-    found = asyncio.run(_asked(path))
+    found = asyncio.run(_whoami_of(path))
     assert (found["username"], found["uid"]) == ("jane", "7")
     assert {"dev", "ops"} <= set(found["groups"])
     assert found["extra"] == {"example.com/why": ["a test"]}
@@ -189,15 +191,15 @@ def test_a_cluster_is_reached_through_the_proxy_that_the_kubeconfig_names(server
     path = tmp_path / "config"
     path.write_text(servers.kubeconfig().read_text())
 
-    async def story() -> None:
+    async def steps() -> None:
         asked: list[str] = []
         async with await asyncio.start_server(partial(_tunnel, asked), "127.0.0.1", 0) as proxy:
             port = proxy.sockets[0].getsockname()[1]
             changed(path, "clusters", "cluster", {"proxy-url": f"http://127.0.0.1:{port}"})
-            assert (await _asked(path))["username"] == "admin"
+            assert (await _whoami_of(path))["username"] == "admin"
         assert asked == [f"CONNECT {servers.url.removeprefix('https://')} HTTP/1.1"]
 
-    asyncio.run(story())
+    asyncio.run(steps())
 
 
 @pytest.mark.parametrize(
@@ -224,7 +226,7 @@ def test_the_environment_names_a_proxy_and_for_whom_not(
 ) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://p:3128")
     monkeypatch.setenv("NO_PROXY", without)
-    assert read(written(tmp_path, {"token": "x"}, server=server)).proxy == proxy
+    assert read(kubeconfig_file(tmp_path, {"token": "x"}, server=server)).proxy == proxy
 
 
 async def _tunnel(asked: list[str], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -234,10 +236,10 @@ async def _tunnel(asked: list[str], reader: asyncio.StreamReader, writer: asynci
     host, _, port = head.split()[1].partition(":")
     there, back = await asyncio.open_connection(host, int(port))
     writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
-    await asyncio.gather(_poured(reader, back), _poured(there, writer))
+    await asyncio.gather(_pipe(reader, back), _pipe(there, writer))
 
 
-async def _poured(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+async def _pipe(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
     with suppress(ConnectionError):
         while piece := await source.read(2**16):
             target.write(piece)
@@ -245,7 +247,7 @@ async def _poured(source: asyncio.StreamReader, target: asyncio.StreamWriter) ->
     target.close()
 
 
-async def _asked(kubeconfig: Path) -> dict[str, Any]:
+async def _whoami_of(kubeconfig: Path) -> dict[str, Any]:
     return await whoami(await read_access(kubeconfig))
 
 

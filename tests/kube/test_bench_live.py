@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster.bench import live
+from muster.bench import live_workloads
 from muster.lab.assets import Assets
 
 
@@ -13,26 +13,26 @@ def small(monkeypatch: pytest.MonkeyPatch, assets: Assets) -> None:
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(assets.etcd.parent))
     sizes = {"_NODES": 4, "_PODS": 80, "_ROUNDS": 1, "_MANY_NODES": 10, "_MANY_PODS": 100, "_SETTLE_S": 0.5, "_IDLE_S": 1.0}
     for name, size in sizes.items():
-        monkeypatch.setattr(live, name, size)
-    live._rates.cache_clear()
-    live._weight.cache_clear()
+        monkeypatch.setattr(live_workloads, name, size)
+    live_workloads._bind_rates.cache_clear()
+    live_workloads._footprint.cache_clear()
 
 
 @pytest.mark.usefixtures("small")
 def test_a_live_scheduler_is_measured_beside_a_bare_loop_and_fed_a_recorded_watch() -> None:
-    by_name = {workload.name: workload for workload in live.WORKLOADS}
+    by_name = {workload.name: workload for workload in live_workloads.WORKLOADS}
     binds = next(workload for name, workload in by_name.items() if name.startswith("binds")).run()
-    figures = dict(binds.figures)
-    assert binds.value == pytest.approx(100 * figures["live binds/s"] / figures["bare binds/s"])
+    details = dict(binds.details)
+    assert binds.value == pytest.approx(100 * details["live binds/s"] / details["bare binds/s"])
     watched = by_name["a recorded watch, from bytes to what is known"].run()
     # Each pod was made, bound and removed; each node was listed; both lists came to an end.
-    assert dict(watched.figures)["events"] >= 3 * 80 + 4 + 2
+    assert dict(watched.details)["events"] >= 3 * 80 + 4 + 2
     assert watched.value > 1000
 
 
 @pytest.mark.usefixtures("small")
-def test_a_cluster_of_some_size_is_weighed() -> None:
-    ready, resident, idle = live.WORKLOADS[2:]
+def test_a_cluster_of_some_size_is_measured() -> None:
+    ready, resident, idle = live_workloads.WORKLOADS[2:]
     assert 0 < ready.run().value < 60
     assert 20 < resident.run().value < 1000
     assert 0 <= idle.run().value < 100

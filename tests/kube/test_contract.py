@@ -7,15 +7,26 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-from tests.kube.contract import HOME, decisions, played, real_cluster, scenario_of
+from tests.kube.contract import SCENARIO_DIR, decision_lines, real_cluster, run_on, scenario_of
 
-from muster.adapters.kube.refs import BUDGET
-from muster.adapters.sim.cluster import SimCluster
+from muster.kube.read.object_references import BUDGET
 from muster.lab.servers import Servers
-from muster.model.effects import Bind, Condition, Effect, Evict, GroupStatus, Hold, Nominate, QueueStatus, Release, Spare
+from muster.model.effects import (
+    Bind,
+    CancelEviction,
+    Condition,
+    Effect,
+    Evict,
+    Nominate,
+    PodGroupStatus,
+    QueueStatus,
+    Release,
+    Reserve,
+)
 from muster.scenario import Scenario, load, run
-from muster.scenario.load import policy_of
-from muster.scenario.story import Crash, Fail, FaultShares, Restart
+from muster.scenario.loader import policy_of
+from muster.scenario.syntax_tree import CrashStep, FailStep, FaultSpec, RestartStep
+from muster.sim.cluster import SimCluster
 
 CHOSEN = {
     "devices/dialects": (
@@ -113,7 +124,7 @@ SCENARIOS = [scenario_of(file, name) for file, names in CHOSEN.items() for name 
 
 ALL = os.environ.get("MUSTER_CONTRACT") == "all"
 """All other scenarios as well, which takes ten minutes."""
-NOT_THERE = {
+SIM_ONLY = {
     "what the server itself refuses": (
         "a minimum count of Kubernetes that is no number keeps its gang back",
         "a minimum that is no number does not start with one pod",
@@ -143,31 +154,31 @@ NOT_THERE = {
 
 def others() -> Iterator[Scenario]:
     """All that a real server can play: no faults of the embedded cluster, no death between two writes that it orders otherwise."""
-    left_out = {*(name for names in NOT_THERE.values() for name in names), *(one.name for one in SCENARIOS)}
-    for scenario in (one for file in sorted(HOME.rglob("*.yaml")) for one in load(file)):
-        dies = any(isinstance(step, Crash) for step in scenario.steps)
-        if scenario.name not in left_out and not dies and scenario.faults == FaultShares():
+    left_out = {*(name for names in SIM_ONLY.values() for name in names), *(one.name for one in SCENARIOS)}
+    for scenario in (one for file in sorted(SCENARIO_DIR.rglob("*.yaml")) for one in load(file)):
+        dies = any(isinstance(step, CrashStep) for step in scenario.steps)
+        if scenario.name not in left_out and not dies and scenario.faults == FaultSpec():
             yield scenario
 
 
 @pytest.mark.parametrize("scenario", [pytest.param(one, id=one.name) for one in SCENARIOS])
-def test_both_clusters_come_to_the_same(scenario: Scenario, equipped: Servers) -> None:
-    compare(scenario, equipped)
+def test_both_clusters_come_to_the_same(scenario: Scenario, servers_with_kinds: Servers) -> None:
+    compare(scenario, servers_with_kinds)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("scenario", [pytest.param(one, id=one.name) for one in (others() if ALL else ())])
-def test_and_so_they_do_in_all_others(scenario: Scenario, equipped: Servers) -> None:
-    compare(scenario, equipped)
+def test_both_clusters_come_to_the_same_in_all_other_scenarios(scenario: Scenario, servers_with_kinds: Servers) -> None:
+    compare(scenario, servers_with_kinds)
 
 
-def compare(scenario: Scenario, equipped: Servers) -> None:
+def compare(scenario: Scenario, servers_with_kinds: Servers) -> None:
     embedded = SimCluster(scheduler_names=policy_of(scenario).settings.scheduler_names)
-    expected, objects = played(scenario, embedded)
+    expected, objects = run_on(scenario, embedded)
     assert expected.ok, "\n" + expected.explain()
-    with real_cluster(equipped, scenario) as cluster:
-        found, real_objects = played(scenario, cluster)
-    assert decisions(found.deeds) == decisions(expected.deeds)
+    with real_cluster(servers_with_kinds, scenario) as cluster:
+        found, real_objects = run_on(scenario, cluster)
+    assert decision_lines(found.decided_effects) == decision_lines(expected.decided_effects)
     assert found.ok, "\n" + found.explain()
     assert real_objects == objects
 
@@ -175,9 +186,12 @@ def compare(scenario: Scenario, equipped: Servers) -> None:
 def test_the_chosen_scenarios_show_every_effect() -> None:
     """What is not shown here is not proven there."""
     assert len(SCENARIOS) >= 40
-    shown = Counter(what for scenario in SCENARIOS for what in _shown(scenario))
+    shown = Counter(what for scenario in SCENARIOS for what in _effects_shown(scenario))
     wanted = {
-        *(kind.__name__ for kind in (Bind, Hold, Nominate, Release, Evict, Spare, Condition, GroupStatus, QueueStatus)),
+        *(
+            kind.__name__
+            for kind in (Bind, Reserve, Nominate, Release, Evict, CancelEviction, Condition, PodGroupStatus, QueueStatus)
+        ),
         *("delete", "evict", "soft", "timed out", "volumes", "devices", "restart", "budget", "failed deed"),
         *("status of volcano", "status of koordinator", "status of sigs", "status of native", "status of queue", "status of quota"),
         *("condition of gang", "condition of pod", "condition of queue", "condition of domain"),
@@ -185,28 +199,28 @@ def test_the_chosen_scenarios_show_every_effect() -> None:
     assert wanted <= shown.keys(), wanted - shown.keys()
 
 
-def _shown(scenario: Scenario) -> set[str]:
-    effects = {word for deed in run(scenario).deeds for word in _words(deed.effect)}
-    if any(isinstance(step, Restart) for step in scenario.steps):
+def _effects_shown(scenario: Scenario) -> set[str]:
+    effects = {word for deed in run(scenario).decided_effects for word in _effect_names(deed.effect)}
+    if any(isinstance(step, RestartStep) for step in scenario.steps):
         effects.add("restart")
-    if any(isinstance(step, Fail) for step in scenario.steps):
+    if any(isinstance(step, FailStep) for step in scenario.steps):
         effects.add("failed deed")
     if any(written.manifest.get("kind") == BUDGET[1] for written in scenario.objects):
         effects.add("budget")
     return effects
 
 
-def _words(effect: Effect) -> Iterator[str]:
+def _effect_names(effect: Effect) -> Iterator[str]:
     yield type(effect).__name__
     match effect:
         case Evict():
-            yield effect.manner
+            yield effect.method
         case Release() if effect.timed_out:
             yield "timed out"
         case Bind():
             yield from ("volumes",) if effect.volumes else ()
             yield from ("devices",) if effect.grants else ()
-        case GroupStatus():
+        case PodGroupStatus():
             yield f"status of {effect.group.partition(':')[0]}"
         case QueueStatus():
             yield f"status of {effect.key.partition('/')[0]}"

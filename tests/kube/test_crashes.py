@@ -12,21 +12,21 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.kube.ground import install_kinds
-from tests.kube.mortal import alike, end_of
-from tests.kube.nursery import Nursery
-from tests.kube.real_time import Doom, cleaner
+from tests.kube.crash_run import run_to_end, without_member_names
+from tests.kube.fork_server import ForkServer
+from tests.kube.live_backend import install_kinds
+from tests.kube.real_time_backend import CrashPoint, cleaner
 from tests.test_crash_matrix import differences
 
 from muster.lab.servers import Servers
 from muster.scenario import Scenario, load
-from muster.scenario import crashes as embedded
-from muster.scenario.crashes import End
+from muster.scenario import crash_matrix as embedded
+from muster.scenario.crash_matrix import EndState
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(0)]
 
-HOME = Path(__file__).parents[2] / "scenarios" / "live"
-MOST_POINTS = int(os.environ.get("MUSTER_CRASH_POINTS", "4"))
+SCENARIO_DIR = Path(__file__).parents[2] / "scenarios" / "live"
+MAX_POINTS = int(os.environ.get("MUSTER_CRASH_POINTS", "4"))
 SAMPLE = (
     "live, a Volcano gang is bound",
     "live, a NonStrict gang completes when the rest of the room is free",
@@ -35,7 +35,7 @@ SAMPLE = (
     "live, a job asks pods to go, and an operator removes them",
     "live, a promised gang moves to other room that is free before",
 )
-ALL = {scenario.name: scenario for file in sorted(HOME.glob("*.yaml")) for scenario in load(file)}
+ALL = {scenario.name: scenario for file in sorted(SCENARIO_DIR.glob("*.yaml")) for scenario in load(file)}
 CHOSEN = [ALL[name] for name in (ALL if "MUSTER_CRASH_POINTS" in os.environ else SAMPLE)]
 
 
@@ -51,31 +51,39 @@ def operator(servers: Servers) -> Iterator[None]:
         yield
 
 
-def moments(writes: int) -> list[Doom]:
-    every = [Doom(number, is_done) for number in range(1, writes + 1) for is_done in (False, True)]
-    if len(every) <= MOST_POINTS:
+def crash_points(writes: int) -> list[CrashPoint]:
+    every = [CrashPoint(number, is_done) for number in range(1, writes + 1) for is_done in (False, True)]
+    if len(every) <= MAX_POINTS:
         return every
-    return [every[round(i * (len(every) - 1) / (MOST_POINTS - 1))] for i in range(MOST_POINTS)]
+    return [every[round(i * (len(every) - 1) / (MAX_POINTS - 1))] for i in range(MAX_POINTS)]
 
 
 @pytest.mark.usefixtures("kinds", "operator")
 @pytest.mark.parametrize("scenario", [pytest.param(scenario, id=scenario.name) for scenario in CHOSEN])
-def test_it_ends_the_same_wherever_the_process_dies(scenario: Scenario, servers: Servers, nursery: Nursery, tmp_path: Path) -> None:
-    undisturbed, _ = end_of(scenario, servers=servers, nursery=nursery, folder=tmp_path)
-    assert differences(alike(embedded.end_of(scenario)), alike(_without_marks(undisturbed))) == [], "unlike the embedded cluster"
+def test_it_ends_the_same_wherever_the_process_dies(
+    scenario: Scenario, servers: Servers, fork_server: ForkServer, tmp_path: Path
+) -> None:
+    undisturbed, _ = run_to_end(scenario, servers=servers, fork_server=fork_server, folder=tmp_path)
+    assert (
+        differences(without_member_names(embedded.run_to_end(scenario)), without_member_names(_without_soft_evictions(undisturbed)))
+        == []
+    ), "unlike the embedded cluster"
     found = []
-    for doom in moments(undisturbed.writes):
+    for crash_point in crash_points(undisturbed.writes):
         servers.reset()
-        disturbed, where = end_of(scenario, servers=servers, nursery=nursery, folder=tmp_path, doom=doom)
-        found += [f"{doom} of {undisturbed.writes}, {where}: {said}" for said in differences(alike(undisturbed), alike(disturbed))]
+        disturbed, where = run_to_end(scenario, servers=servers, fork_server=fork_server, folder=tmp_path, crash_point=crash_point)
+        found += [
+            f"{crash_point} of {undisturbed.writes}, {where}: {said}"
+            for said in differences(without_member_names(undisturbed), without_member_names(disturbed))
+        ]
     assert found == []
 
 
-def _without_marks(end: End) -> End:
+def _without_soft_evictions(end: EndState) -> EndState:
     """The embedded cluster counts a mark among its patches."""
-    return replace(end, deeds=tuple(deed for deed in end.deeds if not deed[0].startswith("mark ")))
+    return replace(end, write_counts=tuple(deed for deed in end.write_counts if not deed[0].startswith("mark ")))
 
 
-def test_there_are_enough_stories() -> None:
+def test_there_are_enough_scenarios() -> None:
     assert len(ALL) >= 30
     assert set(SAMPLE) <= ALL.keys()

@@ -10,13 +10,13 @@ import pytest
 import yaml
 from tests.cli.commands import ROOT, muster
 
-from muster.adapters.kube.access import read_access
-from muster.adapters.kube.client import ApiError, Client
-from muster.adapters.kube.resources import WATCHED
-from muster.adapters.sim.manifests import with_texts
-from muster.crds.definitions import definitions, name_of
+from muster.crds.crd_definitions import definitions, name_of
+from muster.kube.watch.access import read_access
+from muster.kube.watch.api_resources import WATCHED
+from muster.kube.watch.client import ApiError, Client
 from muster.lab.servers import Servers
-from muster.scenario import load, manifests
+from muster.scenario import load, manifest_builder
+from muster.sim.api_kinds import with_string_annotations
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 CUSTOM = {(each["spec"]["group"], each["spec"]["names"]["kind"]) for each in definitions()}
@@ -86,7 +86,7 @@ async def _refusal(client: Client, manifest: dict[str, Any], *, name: str) -> st
     group, kind = _kind(manifest)
     resource = next(one for one in WATCHED if one.key == (group, kind))
     path = resource.path(resource.versions[0], namespace="default")
-    plain = with_texts(manifest)
+    plain = with_string_annotations(manifest)
     metadata = {key: plain["metadata"].get(key) or {} for key in ("labels", "annotations")}
     body = {
         "apiVersion": resource.api_version(resource.versions[0]),
@@ -108,7 +108,9 @@ def _manifests() -> Iterator[dict[str, Any]]:
         for scenario in load(path):
             yield from scenario.queues
             for part in (scenario, *scenario.steps):
-                yield from (group for gang in getattr(part, "gangs", ()) if (group := manifests.group(gang, now=0.0)) is not None)
+                yield from (
+                    group for gang in getattr(part, "gangs", ()) if (group := manifest_builder.group(gang, now=0.0)) is not None
+                )
                 yield from (written.manifest for written in getattr(part, "objects", ()))
 
 

@@ -6,11 +6,11 @@ import pytest
 from tests.cli.commands import process
 
 from muster.lab.assets import Assets
-from muster.lab.story import GANGS
+from muster.lab.demo_timeline import GANGS
 
 
 @pytest.mark.timeout(180)
-def test_the_demo_tells_its_story_and_ends_with_a_summary(assets: Assets) -> None:
+def test_the_demo_shows_its_timeline_and_ends_with_a_summary(assets: Assets) -> None:
     ran = process("demo", "--kube", "--seconds", "15", KUBEBUILDER_ASSETS=str(assets.etcd.parent), COLUMNS="110")
     assert ran.code == 0, ran.out + ran.err
     story, _, summary = ran.out.partition(" on 16 nodes of a real API server")

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 import yaml
 from tests.cli.commands import ROOT, muster
-from tests.kube.chart import rendered
-from tests.kube.running import Running, eventually
-from tests.kube.village import MERGE, PODS, Village
+from tests.kube.fixture_cluster import MERGE, PODS, FixtureCluster
+from tests.kube.helm_template import render
+from tests.kube.scheduler_process import RunProcess, eventually
 
 from muster import __version__
-from muster.adapters.kube.resources import WATCHED
 from muster.config import load_policy
-from muster.crds.definitions import definitions, name_of
+from muster.crds.crd_definitions import definitions, name_of
+from muster.kube.watch.api_resources import WATCHED
 from muster.lab.assets import Assets
-from muster.lab.door import Door
+from muster.lab.blocking_client import BlockingClient
 from muster.lab.servers import Servers
 
 DEPLOY = ROOT / "deploy"
@@ -46,12 +46,12 @@ def one(kind: str) -> dict[str, Any]:
 def test_the_chart_and_the_plain_manifests_are_the_same_objects() -> None:
     first, *others = plain()
     assert first == {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
-    assert others == rendered(DEPLOY / "chart", namespace=NAMESPACE)
+    assert others == render(DEPLOY / "chart", namespace=NAMESPACE)
 
 
 def test_values_of_the_chart_change_what_they_say() -> None:
     policy = "schedulerNames: [muster, volcano]\n"
-    made = rendered(DEPLOY / "chart", namespace="elsewhere", replicas=3, image="our/muster:1", policy=policy)
+    made = render(DEPLOY / "chart", namespace="elsewhere", replicas=3, image="our/muster:1", policy=policy)
     deployment = next(each for each in made if each["kind"] == "Deployment")
     assert deployment["spec"]["replicas"] == 3
     assert deployment["spec"]["template"]["spec"]["containers"][0]["image"] == "our/muster:1"
@@ -74,7 +74,7 @@ def test_the_shipped_policy_and_the_shipped_flags_can_be_used() -> None:
     assert "nowhere.yaml: there is no such file" in ran.err
 
 
-def test_the_process_runs_as_nobody_and_cannot_write_where_it_stands() -> None:
+def test_the_process_runs_as_nobody_and_cannot_write_to_its_file_system() -> None:
     spec = one("Deployment")["spec"]["template"]["spec"]
     assert spec["securityContext"]["runAsNonRoot"]
     (container,) = spec["containers"]
@@ -105,16 +105,16 @@ def test_what_is_watched_may_be_read_and_nothing_else() -> None:
 
 
 @pytest.fixture(scope="module")
-def shipped(assets: Assets) -> Iterator[Servers]:
+def cluster_as_shipped(assets: Assets) -> Iterator[Servers]:
     """A cluster with the shipped objects in it, applied as they are. Some definitions are others': with no path for the status."""
     with Servers(assets) as running:
-        with running.door() as door:
+        with running.api() as api:
             for manifest in plain():
-                _create(door, manifest)
+                _create(api, manifest)
             for definition in definitions():
                 if name_of(definition) in NO_STATUS:
                     del definition["spec"]["versions"][0]["subresources"]
-                    door.ask("POST", DEFINITIONS, body=definition)
+                    api.request("POST", DEFINITIONS, body=definition)
         assert muster("crds", "--install", "--kubeconfig", running.kubeconfig()).code == 0
         yield running
 
@@ -132,9 +132,9 @@ PATHS = {
 }
 
 
-def _create(door: Door, manifest: dict[str, Any]) -> None:
+def _create(api: BlockingClient, manifest: dict[str, Any]) -> None:
     # A field that the server does not know is a fault of the manifest.
-    door.ask("POST", f"{PATHS[manifest['kind']]}?fieldValidation=Strict", body=manifest)
+    api.request("POST", f"{PATHS[manifest['kind']]}?fieldValidation=Strict", body=manifest)
 
 
 @pytest.mark.parametrize(
@@ -167,41 +167,41 @@ def _create(door: Door, manifest: dict[str, Any]) -> None:
     ],
 )
 def test_the_shipped_role_is_refused(
-    shipped: Servers, verb: str, group: str, resource: str, subresource: str, namespace: str
+    cluster_as_shipped: Servers, verb: str, group: str, resource: str, subresource: str, namespace: str
 ) -> None:
     asked = {"verb": verb, "group": group, "resource": resource, "subresource": subresource, "namespace": namespace}
-    with shipped.door() as door:
+    with cluster_as_shipped.api() as api:
         review = {"spec": {"user": USER, "groups": ["system:authenticated"], "resourceAttributes": asked}}
-        assert door.ask("POST", REVIEWS, body=review)["status"]["allowed"] is False
+        assert api.request("POST", REVIEWS, body=review)["status"]["allowed"] is False
 
 
-def test_the_shipped_role_is_enough_to_schedule(shipped: Servers, tmp_path: Path) -> None:
+def test_the_shipped_role_is_enough_to_schedule(cluster_as_shipped: Servers, tmp_path: Path) -> None:
     """Bind, nominate, evict in all three manners, say why on every kind of object, choose a volume: nothing is refused."""
-    kubeconfig = shipped.kubeconfig(USER, ("system:serviceaccounts", f"system:serviceaccounts:{NAMESPACE}"))
+    kubeconfig = cluster_as_shipped.kubeconfig(USER, ("system:serviceaccounts", f"system:serviceaccounts:{NAMESPACE}"))
     softly = tmp_path / "policy.yaml"
-    softly.write_text(SOFTLY)
-    with shipped.door() as door:
-        village = Village(door)
-        village.nodes("n1", "n2")
-        village.priority("high", 1000)
-        _write_queues(door)
-        with Running(kubeconfig, "--lease-namespace", NAMESPACE, election=True) as first:
-            first.until_ready()
-            _serves_a_gang_of_volcano(village)
-            _evicts_for_a_gang(village)
-            _tells_what_is_wrong(village)
-            _nothing_was_refused(first, evictions="evict")
+    softly.write_text(SOFT_EVICTION_POLICY)
+    with cluster_as_shipped.api() as api:
+        cluster = FixtureCluster(api)
+        cluster.nodes("n1", "n2")
+        cluster.priority("high", 1000)
+        _write_queues(api)
+        with RunProcess(kubeconfig, "--lease-namespace", NAMESPACE, election=True) as first:
+            first.wait_until_ready()
+            _serves_a_gang_of_volcano(cluster)
+            _evicts_for_a_gang(cluster)
+            _reports_errors(cluster)
+            _assert_nothing_was_refused(first, evictions="evict")
             assert first.stop() == 0
-        with Running(kubeconfig, "--lease-namespace", NAMESPACE, "--policy", softly, election=True) as second:
-            second.until_ready()
-            _deletes_for_a_pod(village)
-            _evicts_softly_for_a_job(village)
-            _chooses_a_volume(village)
-            _nothing_was_refused(second, evictions="delete")
+        with RunProcess(kubeconfig, "--lease-namespace", NAMESPACE, "--policy", softly, election=True) as second:
+            second.wait_until_ready()
+            _deletes_for_a_pod(cluster)
+            _evicts_softly_for_a_job(cluster)
+            _chooses_a_volume(cluster)
+            _assert_nothing_was_refused(second, evictions="delete")
             assert second.stop() == 0
 
 
-SOFTLY = """\
+SOFT_EVICTION_POLICY = """\
 plugins:
 - priority
 - elastic_quota: {podShouldBeDeletedWhenPreempted: false}
@@ -215,7 +215,7 @@ plugins:
 """
 
 
-def _write_queues(door: Door) -> None:
+def _write_queues(api: BlockingClient) -> None:
     odd = {"tier": 1, "members": [{"type": "Node", "selector": {"regexMatch": {"pattern": "("}}}]}
     for path, kind, name, spec in (
         (f"{VOLCANO}/queues", "Queue", "team", {"weight": 1}),
@@ -223,87 +223,89 @@ def _write_queues(door: Door) -> None:
         (HYPERNODES, "HyperNode", "odd", odd),
         (f"{SIGS}/elasticquotas", "ElasticQuota", "quota", {"min": {"cpu": 2}, "max": {"cpu": 2}}),
     ):
-        door.ask("POST", path, body=_made(path, kind, name, spec))
+        api.request("POST", path, body=_made(path, kind, name, spec))
 
 
-def _serves_a_gang_of_volcano(village: Village) -> None:
+def _serves_a_gang_of_volcano(cluster: FixtureCluster) -> None:
     groups = f"{VOLCANO}/namespaces/default/podgroups"
-    village.door.ask("POST", groups, body=_made(VOLCANO, "PodGroup", "train", {"minMember": 2, "queue": "team"}))
+    cluster.api.request("POST", groups, body=_made(VOLCANO, "PodGroup", "train", {"minMember": 2, "queue": "team"}))
     for number in range(2):
-        village.pod(f"train-{number}", annotations={"scheduling.k8s.io/group-name": "train"})
-    eventually(lambda: len(village.placed()) == 2)
-    eventually(lambda: village.door.ask("GET", f"{groups}/train").get("status", {}).get("phase"))
-    eventually(lambda: village.door.ask("GET", f"{VOLCANO}/queues/team").get("status", {}).get("allocated"))
-    eventually(lambda: "Scheduled" in {event["reason"] for event in village.events()})
+        cluster.pod(f"train-{number}", annotations={"scheduling.k8s.io/group-name": "train"})
+    eventually(lambda: len(cluster.placed()) == 2)
+    eventually(lambda: cluster.api.request("GET", f"{groups}/train").get("status", {}).get("phase"))
+    eventually(lambda: cluster.api.request("GET", f"{VOLCANO}/queues/team").get("status", {}).get("allocated"))
+    eventually(lambda: "Scheduled" in {event["reason"] for event in cluster.events()})
 
 
-def _evicts_for_a_gang(village: Village) -> None:
-    village.gang("low", pods=2)
-    eventually(lambda: len(village.placed()) == 4)
-    village.gang("high", pods=2, priorityClassName="high")
-    eventually(lambda: {"high-0", "high-1"} <= village.placed().keys())
-    eventually(lambda: "Preempting" in {event["reason"] for event in village.events()})
+def _evicts_for_a_gang(cluster: FixtureCluster) -> None:
+    cluster.gang("low", pods=2)
+    eventually(lambda: len(cluster.placed()) == 4)
+    cluster.gang("high", pods=2, priorityClassName="high")
+    eventually(lambda: {"high-0", "high-1"} <= cluster.placed().keys())
+    eventually(lambda: "Preempting" in {event["reason"] for event in cluster.events()})
 
 
-def _tells_what_is_wrong(village: Village) -> None:
-    village.gang("big", pods=4, cpu="4")
-    eventually(lambda: any(word["type"] == "PodScheduled" for word in _conditions(village.get("big-0"))))
+def _reports_errors(cluster: FixtureCluster) -> None:
+    cluster.gang("big", pods=4, cpu="4")
+    eventually(lambda: any(word["type"] == "PodScheduled" for word in _conditions(cluster.get("big-0"))))
     notes = {"metadata": {"annotations": {"volcano.sh/node-vgpu-register": "nonsense"}}}
-    village.door.ask("PATCH", "/api/v1/nodes/n2", body=notes, content_type=MERGE)
+    cluster.api.request("PATCH", "/api/v1/nodes/n2", body=notes, content_type=MERGE)
     for path in (f"{VOLCANO}/queues/odd", f"{HYPERNODES}/odd", "/api/v1/nodes/n2"):
-        eventually(lambda path=path: any(word["type"] == "muster.dev/Valid" for word in _conditions(village.door.ask("GET", path))))
+        eventually(
+            lambda path=path: any(word["type"] == "muster.dev/Valid" for word in _conditions(cluster.api.request("GET", path)))
+        )
     for name in ("big-0", "big-1", "big-2", "big-3"):
-        village.door.ask("DELETE", f"{PODS}/{name}")
+        cluster.api.request("DELETE", f"{PODS}/{name}")
 
 
-def _deletes_for_a_pod(village: Village) -> None:
-    village.priority("higher", 2000)
-    village.pod("lone", priorityClassName="higher")
-    eventually(lambda: "lone" in village.placed())
+def _deletes_for_a_pod(cluster: FixtureCluster) -> None:
+    cluster.priority("higher", 2000)
+    cluster.pod("lone", priorityClassName="higher")
+    eventually(lambda: "lone" in cluster.placed())
 
 
-def _evicts_softly_for_a_job(village: Village) -> None:
+def _evicts_softly_for_a_job(cluster: FixtureCluster) -> None:
     groups = f"{SIGS}/podgroups"
-    village.nodes("n3")
+    cluster.nodes("n3")
     for name in ("modest", "grand"):
-        village.door.ask("POST", groups, body=_made(SIGS, "PodGroup", name, {"minMember": 1}))
+        cluster.api.request("POST", groups, body=_made(SIGS, "PodGroup", name, {"minMember": 1}))
     quota = {"quota.scheduling.koordinator.sh/name": "quota"}
-    village.pod("modest", labels={**quota, "pod-group.scheduling.sigs.k8s.io": "modest"})
-    eventually(lambda: "modest" in village.placed())
-    eventually(lambda: village.door.ask("GET", f"{SIGS}/elasticquotas/quota").get("status", {}).get("used"))
+    cluster.pod("modest", labels={**quota, "pod-group.scheduling.sigs.k8s.io": "modest"})
+    eventually(lambda: "modest" in cluster.placed())
+    eventually(lambda: cluster.api.request("GET", f"{SIGS}/elasticquotas/quota").get("status", {}).get("used"))
     safe = {**quota, "quota.scheduling.koordinator.sh/preemptible": "false"}
-    village.pod("grand", labels={**safe, "pod-group.scheduling.sigs.k8s.io": "grand"}, priorityClassName="high")
-    eventually(lambda: SOFT in (village.get("modest") or {})["metadata"]["labels"])
-    eventually(lambda: (village.get("grand") or {})["status"].get("nominatedNodeName") == "n3")
-    village.door.ask("DELETE", f"{PODS}/modest")
-    eventually(lambda: "grand" in village.placed())
-    eventually(lambda: village.door.ask("GET", f"{groups}/grand").get("status", {}).get("phase"))
+    cluster.pod("grand", labels={**safe, "pod-group.scheduling.sigs.k8s.io": "grand"}, priorityClassName="high")
+    eventually(lambda: SOFT in (cluster.get("modest") or {})["metadata"]["labels"])
+    eventually(lambda: (cluster.get("grand") or {})["status"].get("nominatedNodeName") == "n3")
+    cluster.api.request("DELETE", f"{PODS}/modest")
+    eventually(lambda: "grand" in cluster.placed())
+    eventually(lambda: cluster.api.request("GET", f"{groups}/grand").get("status", {}).get("phase"))
 
 
-def _chooses_a_volume(village: Village) -> None:
-    ask, classes = village.door.ask, "/apis/storage.k8s.io/v1/storageclasses"
+def _chooses_a_volume(cluster: FixtureCluster) -> None:
+    request, classes = cluster.api.request, "/apis/storage.k8s.io/v1/storageclasses"
     waits = {
         "metadata": {"name": "local"},
         "provisioner": "kubernetes.io/no-provisioner",
         "volumeBindingMode": "WaitForFirstConsumer",
     }
-    ask("POST", classes, body=waits)
+    request("POST", classes, body=waits)
     size: dict[str, Any] = {"accessModes": ["ReadWriteOnce"], "storageClassName": "local"}
     terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n3"]}]}]
     volume = {**size, "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/d"}}
     volume["nodeAffinity"] = {"required": {"nodeSelectorTerms": terms}}
-    ask("POST", "/api/v1/persistentvolumes", body={"metadata": {"name": "v"}, "spec": volume})
-    ask("PATCH", "/api/v1/persistentvolumes/v/status", body={"status": {"phase": "Available"}}, content_type=MERGE)
+    request("POST", "/api/v1/persistentvolumes", body={"metadata": {"name": "v"}, "spec": volume})
+    request("PATCH", "/api/v1/persistentvolumes/v/status", body={"status": {"phase": "Available"}}, content_type=MERGE)
     claim = {**size, "resources": {"requests": {"storage": "1Gi"}}}
-    ask("POST", "/api/v1/namespaces/default/persistentvolumeclaims", body={"metadata": {"name": "c"}, "spec": claim})
-    village.pod("stores", cpu="1", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}])
-    eventually(lambda: ask("GET", "/api/v1/persistentvolumes/v")["spec"].get("claimRef"))
+    request("POST", "/api/v1/namespaces/default/persistentvolumeclaims", body={"metadata": {"name": "c"}, "spec": claim})
+    cluster.pod("stores", cpu="1", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}])
+    eventually(lambda: request("GET", "/api/v1/persistentvolumes/v")["spec"].get("claimRef"))
 
 
-def _nothing_was_refused(running: Running, *, evictions: str) -> None:
-    assert running.figure('muster_api_request_seconds_count{status="403"}') == 0
-    assert running.figure("muster_watch_refused") == 0
-    assert running.figure(f'muster_evictions_total{{manner="{evictions}"}}') > 0
+def _assert_nothing_was_refused(running: RunProcess, *, evictions: str) -> None:
+    assert running.metric('muster_api_request_seconds_count{status="403"}') == 0
+    assert running.metric("muster_watch_refused") == 0
+    assert running.metric(f'muster_evictions_total{{manner="{evictions}"}}') > 0
     assert not [line for line in running.lines if line.get("level") == "error" or str(line.get("error", "")).startswith("403 ")]
 
 

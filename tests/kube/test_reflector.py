@@ -7,66 +7,76 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
-from tests.kube.stage import bookmark, event, expired, refuses, says, staged, streams, thing, watches
+from tests.kube.scripted_api_server import (
+    bookmark,
+    event,
+    expired,
+    pod_object,
+    refuses_with,
+    replies_with,
+    scripted_server,
+    streams,
+    watches,
+)
 
-from muster.adapters.kube.access import Access, read_access
-from muster.adapters.kube.client import ApiError, Client
-from muster.adapters.kube.reflector import Notice, Pace, Reflector, What, discover
-from muster.adapters.kube.resources import WATCHED, Resource, resource_of
-from muster.adapters.sim.manifests import KINDS, is_namespaced
+from muster.kube.watch.access import Access, read_access
+from muster.kube.watch.api_resources import WATCHED, ApiResource, resource_of
+from muster.kube.watch.client import ApiError, Client
+from muster.kube.watch.reflector import Reflector, UpdateType, WatchTiming, WatchUpdate, discover_versions
 from muster.lab.servers import Servers
+from muster.sim.api_kinds import KINDS, is_namespaced
 
 POD = resource_of("", "Pod")
-QUICK = Pace(page=2, quiet_s=5.0, first_wait_s=0.001, longest_wait_s=0.01, absent_wait_s=0.01)
+QUICK = WatchTiming(page=2, idle_timeout_s=5.0, initial_wait_s=0.001, max_wait_s=0.01, not_served_wait_s=0.01)
 
 
-def play(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+def run_async(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(asyncio.wait_for(test(), timeout=60))
 
 
-class Ear:
+class NoticeRecorder:
     """What was told, as short words: `seen a 3`, `gone a 3`, `synced`."""
 
     def __init__(self) -> None:
-        self.notices: list[Notice] = []
+        self.updates: list[WatchUpdate] = []
         self._news = asyncio.Event()
 
-    def hear(self, notices: list[Notice]) -> None:
-        assert notices
-        self.notices += notices
+    def record(self, updates: list[WatchUpdate]) -> None:
+        assert updates
+        self.updates += updates
         self._news.set()
 
     @property
-    def words(self) -> list[str]:
-        return [word(notice) for notice in self.notices]
+    def notice_lines(self) -> list[str]:
+        return [notice_line(update) for update in self.updates]
 
     async def until(self, last: str) -> list[str]:
         """All words so far, once this one was said; they are forgotten then."""
-        while last not in self.words:
+        while last not in self.notice_lines:
             self._news.clear()
             await self._news.wait()
-        words = self.words
-        self.notices.clear()
-        return words
+        notice_lines = self.notice_lines
+        self.updates.clear()
+        return notice_lines
 
 
-def word(notice: Notice) -> str:
-    if notice.what is What.SYNCED:
+def notice_line(update: WatchUpdate) -> str:
+    if update.update_type is UpdateType.SYNCED:
         return "synced"
-    said = json.loads(notice.raw)
-    assert (said["kind"], said["metadata"]["uid"] != "") == (notice.kind[1], True)
-    return f"{notice.what.value} {said['metadata']['name']} {said['metadata']['resourceVersion']}"
+    said = json.loads(update.raw)
+    assert (said["kind"], said["metadata"]["uid"] != "") == (update.kind[1], True)
+    return f"{update.update_type.value} {said['metadata']['name']} {said['metadata']['resourceVersion']}"
 
 
 @asynccontextmanager
-async def reflected(
-    access: Access, resource: Resource = POD, *, pace: Pace = QUICK, version: str = ""
-) -> AsyncIterator[tuple[Reflector, Ear]]:
-    client, ear = Client(access), Ear()
-    reflector = Reflector(client, resource, version, ear.hear, pace=pace)
+async def running_reflector(
+    access: Access, resource: ApiResource = POD, *, timing: WatchTiming = QUICK, version: str = ""
+) -> AsyncIterator[tuple[Reflector, NoticeRecorder]]:
+    client, recorder = Client(access), NoticeRecorder()
+    reflector = Reflector(client, resource, version, recorder.record, timing=timing)
     running = asyncio.create_task(reflector.run())
     try:
-        yield reflector, ear
+        yield reflector, recorder
         assert not running.done(), "a reflector never ends by itself"
     finally:
         running.cancel()
@@ -81,7 +91,7 @@ def items(*objects: dict[str, Any], at: int, more: str = "") -> dict[str, Any]:
     return {"kind": "PodList", "metadata": {"resourceVersion": str(at), "continue": more}, "items": bare}
 
 
-def beginning(*names: tuple[str, int], at: int) -> list[dict[str, Any]]:
+def initial_events(*names: tuple[str, int], at: int) -> list[dict[str, Any]]:
     return [*(event("ADDED", name, version) for name, version in names), bookmark(at, ends_list=True)]
 
 
@@ -89,129 +99,140 @@ def beginning(*names: tuple[str, int], at: int) -> list[dict[str, Any]]:
 
 
 def test_a_watch_that_begins_with_all_there_is_goes_on_with_what_is_new() -> None:
-    async def story() -> None:
+    async def steps() -> None:
         news = [event("MODIFIED", "a", 12), event("ADDED", "c", 13), event("DELETED", "b", 14)]
         async with (
-            staged(watches(*beginning(("a", 5), ("b", 3), at=11), *news, then="hangs")) as (stage, access),
-            reflected(access) as (reflector, ear),
+            scripted_server(watches(*initial_events(("a", 5), ("b", 3), at=11), *news, then="hangs")) as (scripted, access),
+            running_reflector(access) as (reflector, recorder),
         ):
-            assert await ear.until("gone b 14") == ["seen a 5", "seen b 3", "synced", "seen a 12", "seen c 13", "gone b 14"]
+            assert await recorder.until("gone b 14") == ["seen a 5", "seen b 3", "synced", "seen a 12", "seen c 13", "gone b 14"]
             assert reflector.synced.is_set()
-            assert reflector.health.at == "14"
-            asked = dict(stage.asked[0].query)
-            assert {key: asked[key] for key in ("watch", "sendInitialEvents", "resourceVersionMatch", "allowWatchBookmarks")} == {
+            assert reflector.health.resource_version == "14"
+            requests = dict(scripted.requests[0].query)
+            assert {
+                key: requests[key] for key in ("watch", "sendInitialEvents", "resourceVersionMatch", "allowWatchBookmarks")
+            } == {
                 "watch": "true",
                 "sendInitialEvents": "true",
                 "resourceVersionMatch": "NotOlderThan",
                 "allowWatchBookmarks": "true",
             }
 
-    play(story)
+    run_async(steps)
 
 
 @pytest.mark.parametrize("status", [400, 422])
-def test_a_server_that_cannot_do_that_is_asked_for_pages(status: int) -> None:
-    async def story() -> None:
-        pages = [says(200, items(thing("a", 5), thing("b", 3), at=11, more="next")), says(200, items(thing("c", 4), at=11))]
+def test_a_server_that_cannot_stream_lists_is_listed_in_pages(status: int) -> None:
+    async def steps() -> None:
+        pages = [
+            replies_with(200, items(pod_object("a", 5), pod_object("b", 3), at=11, more="next")),
+            replies_with(200, items(pod_object("c", 4), at=11)),
+        ]
         async with (
-            staged(refuses(status, "Invalid"), *pages, watches(event("MODIFIED", "a", 12), then="hangs")) as (stage, access),
-            reflected(access) as (_, ear),
+            scripted_server(refuses_with(status, "Invalid"), *pages, watches(event("MODIFIED", "a", 12), then="hangs")) as (
+                scripted,
+                access,
+            ),
+            running_reflector(access) as (_, recorder),
         ):
-            assert await ear.until("seen a 12") == ["seen a 5", "seen b 3", "seen c 4", "synced", "seen a 12"]
-            assert stage.queries("limit")[1:] == ["2", "2", None]
-            assert stage.queries("continue")[1:] == [None, "next", None]
-            assert stage.queries("resourceVersion")[1:] == [None, None, "11"]
+            assert await recorder.until("seen a 12") == ["seen a 5", "seen b 3", "seen c 4", "synced", "seen a 12"]
+            assert scripted.queries("limit")[1:] == ["2", "2", None]
+            assert scripted.queries("continue")[1:] == [None, "next", None]
+            assert scripted.queries("resourceVersion")[1:] == [None, None, "11"]
 
-    play(story)
+    run_async(steps)
 
 
-def test_pages_that_the_server_forgot_are_begun_anew_and_nothing_is_told_twice() -> None:
-    async def story() -> None:
-        first = says(200, items(thing("a", 5), thing("b", 3), at=11, more="next"))
-        whole = says(200, items(thing("a", 5), thing("c", 12), at=13))
-        gone = refuses(410, "Expired")
+def test_pages_that_expired_are_begun_anew_and_nothing_is_reported_twice() -> None:
+    async def steps() -> None:
+        first = replies_with(200, items(pod_object("a", 5), pod_object("b", 3), at=11, more="next"))
+        whole = replies_with(200, items(pod_object("a", 5), pod_object("c", 12), at=13))
+        gone = refuses_with(410, "Expired")
         async with (
-            staged(refuses(422), first, gone, first, gone, whole) as (stage, access),
-            reflected(access) as (_, ear),
+            scripted_server(refuses_with(422), first, gone, first, gone, whole) as (scripted, access),
+            running_reflector(access) as (_, recorder),
         ):
             # `b` was told from a page of a list that was never completed.
-            assert await ear.until("synced") == ["seen a 5", "seen b 3", "seen c 12", "gone b 3", "synced"]
-            assert stage.queries("limit")[5] is None
+            assert await recorder.until("synced") == ["seen a 5", "seen b 3", "seen c 12", "gone b 3", "synced"]
+            assert scripted.queries("limit")[5] is None
 
-    play(story)
+    run_async(steps)
 
 
-def test_a_beginning_that_was_cut_is_begun_anew_and_nothing_is_told_twice_or_gone() -> None:
-    async def story() -> None:
+def test_an_initial_list_that_was_cut_is_begun_anew_and_nothing_is_reported_twice_or_deleted() -> None:
+    async def steps() -> None:
         cut = watches(event("ADDED", "a", 5), event("ADDED", "b", 3), then="cut")
         async with (
-            staged(cut, watches(*beginning(("b", 3), ("a", 5), ("c", 4), at=11), then="hangs")) as (stage, access),
-            reflected(access) as (_, ear),
+            scripted_server(cut, watches(*initial_events(("b", 3), ("a", 5), ("c", 4), at=11), then="hangs")) as (scripted, access),
+            running_reflector(access) as (_, recorder),
         ):
-            assert await ear.until("synced") == ["seen a 5", "seen b 3", "seen c 4", "synced"]
-            assert stage.queries("sendInitialEvents") == ["true", "true"]
+            assert await recorder.until("synced") == ["seen a 5", "seen b 3", "seen c 4", "synced"]
+            assert scripted.queries("sendInitialEvents") == ["true", "true"]
 
-    play(story)
+    run_async(steps)
 
 
-def test_where_beginnings_keep_failing_pages_are_tried() -> None:
-    async def story() -> None:
-        broken = refuses(500, "InternalError")
+def test_where_initial_watches_keep_failing_pages_are_tried() -> None:
+    async def steps() -> None:
+        broken = refuses_with(500, "InternalError")
         async with (
-            staged(broken, broken, broken, says(200, items(thing("a", 5), at=11))) as (_, access),
-            reflected(access) as (_, ear),
+            scripted_server(broken, broken, broken, replies_with(200, items(pod_object("a", 5), at=11))) as (_, access),
+            running_reflector(access) as (_, recorder),
         ):
-            assert await ear.until("synced") == ["seen a 5", "synced"]
+            assert await recorder.until("synced") == ["seen a 5", "synced"]
 
-    play(story)
+    run_async(steps)
 
 
 # --- Going on -----------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("ending", ["ends", "cut"])
-def test_a_watch_that_broke_goes_on_from_the_last_version_heard(ending: str) -> None:
-    async def story() -> None:
-        first = watches(*beginning(("a", 5), at=11), event("MODIFIED", "a", 12), bookmark(40), then=ending)
+def test_a_watch_that_broke_goes_on_from_the_last_version_received(ending: str) -> None:
+    async def steps() -> None:
+        first = watches(*initial_events(("a", 5), at=11), event("MODIFIED", "a", 12), bookmark(40), then=ending)
         second = watches(event("MODIFIED", "a", 41), then="hangs")
-        async with staged(first, second) as (stage, access), reflected(access) as (_, ear):
-            assert await ear.until("seen a 41") == ["seen a 5", "synced", "seen a 12", "seen a 41"]
-            assert stage.queries("resourceVersion") == [None, "40"]
+        async with scripted_server(first, second) as (scripted, access), running_reflector(access) as (_, recorder):
+            assert await recorder.until("seen a 41") == ["seen a 5", "synced", "seen a 12", "seen a 41"]
+            assert scripted.queries("resourceVersion") == [None, "40"]
 
-    play(story)
+    run_async(steps)
 
 
 def test_half_an_event_counts_as_none() -> None:
-    async def story() -> None:
-        lines = [json.dumps(one).encode() + b"\n" for one in [*beginning(at=11), event("ADDED", "a", 12)]]
+    async def steps() -> None:
+        lines = [json.dumps(one).encode() + b"\n" for one in [*initial_events(at=11), event("ADDED", "a", 12)]]
         half = json.dumps(event("ADDED", "b", 13)).encode()[:40]
         again = watches(event("ADDED", "b", 13), then="hangs")
-        async with staged(streams(*lines, half, then="cut"), again) as (stage, access), reflected(access) as (_, ear):
-            assert await ear.until("seen b 13") == ["synced", "seen a 12", "seen b 13"]
-            assert stage.queries("resourceVersion") == [None, "12"]
+        async with (
+            scripted_server(streams(*lines, half, then="cut"), again) as (scripted, access),
+            running_reflector(access) as (_, recorder),
+        ):
+            assert await recorder.until("seen b 13") == ["synced", "seen a 12", "seen b 13"]
+            assert scripted.queries("resourceVersion") == [None, "12"]
 
-    play(story)
+    run_async(steps)
 
 
 def test_a_watch_that_fell_silent_is_opened_anew() -> None:
-    async def story() -> None:
-        silent = watches(*beginning(("a", 5), at=11), then="hangs")
-        pace = Pace(quiet_s=0.1, first_wait_s=0.001)
+    async def steps() -> None:
+        silent = watches(*initial_events(("a", 5), at=11), then="hangs")
+        timing = WatchTiming(idle_timeout_s=0.1, initial_wait_s=0.001)
         async with (
-            staged(silent, watches(event("DELETED", "a", 12), then="hangs")) as (stage, access),
-            reflected(access, pace=pace) as (reflector, ear),
+            scripted_server(silent, watches(event("DELETED", "a", 12), then="hangs")) as (scripted, access),
+            running_reflector(access, timing=timing) as (reflector, recorder),
         ):
-            assert await ear.until("gone a 12") == ["seen a 5", "synced", "gone a 12"]
-            assert stage.queries("resourceVersion") == [None, "11"]
-            assert reflector.health.breaks == 1
+            assert await recorder.until("gone a 12") == ["seen a 5", "synced", "gone a 12"]
+            assert scripted.queries("resourceVersion") == [None, "11"]
+            assert reflector.health.disconnects == 1
 
-    play(story)
+    run_async(steps)
 
 
-@pytest.mark.parametrize("end", [watches(expired()), refuses(410, "Expired")], ids=["in the stream", "as an answer"])
-def test_after_a_gap_only_what_changed_meanwhile_is_told(end: Any) -> None:
-    async def story() -> None:
-        first = watches(*beginning(("same", 5), ("changed", 6), ("left", 7), ("made-anew", 8), at=11))
+@pytest.mark.parametrize("end", [watches(expired()), refuses_with(410, "Expired")], ids=["in the stream", "as an answer"])
+def test_after_a_gap_only_what_changed_meanwhile_is_reported(end: Any) -> None:
+    async def steps() -> None:
+        first = watches(*initial_events(("same", 5), ("changed", 6), ("left", 7), ("made-anew", 8), at=11))
         anew = event("ADDED", "made-anew", 23, uid="another")
         second = watches(
             event("ADDED", "same", 5),
@@ -222,9 +243,9 @@ def test_after_a_gap_only_what_changed_meanwhile_is_told(end: Any) -> None:
             event("DELETED", "same", 31),
             then="hangs",
         )
-        async with staged(first, end, second) as (stage, access), reflected(access) as (reflector, ear):
-            await ear.until("synced")
-            assert await ear.until("gone same 31") == [
+        async with scripted_server(first, end, second) as (scripted, access), running_reflector(access) as (reflector, recorder):
+            await recorder.until("synced")
+            assert await recorder.until("gone same 31") == [
                 "seen changed 21",
                 "gone made-anew 8",
                 "seen made-anew 23",
@@ -233,190 +254,206 @@ def test_after_a_gap_only_what_changed_meanwhile_is_told(end: Any) -> None:
                 "synced",
                 "gone same 31",
             ]
-            assert stage.queries("resourceVersion") == [None, "11", None]
+            assert scripted.queries("resourceVersion") == [None, "11", None]
             assert reflector.health.relists == 1
 
-    play(story)
+    run_async(steps)
 
 
 def test_a_server_that_is_behind_us_is_listed_anew() -> None:
-    async def story() -> None:
+    async def steps() -> None:
         causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
-        behind = says(504, {"kind": "Status", "code": 504, "reason": "Timeout", "details": {"causes": causes}})
-        first, again = watches(*beginning(("a", 50), at=60)), watches(*beginning(("a", 7), at=8), then="hangs")
-        async with staged(first, refuses(504, "Timeout"), behind, again) as (stage, access), reflected(access) as (_, ear):
-            await ear.until("synced")
-            assert await ear.until("synced") == ["seen a 7", "synced"]
-            assert stage.queries("resourceVersion") == [None, "60", "60", None]
+        behind = replies_with(504, {"kind": "Status", "code": 504, "reason": "Timeout", "details": {"causes": causes}})
+        first, again = watches(*initial_events(("a", 50), at=60)), watches(*initial_events(("a", 7), at=8), then="hangs")
+        async with (
+            scripted_server(first, refuses_with(504, "Timeout"), behind, again) as (scripted, access),
+            running_reflector(access) as (_, recorder),
+        ):
+            await recorder.until("synced")
+            assert await recorder.until("synced") == ["seen a 7", "synced"]
+            assert scripted.queries("resourceVersion") == [None, "60", "60", None]
 
-    play(story)
+    run_async(steps)
 
 
-def test_what_went_in_a_gap_is_told_with_all_that_names_it() -> None:
-    async def story() -> None:
-        first, second = watches(*beginning(("a", 5), at=11), expired()), watches(*beginning(at=12), then="hangs")
-        async with staged(first, second) as (_, access), reflected(access) as (_, ear):
-            while [notice.what for notice in ear.notices].count(What.SYNCED) < 2:
+def test_what_was_deleted_in_a_gap_is_reported_with_all_that_names_it() -> None:
+    async def steps() -> None:
+        first, second = watches(*initial_events(("a", 5), at=11), expired()), watches(*initial_events(at=12), then="hangs")
+        async with scripted_server(first, second) as (_, access), running_reflector(access) as (_, recorder):
+            while [update.update_type for update in recorder.updates].count(UpdateType.SYNCED) < 2:
                 await asyncio.sleep(0.001)
-            farewell = next(notice for notice in ear.notices if notice.what is What.GONE)
-        assert json.loads(farewell.raw) == {key: thing("a", 5)[key] for key in ("kind", "apiVersion", "metadata")}
+            farewell = next(update for update in recorder.updates if update.update_type is UpdateType.DELETE)
+        assert json.loads(farewell.raw) == {key: pod_object("a", 5)[key] for key in ("kind", "apiVersion", "metadata")}
         assert farewell.kind == ("", "Pod")
 
-    play(story)
+    run_async(steps)
 
 
-def test_objects_that_come_and_go_while_a_watch_begins_are_told_in_order() -> None:
-    async def story() -> None:
+def test_objects_that_come_and_go_while_a_watch_begins_are_reported_in_order() -> None:
+    async def steps() -> None:
         first = watches(
             event("ADDED", "a", 5), event("ADDED", "b", 6), event("DELETED", "a", 12), bookmark(12, ends_list=True), then="hangs"
         )
-        async with staged(first) as (_, access), reflected(access) as (_, ear):
-            assert await ear.until("synced") == ["seen a 5", "seen b 6", "gone a 12", "synced"]
+        async with scripted_server(first) as (_, access), running_reflector(access) as (_, recorder):
+            assert await recorder.until("synced") == ["seen a 5", "seen b 6", "gone a 12", "synced"]
 
-    play(story)
+    run_async(steps)
 
 
 def test_other_errors_inside_a_watch_are_waited_out_without_listing_again() -> None:
-    async def story() -> None:
+    async def steps() -> None:
         trouble = {"type": "ERROR", "object": {"kind": "Status", "code": 500, "reason": "InternalError", "message": "etcd"}}
-        first = watches(*beginning(("a", 5), at=11), trouble)
-        busy = refuses(429, "TooManyRequests", Retry_After="0")
+        first = watches(*initial_events(("a", 5), at=11), trouble)
+        busy = refuses_with(429, "TooManyRequests", Retry_After="0")
         async with (
-            staged(first, *[busy] * 5, watches(event("MODIFIED", "a", 12), then="hangs")) as (stage, access),
-            reflected(access) as (_, ear),
+            scripted_server(first, *[busy] * 5, watches(event("MODIFIED", "a", 12), then="hangs")) as (scripted, access),
+            running_reflector(access) as (_, recorder),
         ):
-            assert await ear.until("seen a 12") == ["seen a 5", "synced", "seen a 12"]
-            assert set(stage.queries("resourceVersion")[1:]) == {"11"}
+            assert await recorder.until("seen a 12") == ["seen a 5", "synced", "seen a 12"]
+            assert set(scripted.queries("resourceVersion")[1:]) == {"11"}
 
-    play(story)
+    run_async(steps)
 
 
 def test_a_version_that_is_refused_again_and_again_is_given_up() -> None:
-    async def story() -> None:
+    async def steps() -> None:
         odd = watches({"type": "ERROR", "object": {"kind": "Status", "message": "nobody knows"}})
-        first, again = watches(*beginning(("a", 5), at=11)), watches(*beginning(("a", 5), ("b", 6), at=12), then="hangs")
-        async with staged(first, *[odd] * 8, again) as (stage, access), reflected(access) as (_, ear):
-            await ear.until("synced")
-            assert await ear.until("synced") == ["seen b 6", "synced"]
-            assert stage.queries("resourceVersion") == [None, *["11"] * 8, None]
+        first, again = watches(*initial_events(("a", 5), at=11)), watches(*initial_events(("a", 5), ("b", 6), at=12), then="hangs")
+        async with scripted_server(first, *[odd] * 8, again) as (scripted, access), running_reflector(access) as (_, recorder):
+            await recorder.until("synced")
+            assert await recorder.until("synced") == ["seen b 6", "synced"]
+            assert scripted.queries("resourceVersion") == [None, *["11"] * 8, None]
 
-    play(story)
+    run_async(steps)
 
 
-def test_the_wait_grows_while_nothing_is_heard_and_is_short_again_after_news() -> None:
-    async def story() -> None:
-        async with staged() as (_, access):
-            reflector = Reflector(Client(access), POD, "v1", lambda _: None, pace=Pace(first_wait_s=1.0, longest_wait_s=30.0))
+def test_the_backoff_grows_while_nothing_is_received_and_is_short_again_after_news() -> None:
+    async def steps() -> None:
+        async with scripted_server() as (_, access):
+            reflector = Reflector(
+                Client(access), POD, "v1", lambda _: None, timing=WatchTiming(initial_wait_s=1.0, max_wait_s=30.0)
+            )
             waits = [reflector._backoff_s() for _ in range(12)]
             assert all(2**step / 2 <= wait <= 2**step for step, wait in enumerate(waits[:5]))
             assert all(15 <= wait <= 30 for wait in waits[5:])
-            reflector._take([json.dumps(one).encode() for one in [*beginning(at=11), bookmark(12)]], found=set())
+            reflector._apply_lines([json.dumps(one).encode() for one in [*initial_events(at=11), bookmark(12)]], found=set())
             assert reflector._backoff_s() <= 1.0
 
-    play(story)
+    run_async(steps)
 
 
 # --- What a cluster lacks -----------------------------------------------------------------------------------------------------
 
 
-def test_a_resource_that_the_cluster_lacks_counts_as_heard_and_is_found_when_it_is_installed() -> None:
-    async def story() -> None:
-        absent = refuses(404, "NotFound")
-        found = watches({"type": "ADDED", "object": {**thing("q", 5), "kind": "Queue"}}, bookmark(11, ends_list=True), then="hangs")
+def test_a_resource_that_the_cluster_lacks_counts_as_synced_and_is_found_when_it_is_installed() -> None:
+    async def steps() -> None:
+        not_served = refuses_with(404, "NotFound")
+        found = watches(
+            {"type": "ADDED", "object": {**pod_object("q", 5), "kind": "Queue"}}, bookmark(11, ends_list=True), then="hangs"
+        )
         async with (
-            staged(absent, absent, absent, found) as (_, access),
-            reflected(access, resource_of("scheduling.volcano.sh", "Queue")) as (reflector, ear),
+            scripted_server(not_served, not_served, not_served, found) as (_, access),
+            running_reflector(access, resource_of("scheduling.volcano.sh", "Queue")) as (reflector, recorder),
         ):
             await reflector.synced.wait()
-            assert reflector.health.absent
-            assert (await ear.until("seen q 5"))[:2] == ["synced", "seen q 5"]
-            while reflector.health.absent:
+            assert reflector.health.not_served
+            assert (await recorder.until("seen q 5"))[:2] == ["synced", "seen q 5"]
+            while reflector.health.not_served:
                 await asyncio.sleep(0.001)
 
-    play(story)
+    run_async(steps)
 
 
 def test_a_resource_is_looked_for_under_all_versions_that_we_can_read() -> None:
-    async def story() -> None:
-        absent = refuses(404, "NotFound")
+    async def steps() -> None:
+        not_served = refuses_with(404, "NotFound")
         group = resource_of("scheduling.k8s.io", "PodGroup")
         async with (
-            staged(absent, absent, watches(*beginning(at=11), then="hangs")) as (stage, access),
-            reflected(access, group) as (reflector, ear),
+            scripted_server(not_served, not_served, watches(*initial_events(at=11), then="hangs")) as (scripted, access),
+            running_reflector(access, group) as (reflector, recorder),
         ):
-            assert await ear.until("synced") == ["synced"]
-            assert [request.path.split("/")[3] for request in stage.asked] == list(group.versions)
-            assert not reflector.health.absent
+            assert await recorder.until("synced") == ["synced"]
+            assert [request.path.split("/")[3] for request in scripted.requests] == list(group.versions)
+            assert not reflector.health.not_served
 
-    play(story)
+    run_async(steps)
 
 
-def test_the_objects_of_a_resource_that_was_removed_are_gone() -> None:
-    async def story() -> None:
+def test_the_objects_of_a_resource_that_was_removed_are_deleted() -> None:
+    async def steps() -> None:
         queue = resource_of("scheduling.volcano.sh", "Queue")
-        first = watches({"type": "ADDED", "object": {**thing("q", 5), "kind": "Queue"}}, bookmark(11, ends_list=True))
+        first = watches({"type": "ADDED", "object": {**pod_object("q", 5), "kind": "Queue"}}, bookmark(11, ends_list=True))
         async with (
-            staged(first, refuses(404), refuses(404)) as (_, access),
-            reflected(access, queue) as (_, ear),
+            scripted_server(first, refuses_with(404), refuses_with(404)) as (_, access),
+            running_reflector(access, queue) as (_, recorder),
         ):
-            await ear.until("synced")
-            assert await ear.until("synced") == ["gone q 5", "synced"]
+            await recorder.until("synced")
+            assert await recorder.until("synced") == ["gone q 5", "synced"]
 
-    play(story)
-
-
-def test_pods_that_are_not_found_are_not_taken_for_gone() -> None:
-    async def story() -> None:
-        first, again = watches(*beginning(("a", 5), at=11)), watches(*beginning(("a", 5), ("b", 6), at=12), then="hangs")
-        async with staged(first, refuses(404), again) as (_, access), reflected(access) as (_, ear):
-            await ear.until("synced")
-            assert await ear.until("synced") == ["seen b 6", "synced"]
-
-    play(story)
+    run_async(steps)
 
 
-def test_a_resource_that_we_may_not_read_counts_as_heard_and_what_was_known_of_it_stays() -> None:
-    async def story() -> None:
-        refused = refuses(403, "Forbidden", "no")
-        first = watches(*beginning(("a", 5), at=11))
+def test_pods_that_are_not_found_are_not_taken_for_deleted() -> None:
+    async def steps() -> None:
+        first, again = watches(*initial_events(("a", 5), at=11)), watches(*initial_events(("a", 5), ("b", 6), at=12), then="hangs")
+        async with scripted_server(first, refuses_with(404), again) as (_, access), running_reflector(access) as (_, recorder):
+            await recorder.until("synced")
+            assert await recorder.until("synced") == ["seen b 6", "synced"]
+
+    run_async(steps)
+
+
+def test_a_resource_that_we_may_not_read_counts_as_synced_and_what_was_known_of_it_stays() -> None:
+    async def steps() -> None:
+        refused = refuses_with(403, "Forbidden", "no")
+        first = watches(*initial_events(("a", 5), at=11))
         async with (
-            staged(refused, refused, first, refused, watches(event("DELETED", "a", 12), then="hangs")) as (_, access),
-            reflected(access) as (reflector, ear),
+            scripted_server(refused, refused, first, refused, watches(event("DELETED", "a", 12), then="hangs")) as (_, access),
+            running_reflector(access) as (reflector, recorder),
         ):
             await reflector.synced.wait()
-            assert reflector.health.refused
-            assert await ear.until("gone a 12") == ["synced", "seen a 5", "synced", "gone a 12"]
+            assert reflector.health.forbidden
+            assert await recorder.until("gone a 12") == ["synced", "seen a 5", "synced", "gone a 12"]
 
-    play(story)
+    run_async(steps)
 
 
 # --- Strange objects ----------------------------------------------------------------------------------------------------------
 
 
 def test_one_object_that_cannot_be_read_hides_no_other() -> None:
-    async def story() -> None:
+    async def steps() -> None:
         deep = b'{"type":"ADDED","object":{"metadata":{"name":"deep"},"spec":' + b"[" * 9000 + b"]" * 9000 + b"}}\n"
         odd = b'{"type":"ADDED","object":{"metadata":{"name":7}}}\n{"type":\n'
-        whole = [json.dumps(one).encode() + b"\n" for one in beginning(("a", 5), at=11)]
-        async with staged(streams(deep, odd, *whole, then="hangs")) as (_, access), reflected(access) as (_, ear):
-            assert await ear.until("synced") == ["seen a 5", "synced"]
-        listed = items(thing("a", 5), at=11)
+        whole = [json.dumps(one).encode() + b"\n" for one in initial_events(("a", 5), at=11)]
+        async with (
+            scripted_server(streams(deep, odd, *whole, then="hangs")) as (_, access),
+            running_reflector(access) as (_, recorder),
+        ):
+            assert await recorder.until("synced") == ["seen a 5", "synced"]
+        listed = items(pod_object("a", 5), at=11)
         listed["items"].append({"metadata": {"name": 7}})
-        async with staged(refuses(422), says(200, listed)) as (_, access), reflected(access) as (_, ear):
-            assert await ear.until("synced") == ["seen a 5", "synced"]
+        async with (
+            scripted_server(refuses_with(422), replies_with(200, listed)) as (_, access),
+            running_reflector(access) as (_, recorder),
+        ):
+            assert await recorder.until("synced") == ["seen a 5", "synced"]
 
-    play(story)
+    run_async(steps)
 
 
 def test_an_object_of_many_megabytes_is_one_object() -> None:
-    async def story() -> None:
+    async def steps() -> None:
         huge = event("ADDED", "huge", 5, note="x" * 5_000_000)
-        async with staged(watches(huge, *beginning(at=11), then="hangs")) as (_, access), reflected(access) as (_, ear):
-            while len(ear.notices) < 2:
+        async with (
+            scripted_server(watches(huge, *initial_events(at=11), then="hangs")) as (_, access),
+            running_reflector(access) as (_, recorder),
+        ):
+            while len(recorder.updates) < 2:
                 await asyncio.sleep(0.001)
-            assert json.loads(ear.notices[0].raw) == huge["object"]
+            assert json.loads(recorder.updates[0].raw) == huge["object"]
 
-    play(story)
+    run_async(steps)
 
 
 # --- The table of resources ---------------------------------------------------------------------------------------------------
@@ -431,7 +468,7 @@ def test_what_is_watched_is_what_the_simulator_keeps_in_the_same_order() -> None
 def test_paths() -> None:
     queue = resource_of("scheduling.volcano.sh", "Queue")
     assert POD.path("v1") == "/api/v1/pods"
-    assert POD.path("v1", namespace="a", name="b", sub="binding") == "/api/v1/namespaces/a/pods/b/binding"
+    assert POD.path("v1", namespace="a", name="b", subresource="binding") == "/api/v1/namespaces/a/pods/b/binding"
     assert queue.path("v1beta1", namespace="a", name="q") == "/apis/scheduling.volcano.sh/v1beta1/queues/q"
 
 
@@ -447,50 +484,50 @@ MERGE = "application/merge-patch+json"
 
 
 def test_a_real_server_serves_what_kubernetes_has_and_not_what_is_not_installed(servers: Servers) -> None:
-    async def story() -> None:
+    async def steps() -> None:
         client = Client(await read_access(servers.kubeconfig()))
-        served = await discover(client)
+        served = await discover_versions(client)
         await client.close()
         assert served["", "Pod"] == served["policy", "PodDisruptionBudget"] == "v1"
         assert served["scheduling.k8s.io", "PodGroup"] == "v1alpha2"
         assert ("scheduling.volcano.sh", "Queue") not in served
         assert all(resource.key in served for resource in WATCHED if not resource.optional)
 
-    play(story)
+    run_async(steps)
 
 
 @pytest.mark.parametrize("by_watch", [True, False], ids=["by watch", "by pages"])
-def test_all_that_happens_on_a_real_server_is_told(servers: Servers, by_watch: bool) -> None:
-    async def story() -> None:
+def test_all_that_happens_on_a_real_server_is_reported(servers: Servers, by_watch: bool) -> None:
+    async def steps() -> None:
         access = await read_access(servers.kubeconfig())
         client = Client(access)
         for name in ("a", "b", "c"):
             await client.request("POST", PODS, body=pod(name))
-        async with reflected(access) as (reflector, ear):
-            reflector._knows_initial_events = by_watch
+        async with running_reflector(access) as (reflector, recorder):
+            reflector._supports_watch_list = by_watch
             await reflector.synced.wait()
-            listed = ear.notices[:]
-            assert sorted(json.loads(notice.raw)["metadata"]["name"] for notice in listed[:-1]) == ["a", "b", "c"]
-            assert all(json.loads(notice.raw)["apiVersion"] == "v1" for notice in listed[:-1])
-            assert listed[-1].what is What.SYNCED
-            ear.notices.clear()
+            listed = recorder.updates[:]
+            assert sorted(json.loads(update.raw)["metadata"]["name"] for update in listed[:-1]) == ["a", "b", "c"]
+            assert all(json.loads(update.raw)["apiVersion"] == "v1" for update in listed[:-1])
+            assert listed[-1].update_type is UpdateType.SYNCED
+            recorder.updates.clear()
             patched = await client.request("PATCH", PODS + "/a", body={"metadata": {"labels": {"x": "y"}}}, content_type=MERGE)
             await client.request("DELETE", PODS + "/b", params={"gracePeriodSeconds": "0"})
             version = json.loads(patched)["metadata"]["resourceVersion"]
-            while not any(notice.what is What.GONE for notice in ear.notices):
+            while not any(update.update_type is UpdateType.DELETE for update in recorder.updates):
                 await asyncio.sleep(0.01)
-            assert ear.words[0] == f"seen a {version}"
-            assert ear.words[-1].startswith("gone b ")
+            assert recorder.notice_lines[0] == f"seen a {version}"
+            assert recorder.notice_lines[-1].startswith("gone b ")
         await client.close()
 
-    play(story)
+    run_async(steps)
 
 
-THING = Resource("lab.muster.dev", "Thing", "things", ("v2", "v1"), namespaced=True, optional=True)
+THING = ApiResource("lab.muster.dev", "Thing", "things", ("v2", "v1"), namespaced=True, optional=True)
 KIND_PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
-def definition(resource: Resource, version: str) -> dict[str, Any]:
+def definition(resource: ApiResource, version: str) -> dict[str, Any]:
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -508,31 +545,31 @@ def definition(resource: Resource, version: str) -> dict[str, Any]:
 def test_a_kind_that_is_installed_while_we_run_and_removed_again_on_a_real_server(servers: Servers) -> None:
     """In between, the version that we stand at is one that the server has forgotten."""
 
-    async def story() -> None:
+    async def steps() -> None:
         access = await read_access(servers.kubeconfig())
         client = Client(access)
         folder = THING.path("v1", namespace="default")
-        async with reflected(access, THING) as (reflector, ear):
-            assert await ear.until("synced") == ["synced"]
-            assert reflector.health.absent
+        async with running_reflector(access, THING) as (reflector, recorder):
+            assert await recorder.until("synced") == ["synced"]
+            assert reflector.health.not_served
             await client.request("POST", KIND_PATH, body=definition(THING, "v1"))
-            await ear.until("synced")
+            await recorder.until("synced")
             assert reflector.version == "v1"
             made = {name: await create(client, folder, name) for name in ("a", "b")}
-            assert await ear.until(f"seen b {made['b']}") == [f"seen a {made['a']}", f"seen b {made['b']}"]
+            assert await recorder.until(f"seen b {made['b']}") == [f"seen a {made['a']}", f"seen b {made['b']}"]
         await client.request("DELETE", f"{folder}/b")
         made["c"] = await create(client, folder, "c")
-        async with reflected(access, THING, version="v1") as (later, gap):
-            later._known, later.health.at = reflector._known, "1"
-            words = await gap.until("synced")
-            assert sorted(words) == [f"gone b {made['b']}", f"seen c {made['c']}", "synced"]
+        async with running_reflector(access, THING, version="v1") as (later, gap):
+            later._known, later.health.resource_version = reflector._known, "1"
+            notice_lines = await gap.until("synced")
+            assert sorted(notice_lines) == [f"gone b {made['b']}", f"seen c {made['c']}", "synced"]
             await client.request("DELETE", f"{KIND_PATH}/things.lab.muster.dev")
             while later._known:
                 await asyncio.sleep(0.01)
-            assert {said.split()[1] for said in gap.words if said.startswith("gone")} == {"a", "c"}
+            assert {said.split()[1] for said in gap.notice_lines if said.startswith("gone")} == {"a", "c"}
         await client.close()
 
-    play(story)
+    run_async(steps)
 
 
 async def create(client: Client, folder: str, name: str) -> str:
@@ -549,11 +586,11 @@ async def create(client: Client, folder: str, name: str) -> str:
             return str(json.loads(answer)["metadata"]["resourceVersion"])
 
 
-def test_a_reader_without_rights_is_told_so_by_a_real_server(servers: Servers) -> None:
-    async def story() -> None:
+def test_a_reader_without_rights_gets_an_error_from_a_real_server(servers: Servers) -> None:
+    async def steps() -> None:
         access = await read_access(servers.kubeconfig("stranger"))
-        async with reflected(access) as (reflector, ear):
-            assert await ear.until("synced") == ["synced"]
-            assert reflector.health.refused
+        async with running_reflector(access) as (reflector, recorder):
+            assert await recorder.until("synced") == ["synced"]
+            assert reflector.health.forbidden
 
-    play(story)
+    run_async(steps)

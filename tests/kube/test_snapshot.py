@@ -9,61 +9,61 @@ from typing import Any
 
 import pytest
 from tests.cli.commands import ROOT, muster
-from tests.kube.village import Village
+from tests.kube.fixture_cluster import FixtureCluster
 
-from muster.adapters.sim.manifests import KINDS
 from muster.lab.servers import Servers
-from muster.model.effects import Bind, Evict, Hold, Nominate
+from muster.model.effects import Bind, Evict, Nominate, Reserve
 from muster.scenario import Scenario, load
-from muster.scenario.play import Play
-from muster.scenario.story import Written
-from muster.snapshot.anonymous import anonymous
-from muster.snapshot.slim import slim
+from muster.scenario.scenario_runner import ScenarioRunner
+from muster.scenario.syntax_tree import SourceManifest
+from muster.sim.api_kinds import KINDS
+from muster.snapshot.anonymize import anonymize
+from muster.snapshot.strip import strip_object
 
-STORIES = sorted((ROOT / "scenarios").glob("*/*.yaml"))
-Seats = list[tuple[str, str, str]]
+SCENARIOS = sorted((ROOT / "scenarios").glob("*/*.yaml"))
+Placements = list[tuple[str, str, str]]
 
 
-def begun(scenario: Scenario) -> Play:
-    play = Play(replace(scenario, faults=Scenario("", "", 1).faults))
+def started_play(scenario: Scenario) -> ScenarioRunner:
+    play = ScenarioRunner(replace(scenario, faults=Scenario("", "", 1).faults))
     play.set_up()
     return play
 
 
-def seen(play: Play) -> list[dict[str, Any]]:
+def slim_objects(play: ScenarioRunner) -> list[dict[str, Any]]:
     """All objects as the scheduler would find them, slimmed down."""
     return [
-        slim(each, kind=kind)
+        strip_object(each, kind=kind)
         for kind in KINDS
         if kind[1] != "Lease"
         for each in play.cluster.listed(".".join(filter(None, kind[::-1])))
     ]
 
 
-def decided(play: Play) -> Seats:
+def placements_of(play: ScenarioRunner) -> Placements:
     play.cycle()
-    effects = [deed.effect for deed in play.deeds]
-    return [(type(one).__name__, one.pod, one.node) for one in effects if isinstance(one, Bind | Hold | Nominate | Evict)]
+    effects = [deed.effect for deed in play.decided_effects]
+    return [(type(one).__name__, one.pod, one.node) for one in effects if isinstance(one, Bind | Reserve | Nominate | Evict)]
 
 
-def again(scenario: Scenario, objects: list[dict[str, Any]]) -> Play:
+def decide_on(scenario: Scenario, objects: list[dict[str, Any]]) -> ScenarioRunner:
     """The same policy on these objects, and nothing else."""
     bare = Scenario(
-        scenario.name, scenario.file, scenario.line, scenario.policy, objects=tuple(Written(each, 1) for each in objects)
+        scenario.name, scenario.file, scenario.line, scenario.policy, objects=tuple(SourceManifest(each, 1) for each in objects)
     )
-    return begun(bare)
+    return started_play(bare)
 
 
-@pytest.mark.parametrize("file", STORIES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("file", SCENARIOS, ids=lambda path: path.stem)
 def test_a_slim_cluster_and_one_under_other_names_are_decided_about_as_the_whole_one(file: Path) -> None:
     scenario = load(file)[0]
-    whole = begun(scenario)
-    objects = seen(whole)
-    expected = decided(whole)
-    assert sorted(decided(again(scenario, objects))) == sorted(expected)
+    whole = started_play(scenario)
+    objects = slim_objects(whole)
+    expected = placements_of(whole)
+    assert sorted(placements_of(decide_on(scenario, objects))) == sorted(expected)
     if scenario.policy is None:
         # Names that a policy knows would have to be replaced in it, too.
-        renamed = decided(again(scenario, anonymous(objects)))
+        renamed = placements_of(decide_on(scenario, anonymize(objects)))
         assert Counter(what for what, _, _ in renamed) == Counter(what for what, _, _ in expected)
 
 
@@ -109,12 +109,12 @@ def test_no_name_and_no_value_of_a_user_is_left_in_an_anonymous_snapshot() -> No
         "spec": {"tier": 1, "members": [{"type": "Node", "selector": {"regexMatch": {"pattern": "acme-node-.*"}}}]},
     }
     kinds = (("", "Pod"), ("", "Node"), ("", "PersistentVolumeClaim"), ("topology.volcano.sh", "HyperNode"))
-    objects = [slim(each, kind=kind) for each, kind in zip((pod, node, claim, hyper), kinds, strict=True)]
-    told = json.dumps(anonymous(objects))
+    objects = [strip_object(each, kind=kind) for each, kind in zip((pod, node, claim, hyper), kinds, strict=True)]
+    told = json.dumps(anonymize(objects))
     for word in ("acme", "rocket", "launch", "moonshot", "apollo", "hunter2", "somebody", "PASSWORD", "fuel"):
         assert word not in told
 
-    hidden, its_node, its_claim, domain = anonymous(objects)
+    hidden, its_node, its_claim, domain = anonymize(objects)
     assert (
         hidden["spec"]["nodeName"] == its_node["metadata"]["name"] == domain["spec"]["members"][0]["selector"]["exactMatch"]["name"]
     )
@@ -126,14 +126,14 @@ def test_no_name_and_no_value_of_a_user_is_left_in_an_anonymous_snapshot() -> No
 
 
 def test_a_snapshot_of_a_real_cluster_can_be_planned_on_and_simulated(servers: Servers, kubeconfig: Path, tmp_path: Path) -> None:
-    with servers.door() as door:
-        village = Village(door)
-        village.nodes("n1", "n2")
-        village.priority("high", 1000)
+    with servers.api() as api:
+        fixture_cluster = FixtureCluster(api)
+        fixture_cluster.nodes("n1", "n2")
+        fixture_cluster.priority("high", 1000)
         for number in range(4):
-            village.pod(f"old-{number}", nodeName=f"n{number % 2 + 1}")
-        village.gang("waits", pods=2)
-        door.ask("POST", "/api/v1/namespaces/default/secrets", body={"metadata": {"name": "s"}, "stringData": {"k": "hunter2"}})
+            fixture_cluster.pod(f"old-{number}", nodeName=f"n{number % 2 + 1}")
+        fixture_cluster.gang("waits", pods=2)
+        api.request("POST", "/api/v1/namespaces/default/secrets", body={"metadata": {"name": "s"}, "stringData": {"k": "hunter2"}})
     job = tmp_path / "job.yaml"
     job.write_text("{name: train, pods: 2, each: {cpu: 4}, priority: 2000}\n")
     for number, options in enumerate(((), ("--anonymous",))):
@@ -158,7 +158,7 @@ def test_a_snapshot_of_a_real_cluster_can_be_planned_on_and_simulated(servers: S
         assert not scenario["breaches"]
 
 
-def test_what_is_no_snapshot_is_told(tmp_path: Path, kubeconfig: Path) -> None:
+def test_a_file_that_is_no_snapshot_is_reported(tmp_path: Path, kubeconfig: Path) -> None:
     other = tmp_path / "other.json"
     other.write_text("[1, 2]")
     ran = muster("sim", other)

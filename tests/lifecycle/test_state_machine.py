@@ -7,31 +7,31 @@ from pathlib import Path
 
 import pytest
 
-from muster.adapters.kube import names
-from muster.adapters.kube.encode import CLAIM_ANNOTATIONS
+from muster.kube.read import names
+from muster.kube.write.patch_bodies import RESERVATION_ANNOTATIONS
 from muster.model.effects import Outcome
 from muster.model.gang import Stage
 from muster.scenario import Scenario, load
-from muster.scenario.play import Play
-from muster.scenario.story import Expect
-from muster.state.lifecycle import stage
+from muster.scenario.scenario_runner import ScenarioRunner
+from muster.scenario.syntax_tree import ExpectStep
+from muster.state.gangs.gang_stage import stage
 
-HOME = Path(__file__).parents[2]
+SCENARIO_DIR = Path(__file__).parents[2]
 GONE = "gone"
 
 
 def table(heading: str) -> list[list[str]]:
     """The rows of the first table below a heading, without its head."""
-    text = (HOME / "ARCHITECTURE.md").read_text().split(f"# {heading}\n", 1)[1].split("\n#", 1)[0]
+    text = (SCENARIO_DIR / "ARCHITECTURE.md").read_text().split(f"# {heading}\n", 1)[1].split("\n#", 1)[0]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("|")]
     return rows[2:]
 
 
 ROWS = table("The life of a gang")
-SCENARIOS = {scenario.name: scenario for file in sorted((HOME / "scenarios").rglob("*.yaml")) for scenario in load(file)}
+SCENARIOS = {scenario.name: scenario for file in sorted((SCENARIO_DIR / "scenarios").rglob("*.yaml")) for scenario in load(file)}
 
 
-class _Watching(Play):
+class _StageRecorder(ScenarioRunner):
     """A play that notes from which stage to which each gang went from one cycle to the next."""
 
     def __init__(self, scenario: Scenario) -> None:
@@ -48,12 +48,12 @@ class _Watching(Play):
         return outcome
 
 
-def changes_in(scenario: Scenario) -> set[tuple[str, str]]:
-    play = _Watching(scenario)
+def stage_changes_in(scenario: Scenario) -> set[tuple[str, str]]:
+    play = _StageRecorder(scenario)
     play.set_up()
     for step in scenario.steps:
-        if not isinstance(step, Expect):
-            play.do(step)
+        if not isinstance(step, ExpectStep):
+            play.run_step(step)
     return play.changes
 
 
@@ -61,7 +61,7 @@ def changes_in(scenario: Scenario) -> set[tuple[str, str]]:
 def test_the_scenario_of_each_row_shows_its_change(row: list[str]) -> None:
     before, _, after, _, name = row
     assert name in SCENARIOS
-    assert (before, after) in changes_in(SCENARIOS[name])
+    assert (before, after) in stage_changes_in(SCENARIOS[name])
 
 
 def test_the_table_knows_every_stage_and_no_other() -> None:
@@ -72,5 +72,5 @@ def test_the_table_knows_every_stage_and_no_other() -> None:
 def test_every_annotation_that_carries_state_is_in_the_table_of_facts() -> None:
     text = " ".join(" ".join(row) for row in table("Where each fact lives"))
     named = {word for word in re.findall(r"`([^`]+)`", text) if re.match(r"[a-z.]+/", word)}
-    assert named == {*CLAIM_ANNOTATIONS, names.GANG_TIMEOUT, names.SOFT_EVICTION, names.SPARED_AT}
-    assert named <= names.WRITTEN
+    assert named == {*RESERVATION_ANNOTATIONS, names.GANG_TIMEOUT, names.SOFT_EVICTION, names.EVICTION_CANCELLED_AT}
+    assert named <= names.WRITTEN_ANNOTATIONS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.lifecycle.telling import status, told
+from tests.lifecycle.scenario_runs import run_scenario, status
 
 GANG = "{name: g, dialect: DIALECT, pods: 2, each: {gpu: 1}"
 HEAD = "nodes: [{name: n1, gpu: 2}]\n"
@@ -21,14 +21,14 @@ HEAD = "nodes: [{name: n1, gpu: 2}]\n"
         ("- submit: GANG, runs: 10s, ends: Failed}\n- run: 30s\n", "Failed", "Failed"),
     ],
 )
-def test_every_phase_in_the_words_of_its_dialect(story: str, koordinator: str, volcano: str) -> None:
+def test_every_phase_as_its_flavour_writes_it(story: str, koordinator: str, volcano: str) -> None:
     for dialect, phase in (("koordinator", koordinator), ("sigs", koordinator), ("volcano", volcano)):
-        play = told(HEAD + "steps:\n" + story.replace("GANG", GANG).replace("DIALECT", dialect))
+        play = run_scenario(HEAD + "steps:\n" + story.replace("GANG", GANG).replace("DIALECT", dialect))
         assert status(play, "g")["phase"] == phase, dialect
 
 
 def test_the_counts_and_the_start_are_written() -> None:
-    play = told(HEAD + "steps:\n- submit: {name: g, dialect: koordinator, pods: 2, each: {gpu: 1}}\n- run: 10s\n- cycle\n")
+    play = run_scenario(HEAD + "steps:\n- submit: {name: g, dialect: koordinator, pods: 2, each: {gpu: 1}}\n- run: 10s\n- cycle\n")
     found = status(play, "g")
     assert (found["scheduled"], found["running"], found["succeeded"], found["failed"]) == (2, 2, 0, 0)
     assert found["scheduleStartTime"]
@@ -36,13 +36,13 @@ def test_the_counts_and_the_start_are_written() -> None:
 
 def test_the_start_survives_a_restart() -> None:
     story = HEAD + "steps:\n- submit: {name: g, dialect: koordinator, pods: 3, each: {gpu: 1}}\n- cycle: 2\n"
-    before = status(told(story), "g")["scheduleStartTime"]
-    after = status(told(story + "- advance: 1h\n- restart\n- cycle: 3\n"), "g")["scheduleStartTime"]
+    before = status(run_scenario(story), "g")["scheduleStartTime"]
+    after = status(run_scenario(story + "- advance: 1h\n- restart\n- cycle: 3\n"), "g")["scheduleStartTime"]
     assert after == before
 
 
-def test_one_failed_member_does_not_fail_a_gang_whose_quorum_runs() -> None:
-    play = told(
+def test_one_failed_member_does_not_fail_a_gang_whose_minimum_runs() -> None:
+    play = run_scenario(
         """
         nodes: [{name: n1, gpu: 4}]
         objects:
@@ -59,7 +59,7 @@ def test_one_failed_member_does_not_fail_a_gang_whose_quorum_runs() -> None:
 
 
 def test_a_member_that_succeeded_counts_while_the_others_run() -> None:
-    play = told(
+    play = run_scenario(
         """
         nodes: [{name: n1, gpu: 4}]
         objects:
@@ -77,8 +77,8 @@ def test_a_member_that_succeeded_counts_while_the_others_run() -> None:
 
 def test_the_condition_says_why_and_then_that_all_is_well() -> None:
     waits = HEAD + "steps:\n- submit: {name: g, dialect: koordinator, pods: 3, each: {gpu: 1}}\n- cycle: 2\n"
-    (said,) = status(told(waits), "g")["conditions"]
+    (said,) = status(run_scenario(waits), "g")["conditions"]
     assert (said["type"], said["status"], said["reason"]) == ("Scheduled", "False", "NoRoom")
     assert "2/3 members placed" in said["message"]
-    (said,) = status(told(waits + "- node: {resize: {n1: {gpu: 3}}}\n- cycle: 2\n"), "g")["conditions"]
+    (said,) = status(run_scenario(waits + "- node: {resize: {n1: {gpu: 3}}}\n- cycle: 2\n"), "g")["conditions"]
     assert (said["type"], said["status"]) == ("Scheduled", "True")

@@ -6,11 +6,11 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from tests.placement.worlds import Case, made, node, pod
+from tests.placement.worlds import Case, make_world, node, pod
 
 from muster.model.pod import Phase, Placement, Pod
 from muster.plugins import PLUGINS
-from muster.state.follow import Follower, drifted, following
+from muster.state.derived.placement_counters import PlacementCounter, counter_of, drifted_counters
 
 PAGE = (Path(__file__).parents[2] / "docs" / "placement.md").read_text(encoding="utf-8")
 
@@ -23,16 +23,16 @@ def test_the_plugins_of_the_page_exist() -> None:
 
 def test_the_example_counts_and_leaves_no_trace() -> None:
     (source,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
-    names = {"Follower": Follower, "Counter": Counter, "Pod": Pod, "Placement": Placement}
+    names = {"Follower": PlacementCounter, "Counter": Counter, "Pod": Pod, "Placement": Placement}
     exec(compile(source, "docs/placement.md", "exec", dont_inherit=True), names)
-    crowd: type[Follower[tuple[str, str]]] = names["Crowd"]
+    crowd: type[PlacementCounter[tuple[str, str]]] = names["Crowd"]
     old, new = pod("old", labels={"team": "a"}), pod("new", gang="g", labels={"team": "a"})
-    here = made(Case(nodes=(node("n1"), node("n2")), standing=((old, "n1", Phase.BOUND),), wanting=(new,)))
-    assert following(here.world, crowd).figures() == {("a", "n1"): 1}
+    here = make_world(Case(nodes=(node("n1"), node("n2")), placed=((old, "n1", Phase.BOUND),), pending_pods=(new,)))
+    assert counter_of(here.world, crowd).figures() == {("a", "n1"): 1}
     with here.s.trial("try", cause="Test") as trial:
         trial.place(new, "n1", phase=Phase.BINDING)
         trial.release(old)
         trial.place(old, "n2", phase=Phase.BINDING)
-        assert following(here.world, crowd).figures() == {("a", "n1"): 1, ("a", "n2"): 1}
-    assert following(here.world, crowd).figures() == {("a", "n1"): 1}
-    assert drifted(here.world) == []
+        assert counter_of(here.world, crowd).figures() == {("a", "n1"): 1, ("a", "n2"): 1}
+    assert counter_of(here.world, crowd).figures() == {("a", "n1"): 1}
+    assert drifted_counters(here.world) == []

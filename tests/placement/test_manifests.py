@@ -7,11 +7,11 @@ from io import BytesIO
 
 import pytest
 
-from muster.adapters.kube.decode import Decoder
-from muster.adapters.trace import TraceWriter, read_trace
-from muster.model.events import Seen, Thing
-from muster.model.selectors import LabelSelector, NodeTerm, Operator, Requirement
-from muster.model.volumes import CsiNode, PersistentVolume, StorageClass, VolumeClaim
+from muster.decision_log import DecisionLogWriter, read_decision_log
+from muster.kube.read.decoder import Decoder
+from muster.model.events import ClusterObject, Upsert
+from muster.model.pod_constraints import LabelSelector, NodeTerm, Operator, Requirement
+from muster.model.volume import CsiNode, PersistentVolume, StorageClass, VolumeClaim
 
 VOLUME = {
     "apiVersion": "v1",
@@ -30,7 +30,7 @@ VOLUME = {
     },
     "status": {"phase": "Bound"},
 }
-CLAIM = {
+VOLUME_CLAIM = {
     "apiVersion": "v1",
     "kind": "PersistentVolumeClaim",
     "metadata": {
@@ -70,7 +70,7 @@ def zone(*values: str) -> NodeTerm:
     return NodeTerm((Requirement("zone", Operator.IN, values),))
 
 
-READ: list[tuple[Mapping[str, object], Thing]] = [
+READ: list[tuple[Mapping[str, object], ClusterObject]] = [
     (
         VOLUME,
         PersistentVolume(
@@ -90,7 +90,7 @@ READ: list[tuple[Mapping[str, object], Thing]] = [
         ),
     ),
     (
-        CLAIM,
+        VOLUME_CLAIM,
         VolumeClaim(
             "team",
             "data",
@@ -107,22 +107,22 @@ READ: list[tuple[Mapping[str, object], Thing]] = [
 
 
 @pytest.mark.parametrize(("manifest", "thing"), READ, ids=lambda each: type(each).__name__)
-def test_a_manifest_is_read_as_it_is_meant(manifest: Mapping[str, object], thing: Thing) -> None:
+def test_a_manifest_is_decoded(manifest: Mapping[str, object], thing: ClusterObject) -> None:
     assert Decoder().decode(manifest) == thing
 
 
 @pytest.mark.parametrize("thing", [thing for _, thing in READ], ids=lambda each: type(each).__name__)
-def test_it_stands_in_a_decision_log_as_it_was(thing: Thing) -> None:
+def test_it_is_in_a_decision_log_as_it_was(thing: ClusterObject) -> None:
     log = BytesIO()
-    TraceWriter(log).events([Seen(thing)])
-    assert [entry for _, entry, _ in read_trace(log.getvalue().splitlines())] == [Seen(thing)]
+    DecisionLogWriter(log).events([Upsert(thing)])
+    assert [entry for _, entry, _ in read_decision_log(log.getvalue().splitlines())] == [Upsert(thing)]
 
 
-def decoded(manifest: Mapping[str, object], **spec: object) -> Thing | None:
+def decoded(manifest: Mapping[str, object], **spec: object) -> ClusterObject | None:
     return Decoder().decode({**manifest, **spec})
 
 
-def test_a_volume_that_was_released_is_there_for_nobody() -> None:
+def test_a_released_volume_is_available_to_nobody() -> None:
     released, going = (
         decoded(VOLUME, status={"phase": "Released"}),
         decoded(VOLUME, metadata={"name": "disk-1", "deletionTimestamp": "2026-03-01T12:00:00Z"}),
@@ -135,13 +135,13 @@ def test_a_volume_that_was_released_is_there_for_nobody() -> None:
 
 def test_the_class_in_the_old_annotation_counts() -> None:
     metadata = {"name": "data", "namespace": "team", "annotations": {"volume.beta.kubernetes.io/storage-class": "old"}}
-    claim = decoded(CLAIM, metadata=metadata, spec={"storageClassName": "new"})
+    claim = decoded(VOLUME_CLAIM, metadata=metadata, spec={"storageClassName": "new"})
     assert isinstance(claim, VolumeClaim)
     assert claim.storage_class == "old"
 
 
-def test_a_claim_without_a_class_differs_from_one_of_no_class() -> None:
-    none, empty = decoded(CLAIM, spec={}), decoded(CLAIM, spec={"storageClassName": ""})
+def test_a_volume_claim_without_a_class_differs_from_one_of_no_class() -> None:
+    none, empty = decoded(VOLUME_CLAIM, spec={}), decoded(VOLUME_CLAIM, spec={"storageClassName": ""})
     assert isinstance(none, VolumeClaim)
     assert isinstance(empty, VolumeClaim)
     assert (none.storage_class, empty.storage_class) == (None, "")

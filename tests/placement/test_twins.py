@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.placement import twin
-from tests.placement.traces import assert_no_trace
-from tests.placement.worlds import Case, cases, made
+from tests.placement.derived_values import assert_no_trace
+from tests.placement.worlds import Case, cases, make_world
 
 from muster.engine.place import fits_on, place
 from muster.model.pod import Phase
@@ -18,19 +18,19 @@ any_case = st.sampled_from(CHECKS).flatmap(lambda what: cases(what=what))
 
 def assert_every_answer_agrees(case: Case) -> None:
     """Each pod on each node, as the world stands."""
-    here, slow = made(case), twin.twin_of(case)
-    for pod in case.wanting:
+    here, slow = make_world(case), twin.twin_of(case)
+    for pod in case.pending_pods:
         for name in sorted(slow.nodes):
-            got = fits_on(here.s, pod, name, soon=case.phase is Phase.NOMINATED)
+            got = fits_on(here.s, pod, name, after_releases=case.phase is Phase.NOMINATED)
             assert got == twin.fits(slow, pod, name, case.phase), (pod.uid, name)
 
 
 def assert_places_agree(case: Case) -> None:
     """All pods one after the other, in bulk where they are equal."""
-    here = made(case)
+    here = make_world(case)
     with here.s.trial("try", cause="Test") as trial:
-        place(here.s, trial, case.wanting, domain=here.domain, phase=case.phase)
-        got = {pod.uid: here.world.placement(pod).node for pod in case.wanting if pod.uid in here.world.placements.by_uid}
+        place(here.s, trial, case.pending_pods, domain=here.domain, phase=case.phase)
+        got = {pod.uid: here.world.placement(pod).node for pod in case.pending_pods if pod.uid in here.world.placements.by_uid}
         assert got == twin.place(case)
         assert_no_trace(here.world)
 

@@ -4,28 +4,30 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from tests.placement import twin, volume_twin
-from tests.placement.traces import assert_no_trace
+from tests.placement.derived_values import assert_no_trace
 from tests.placement.volume_worlds import volume_cases
-from tests.placement.worlds import NOW, Case, made
+from tests.placement.worlds import NOW, Case, make_world
 
 from muster.engine.place import fits_on, place
 from muster.model.pod import Phase
 
 
 def assert_volumes_agree(case: Case) -> None:
-    here, slow, facts = made(case), twin.twin_of(case), volume_twin.facts_of(case)
-    since = {pod.uid: NOW - 50.0 for pod, _, _ in case.standing}
-    for pod in case.wanting:
+    here, slow, facts = make_world(case), twin.twin_of(case), volume_twin.facts_of(case)
+    since = {pod.uid: NOW - 50.0 for pod, _, _ in case.placed}
+    for pod in case.pending_pods:
         for name, node in slow.nodes.items():
-            wanted = twin.room(slow, pod, node, case.phase) and volume_twin.volumes(slow, facts, since, pod, name, case.phase)
-            assert fits_on(here.s, pod, name, soon=case.phase is Phase.NOMINATED) == wanted, (pod.uid, name)
+            wanted = twin.fits_resources(slow, pod, node, case.phase) and volume_twin.volumes(
+                slow, facts, since, pod, name, case.phase
+            )
+            assert fits_on(here.s, pod, name, after_releases=case.phase is Phase.NOMINATED) == wanted, (pod.uid, name)
 
 
 def assert_volume_places_agree(case: Case) -> None:
-    here = made(case)
+    here = make_world(case)
     with here.s.trial("try", cause="Test") as trial:
-        place(here.s, trial, case.wanting, domain=here.domain, phase=case.phase)
-        got = {pod.uid: here.world.placement(pod).node for pod in case.wanting if pod.uid in here.world.placements.by_uid}
+        place(here.s, trial, case.pending_pods, domain=here.domain, phase=case.phase)
+        got = {pod.uid: here.world.placement(pod).node for pod in case.pending_pods if pod.uid in here.world.placements.by_uid}
         assert got == volume_twin.place(case)
         assert_no_trace(here.world)
 

@@ -13,7 +13,7 @@ from tests.placement.worlds import Case
 
 from muster.model.node import Node
 from muster.model.pod import Phase, Pod
-from muster.model.selectors import (
+from muster.model.pod_constraints import (
     LabelSelector,
     NodeTerm,
     PodTerm,
@@ -26,11 +26,11 @@ from muster.model.selectors import (
 
 Labels = Mapping[str, str]
 
-THERE = (Phase.HELD, Phase.BINDING, Phase.BOUND)
-IS_COMPANY = THERE
-WILL_BE_COMPANY = (*THERE, Phase.NOMINATED)
-IS_IN_THE_WAY = (*THERE, Phase.LEAVING, Phase.OVERDUE)
-WILL_BE_IN_THE_WAY = (*THERE, Phase.NOMINATED, Phase.OVERDUE)
+PLACED_OR_RESERVED = (Phase.RESERVED, Phase.BINDING, Phase.BOUND)
+MATCHES_NOW = PLACED_OR_RESERVED
+MATCHES_LATER = (*PLACED_OR_RESERVED, Phase.NOMINATED)
+BLOCKS_NOW = (*PLACED_OR_RESERVED, Phase.TERMINATING, Phase.OVERDUE)
+BLOCKS_LATER = (*PLACED_OR_RESERVED, Phase.NOMINATED, Phase.OVERDUE)
 
 
 @dataclass
@@ -47,14 +47,14 @@ def twin_of(case: Case) -> TwinWorld:
     return TwinWorld(
         nodes={node.name: node for node in case.nodes},
         namespaces={space.name: space.labels for space in case.namespaces},
-        placed=list(case.standing),
+        placed=list(case.placed),
     )
 
 
 def place(case: Case) -> dict[str, str]:
     """Each pod in turn on the best node that every check allows, ties by name; those who find none are left out."""
     world, found = twin_of(case), {}
-    for pod in sorted(case.wanting, key=lambda each: needs_others(world, each)):
+    for pod in sorted(case.pending_pods, key=lambda each: needs_others(world, each)):
         allowed = [
             name for name in sorted(world.nodes) if (case.only is None or name in case.only) and fits(world, pod, name, case.phase)
         ]
@@ -68,7 +68,7 @@ def place(case: Case) -> dict[str, str]:
 
 def needs_others(world: TwinWorld, pod: Pod) -> bool:
     """Those who need company that they are not themselves come last."""
-    return not all(term_means(world, term, pod, pod) for term in pod.kind.affinity.required)
+    return not all(term_selects(world, term, pod, pod) for term in pod.signature.affinity.required)
 
 
 def _reversed(name: str) -> tuple[int, ...]:
@@ -84,7 +84,7 @@ def fits(world: TwinWorld, pod: Pod, name: str, phase: Phase) -> bool:
         return False
     if not node_affinity(pod, node):
         return False
-    if not room(world, pod, node, phase) or not ports(world, pod, node, phase):
+    if not fits_resources(world, pod, node, phase) or not ports(world, pod, node, phase):
         return False
     return pod_affinity(world, pod, node, phase) and spread(world, pod, node, phase)
 
@@ -101,38 +101,38 @@ def cpu_of(amounts: tuple[tuple[str, int], ...], name: str = "cpu") -> int:
     return sum(amount for resource, amount in amounts if resource == name)
 
 
-def room(world: TwinWorld, pod: Pod, node: Node, phase: Phase) -> bool:
-    need, have = cpu_of(pod.kind.request.items), cpu_of(node.allocatable.items)
-    views = [WILL_BE_IN_THE_WAY] if phase is Phase.NOMINATED else [IS_IN_THE_WAY, WILL_BE_IN_THE_WAY]
+def fits_resources(world: TwinWorld, pod: Pod, node: Node, phase: Phase) -> bool:
+    need, have = cpu_of(pod.signature.request.items), cpu_of(node.allocatable.items)
+    views = [BLOCKS_LATER] if phase is Phase.NOMINATED else [BLOCKS_NOW, BLOCKS_LATER]
     return all(used(world, node, view) + need <= have for view in views)
 
 
 def used(world: TwinWorld, node: Node, phases: Sequence[Phase]) -> int:
-    return sum(cpu_of(pod.kind.request.items) for pod, there, phase in world.placed if there == node.name and phase in phases)
+    return sum(cpu_of(pod.signature.request.items) for pod, there, phase in world.placed if there == node.name and phase in phases)
 
 
 def fullness(world: TwinWorld, pod: Pod, node: Node) -> float:
-    need, have = cpu_of(pod.kind.request.items), cpu_of(node.allocatable.items)
-    return min((used(world, node, WILL_BE_IN_THE_WAY) + need) / max(have, 1), 1.0)
+    need, have = cpu_of(pod.signature.request.items), cpu_of(node.allocatable.items)
+    return min((used(world, node, BLOCKS_LATER) + need) / max(have, 1), 1.0)
 
 
 def node_affinity(pod: Pod, node: Node) -> bool:
-    if any(node.labels.get(key) != value for key, value in pod.kind.node_selector):
+    if any(node.labels.get(key) != value for key, value in pod.signature.node_selector):
         return False
-    required = pod.kind.node_affinity.required
+    required = pod.signature.node_affinity.required
     return required is None or any(node_term(term, node) for term in required)
 
 
 def node_term(term: NodeTerm, node: Node) -> bool:
     if not term.expressions and not term.fields:
         return False
-    return all(holds(one, node.labels) for one in term.expressions) and all(
-        holds(one, {"metadata.name": node.name}) for one in term.fields
+    return all(requirement_holds(one, node.labels) for one in term.expressions) and all(
+        requirement_holds(one, {"metadata.name": node.name}) for one in term.fields
     )
 
 
 def tolerated(taint: Taint, pod: Pod) -> bool:
-    return any(tolerates(one, taint) for one in pod.kind.tolerations)
+    return any(tolerates(one, taint) for one in pod.signature.tolerations)
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
@@ -146,7 +146,7 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 # -- labels of pods ------------------------------------------------------------------------------------------------------------
 
 
-def holds(one: Requirement, labels: Labels) -> bool:
+def requirement_holds(one: Requirement, labels: Labels) -> bool:
     operator = one.operator.value
     if operator == "In":
         return one.key in labels and labels[one.key] in one.values
@@ -160,10 +160,10 @@ def holds(one: Requirement, labels: Labels) -> bool:
 
 
 def selects(selector: LabelSelector | None, labels: Labels) -> bool:
-    return selector is not None and all(holds(one, labels) for one in selector.requirements)
+    return selector is not None and all(requirement_holds(one, labels) for one in selector.requirements)
 
 
-def term_means(world: TwinWorld, term: PodTerm, owner: Pod, other: Pod) -> bool:
+def term_selects(world: TwinWorld, term: PodTerm, owner: Pod, other: Pod) -> bool:
     """Does this term of the owner mean the other pod, wherever it is?"""
     if not selects(term.selector, other.labels):
         return False
@@ -187,13 +187,13 @@ def same_domain(key: str, one: Node, other: Node) -> bool:
 
 
 def ports(world: TwinWorld, pod: Pod, node: Node, phase: Phase) -> bool:
-    in_the_way = set(WILL_BE_IN_THE_WAY) if phase is Phase.NOMINATED else {*IS_IN_THE_WAY, *WILL_BE_IN_THE_WAY}
+    in_the_way = set(BLOCKS_LATER) if phase is Phase.NOMINATED else {*BLOCKS_NOW, *BLOCKS_LATER}
     everywhere = ("0.0.0.0", "::")
-    for other, there, standing in world.placed:
-        if there != node.name or standing not in in_the_way:
+    for other, there, placed in world.placed:
+        if there != node.name or placed not in in_the_way:
             continue
-        for a in pod.kind.ports:
-            for b in other.kind.ports:
+        for a in pod.signature.ports:
+            for b in other.signature.ports:
                 same = a.ip == b.ip or a.ip in everywhere or b.ip in everywhere
                 if (a.port, a.protocol) == (b.port, b.protocol) and same:
                     return False
@@ -202,35 +202,37 @@ def ports(world: TwinWorld, pod: Pod, node: Node, phase: Phase) -> bool:
 
 def pod_affinity(world: TwinWorld, pod: Pod, node: Node, phase: Phase) -> bool:
     if phase is Phase.NOMINATED:
-        return _affinity(world, pod, node, company=WILL_BE_COMPANY, in_the_way=WILL_BE_IN_THE_WAY)
-    return _affinity(world, pod, node, company=IS_COMPANY, in_the_way=IS_IN_THE_WAY) and _affinity(
-        world, pod, node, company=WILL_BE_COMPANY, in_the_way=WILL_BE_IN_THE_WAY
+        return _affinity(world, pod, node, company=MATCHES_LATER, in_the_way=BLOCKS_LATER)
+    return _affinity(world, pod, node, company=MATCHES_NOW, in_the_way=BLOCKS_NOW) and _affinity(
+        world, pod, node, company=MATCHES_LATER, in_the_way=BLOCKS_LATER
     )
 
 
 def _affinity(world: TwinWorld, pod: Pod, node: Node, *, company: Sequence[Phase], in_the_way: Sequence[Phase]) -> bool:
     for other, there in world.on_known_nodes(in_the_way):
-        for term in pod.kind.anti_affinity.required:
-            if term_means(world, term, pod, other) and same_domain(term.topology_key, node, there):
+        for term in pod.signature.anti_affinity.required:
+            if term_selects(world, term, pod, other) and same_domain(term.topology_key, node, there):
                 return False
-        for term in other.kind.anti_affinity.required:
-            if term_means(world, term, other, pod) and same_domain(term.topology_key, node, there):
+        for term in other.signature.anti_affinity.required:
+            if term_selects(world, term, other, pod) and same_domain(term.topology_key, node, there):
                 return False
-    terms = pod.kind.affinity.required
+    terms = pod.signature.affinity.required
     if not terms:
         return True
     if any(term.topology_key not in node.labels for term in terms):
         return False
-    mates = [there for other, there in world.on_known_nodes(company) if all(term_means(world, term, pod, other) for term in terms)]
+    mates = [
+        there for other, there in world.on_known_nodes(company) if all(term_selects(world, term, pod, other) for term in terms)
+    ]
     if all(any(same_domain(term.topology_key, node, there) for there in mates) for term in terms):
         return True
     nobody = not any(term.topology_key in there.labels for term in terms for there in mates)
-    return nobody and all(term_means(world, term, pod, pod) for term in terms)
+    return nobody and all(term_selects(world, term, pod, pod) for term in terms)
 
 
 def spread(world: TwinWorld, pod: Pod, node: Node, phase: Phase) -> bool:
-    views = [WILL_BE_COMPANY] if phase is Phase.NOMINATED else [IS_COMPANY, WILL_BE_COMPANY]
-    hard = [constraint for constraint in pod.kind.spread if constraint.hard]
+    views = [MATCHES_LATER] if phase is Phase.NOMINATED else [MATCHES_NOW, MATCHES_LATER]
+    hard = [constraint for constraint in pod.signature.spread if constraint.hard]
     return all(_skew_is_small(world, pod, node, constraint, hard, view) for constraint in hard for view in views)
 
 
@@ -246,7 +248,7 @@ def _skew_is_small(
         return False
     counts = domain_counts(world, pod, constraint, all_hard, view)
     fewest = min(counts.values()) if counts and len(counts) >= (constraint.min_domains or 1) else 0
-    itself = 1 if spread_means(constraint, pod, pod) else 0
+    itself = 1 if constraint_selects(constraint, pod, pod) else 0
     return counts.get(node.labels[constraint.topology_key], 0) + itself - fewest <= constraint.max_skew
 
 
@@ -259,7 +261,7 @@ def domain_counts(
         if is_eligible(pod, node, constraint, siblings):
             there = [other for other, at in world.on_known_nodes(view) if at.name == node.name]
             value = node.labels[constraint.topology_key]
-            counts[value] = counts.get(value, 0) + sum(spread_means(constraint, pod, other) for other in there)
+            counts[value] = counts.get(value, 0) + sum(constraint_selects(constraint, pod, other) for other in there)
     return counts
 
 
@@ -276,21 +278,21 @@ def is_eligible(pod: Pod, node: Node, constraint: SpreadConstraint, siblings: Se
     return True
 
 
-def spread_means(constraint: SpreadConstraint, owner: Pod, other: Pod) -> bool:
+def constraint_selects(constraint: SpreadConstraint, owner: Pod, other: Pod) -> bool:
     if owner.namespace != other.namespace or not selects(constraint.selector, other.labels):
         return False
     return all(key not in owner.labels or other.labels.get(key) == owner.labels[key] for key in constraint.match_label_keys)
 
 
 def soft_spread(world: TwinWorld, pod: Pod, allowed: Sequence[str]) -> dict[str, float]:
-    soft = [constraint for constraint in pod.kind.spread if not constraint.hard]
+    soft = [constraint for constraint in pod.signature.spread if not constraint.hard]
     if not soft:
         return dict.fromkeys(allowed, 0.0)
     labelled = [name for name in allowed if all(one.topology_key in world.nodes[name].labels for one in soft)]
     crowd = dict.fromkeys(labelled, 0.0)
     for constraint in soft:
         values = {world.nodes[name].labels[constraint.topology_key] for name in labelled}
-        counts = domain_counts(world, pod, constraint, soft, WILL_BE_COMPANY)
+        counts = domain_counts(world, pod, constraint, soft, MATCHES_LATER)
         for name in labelled:
             here = counts.get(world.nodes[name].labels[constraint.topology_key], 0)
             crowd[name] += here * math.log(len(values) + 2) + (constraint.max_skew - 1)
@@ -303,26 +305,26 @@ def soft_spread(world: TwinWorld, pod: Pod, allowed: Sequence[str]) -> dict[str,
 
 def preference(world: TwinWorld, pod: Pod, allowed: Sequence[str]) -> dict[str, float]:
     total = dict.fromkeys(allowed, 0)
-    for other, there in world.on_known_nodes(WILL_BE_COMPANY):
+    for other, there in world.on_known_nodes(MATCHES_LATER):
         for name in allowed:
             node = world.nodes[name]
-            total[name] += _pull(world, pod, other, node, there) + _pull_of_the_other(world, pod, other, node, there)
+            total[name] += _attraction(world, pod, other, node, there) + _attraction_of_the_other(world, pod, other, node, there)
     most, least = max(total.values()), min(total.values())
     return {name: (each - least) / (most - least) if most > least else 0.0 for name, each in total.items()}
 
 
-def _pull(world: TwinWorld, pod: Pod, other: Pod, node: Node, there: Node) -> int:
+def _attraction(world: TwinWorld, pod: Pod, other: Pod, node: Node, there: Node) -> int:
     found = 0
-    for sign, terms in ((1, pod.kind.affinity.preferred), (-1, pod.kind.anti_affinity.preferred)):
+    for sign, terms in ((1, pod.signature.affinity.preferred), (-1, pod.signature.anti_affinity.preferred)):
         for weighted in terms:
-            if term_means(world, weighted.term, pod, other) and same_domain(weighted.term.topology_key, node, there):
+            if term_selects(world, weighted.term, pod, other) and same_domain(weighted.term.topology_key, node, there):
                 found += sign * weighted.weight
     return found
 
 
-def _pull_of_the_other(world: TwinWorld, pod: Pod, other: Pod, node: Node, there: Node) -> int:
-    found = _pull(world, other, pod, there, node)
-    for term in other.kind.affinity.required:
-        if term_means(world, term, other, pod) and same_domain(term.topology_key, node, there):
+def _attraction_of_the_other(world: TwinWorld, pod: Pod, other: Pod, node: Node, there: Node) -> int:
+    found = _attraction(world, other, pod, there, node)
+    for term in other.signature.affinity.required:
+        if term_selects(world, term, other, pod) and same_domain(term.topology_key, node, there):
             found += 1
     return found

@@ -11,9 +11,9 @@ from tests.placement.worlds import NOW, Case
 
 from muster.model.node import Node
 from muster.model.pod import Phase, Pod
-from muster.model.volumes import CsiNode, PersistentVolume, StorageClass, VolumeClaim
+from muster.model.volume import CsiNode, PersistentVolume, StorageClass, VolumeClaim
 
-STAYS = (Phase.HELD, Phase.BINDING, Phase.BOUND, Phase.NOMINATED)
+KEEPS_VOLUMES = (Phase.RESERVED, Phase.BINDING, Phase.BOUND, Phase.NOMINATED)
 
 
 @dataclass
@@ -41,12 +41,13 @@ def facts_of(case: Case) -> Facts:
 
 def place(case: Case) -> dict[str, str]:
     world, facts, found = twin.twin_of(case), facts_of(case), {}
-    since = {pod.uid: NOW - 50.0 for pod, _, _ in case.standing}
-    for pod in case.wanting:
+    since = {pod.uid: NOW - 50.0 for pod, _, _ in case.placed}
+    for pod in case.pending_pods:
         allowed = [
             name
             for name in sorted(world.nodes)
-            if twin.room(world, pod, world.nodes[name], case.phase) and volumes(world, facts, since, pod, name, case.phase)
+            if twin.fits_resources(world, pod, world.nodes[name], case.phase)
+            and volumes(world, facts, since, pod, name, case.phase)
         ]
         if allowed:
             best = max(allowed, key=lambda name: (twin.fullness(world, pod, world.nodes[name]), twin._reversed(name)))
@@ -57,13 +58,13 @@ def place(case: Case) -> dict[str, str]:
 
 
 def volumes(world: twin.TwinWorld, facts: Facts, since: dict[str, float], pod: Pod, name: str, phase: Phase) -> bool:
-    node, keys = world.nodes[name], [f"{pod.namespace}/{claim}" for claim in pod.kind.claims]
-    if not all(_is_there(facts, key, node) for key in keys):
+    node, keys = world.nodes[name], [f"{pod.namespace}/{claim}" for claim in pod.signature.volume_claims]
+    if not all(_exists_on(facts, key, node) for key in keys):
         return False
-    in_the_way = [*twin.WILL_BE_IN_THE_WAY, *([] if phase is Phase.NOMINATED else twin.IS_IN_THE_WAY)]
+    in_the_way = [*twin.BLOCKS_LATER, *([] if phase is Phase.NOMINATED else twin.BLOCKS_NOW)]
     for key in keys:
         if "ReadWriteOncePod" in facts.claims[key].access_modes:
-            if any(key in keys_of(other) for other, _, standing in world.placed if standing in in_the_way):
+            if any(key in keys_of(other) for other, _, other_phase in world.placed if other_phase in in_the_way):
                 return False
     if not _attachable(world, facts, keys, name, in_the_way):
         return False
@@ -71,7 +72,7 @@ def volumes(world: twin.TwinWorld, facts: Facts, since: dict[str, float], pod: P
 
 
 def keys_of(pod: Pod) -> list[str]:
-    return [f"{pod.namespace}/{claim}" for claim in pod.kind.claims]
+    return [f"{pod.namespace}/{claim}" for claim in pod.signature.volume_claims]
 
 
 def class_of(facts: Facts, claim: VolumeClaim) -> StorageClass | None:
@@ -83,7 +84,7 @@ def class_of(facts: Facts, claim: VolumeClaim) -> StorageClass | None:
     return None
 
 
-def _is_there(facts: Facts, key: str, node: Node) -> bool:
+def _exists_on(facts: Facts, key: str, node: Node) -> bool:
     claim = facts.claims.get(key)
     if claim is None or claim.deleted:
         return False
@@ -100,10 +101,7 @@ def _reaches(volume: PersistentVolume, node: Node) -> bool:
 
 def _attachable(world: twin.TwinWorld, facts: Facts, keys: Sequence[str], name: str, in_the_way: Sequence[Phase]) -> bool:
     there = {
-        _attaches(facts, key)
-        for other, at, standing in world.placed
-        if at == name and standing in in_the_way
-        for key in keys_of(other)
+        _attaches(facts, key) for other, at, placed in world.placed if at == name and placed in in_the_way for key in keys_of(other)
     } - {None}
     new = {_attaches(facts, key) for key in keys} - there - {None}
     for driver in {volume[0] for volume in new if volume is not None}:
@@ -136,41 +134,41 @@ def waits(facts: Facts, key: str) -> bool:
 def _chosen(world: twin.TwinWorld, facts: Facts, since: dict[str, float], keys: Sequence[str], name: str) -> bool:
     waiting = [key for key in keys if waits(facts, key)]
     uses: dict[str, tuple[float, list[str]]] = {}
-    for other, at, standing in world.placed:
+    for other, at, placed in world.placed:
         for key in keys_of(other):
-            if standing in STAYS and waits(facts, key):
+            if placed in KEEPS_VOLUMES and waits(facts, key):
                 first, nodes = uses.get(key, (since[other.uid], []))
                 uses[key] = (min(first, since[other.uid]), [*nodes, at])
     for key in waiting:
         many = {"ReadWriteMany", "ReadOnlyMany"} & set(facts.claims[key].access_modes)
         if key in uses and not many and name not in uses[key][1]:
             return False
-    earlier = _settle_earlier(world, facts, uses)
+    earlier = _assign_earlier(world, facts, uses)
     settled = {volume for volume in earlier.values() if volume}
     now = {key: nodes for key, (first, nodes) in uses.items() if first >= NOW}
     needs: dict[str, list[str]] = {}
     for key, nodes in now.items():
-        if not _made_at(world, facts, key, nodes) and _options(world, facts, key, nodes):
+        if not _provisioned_at(world, facts, key, nodes) and _options(world, facts, key, nodes):
             needs[key] = _options(world, facts, key, nodes)
     for key in waiting:
         if key in earlier:
             volume = facts.volumes.get(earlier[key])
-            if not (_made_at(world, facts, key, [name]) if volume is None else _reaches(volume, world.nodes[name])):
+            if not (_provisioned_at(world, facts, key, [name]) if volume is None else _reaches(volume, world.nodes[name])):
                 return False
-        elif not _made_at(world, facts, key, [name]):
+        elif not _provisioned_at(world, facts, key, [name]):
             needs[key] = _options(world, facts, key, [*uses.get(key, (0.0, []))[1], name])
     return any(True for _ in _pairings(sorted(needs), needs, settled))
 
 
-def _settle_earlier(world: twin.TwinWorld, facts: Facts, uses: dict[str, tuple[float, list[str]]]) -> dict[str, str]:
+def _assign_earlier(world: twin.TwinWorld, facts: Facts, uses: dict[str, tuple[float, list[str]]]) -> dict[str, str]:
     """What the claims of earlier cycles have, cycle by cycle; nothing where a volume is made."""
     settled: set[str] = set()
     found: dict[str, str] = {}
     earlier = sorted((first, key) for key, (first, _) in uses.items() if first < NOW)
     for _, cohort in groupby(earlier, key=lambda each: each[0]):
         options = {key: _options(world, facts, key, uses[key][1]) for _, key in cohort}
-        must = [key for key in sorted(options) if not _made_at(world, facts, key, uses[key][1])]
-        best = _most_served(must, options, settled)
+        must = [key for key in sorted(options) if not _provisioned_at(world, facts, key, uses[key][1])]
+        best = _best_assignment(must, options, settled)
         settled |= set(best.values())
         for key in sorted(options):
             if key not in must:
@@ -181,7 +179,7 @@ def _settle_earlier(world: twin.TwinWorld, facts: Facts, uses: dict[str, tuple[f
     return found
 
 
-def _most_served(must: list[str], options: dict[str, list[str]], settled: set[str]) -> dict[str, str]:
+def _best_assignment(must: list[str], options: dict[str, list[str]], settled: set[str]) -> dict[str, str]:
     """Serve them in order; one that cannot be served with those before it goes without."""
     served: list[str] = []
     found: dict[str, str] = {}
@@ -203,7 +201,7 @@ def _pairings(keys: Sequence[str], options: dict[str, list[str]], taken: set[str
                 yield {keys[0]: volume, **rest}
 
 
-def _made_at(world: twin.TwinWorld, facts: Facts, key: str, nodes: Sequence[str]) -> bool:
+def _provisioned_at(world: twin.TwinWorld, facts: Facts, key: str, nodes: Sequence[str]) -> bool:
     claim = facts.claims[key]
     found = class_of(facts, claim)
     assert found is not None

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from hypothesis import strategies as st
-from tests.placement.worlds import HOST, STANDING, ZONE, Case
+from tests.placement.worlds import HOST, PLACED_PHASES, ZONE, Case
 
-from muster.model.events import Thing
+from muster.model.events import ClusterObject
 from muster.model.node import Node
-from muster.model.pod import Dialect, Kind, Membership, Phase, Pod
-from muster.model.resources import Resources
-from muster.model.selectors import LabelSelector, NodeTerm, Operator, Requirement
-from muster.model.volumes import NO_PROVISIONER, CsiNode, PersistentVolume, StorageClass, VolumeClaim
+from muster.model.pod import ApiFlavour, Membership, Phase, Pod, PodSignature
+from muster.model.pod_constraints import LabelSelector, NodeTerm, Operator, Requirement
+from muster.model.resource_amounts import Resources
+from muster.model.volume import NO_PROVISIONER, CsiNode, PersistentVolume, StorageClass, VolumeClaim
 
 DRIVER = "disks.example.com"
 CLASSES = ("local", "made", "now")
@@ -32,8 +32,8 @@ def _terms() -> st.SearchStrategy[tuple[NodeTerm, ...] | None]:
 
 
 @st.composite
-def storage(draw: st.DrawFn) -> tuple[Thing, ...]:
-    things: list[Thing] = [
+def storage(draw: st.DrawFn) -> tuple[ClusterObject, ...]:
+    things: list[ClusterObject] = [
         StorageClass("local", provisioner=NO_PROVISIONER, waits=True),
         StorageClass("made", provisioner=DRIVER, waits=True, topologies=draw(_terms()), is_default=draw(st.booleans())),
         StorageClass("now", provisioner=DRIVER, waits=False),
@@ -89,15 +89,15 @@ def volume_cases(draw: st.DrawFn) -> Case:
         for number in range(draw(st.integers(1, 4)))
     )
     names = [each.name for each in nodes] + ["nowhere"]
-    standing = tuple(
-        (draw(pod(f"old{number}")), draw(st.sampled_from(names)), draw(st.sampled_from(STANDING)))
+    placed = tuple(
+        (draw(pod(f"old{number}")), draw(st.sampled_from(names)), draw(st.sampled_from(PLACED_PHASES)))
         for number in range(draw(st.integers(0, 3)))
     )
-    gang = Membership(Dialect.VOLCANO, "gang")
+    gang = Membership(ApiFlavour.VOLCANO, "gang")
     return Case(
         nodes=nodes,
-        standing=standing,
-        wanting=tuple(draw(pod(f"new{number}", gang)) for number in range(draw(st.integers(1, 4)))),
+        placed=placed,
+        pending_pods=tuple(draw(pod(f"new{number}", gang)) for number in range(draw(st.integers(1, 4)))),
         things=draw(storage()),
         phase=draw(st.sampled_from([Phase.BINDING, Phase.NOMINATED])),
     )
@@ -106,5 +106,5 @@ def volume_cases(draw: st.DrawFn) -> Case:
 @st.composite
 def pod(draw: st.DrawFn, name: str, gang: Membership | None = None) -> Pod:
     claims = tuple(sorted(draw(st.sets(st.sampled_from(["c0", "c1", "c2", "c3"]), max_size=2))))
-    kind = Kind(request=Resources.of({"cpu": 1000}), claims=claims, namespace="blue" if claims else "")
+    kind = PodSignature(request=Resources.of({"cpu": 1000}), volume_claims=claims, namespace="blue" if claims else "")
     return Pod(name, "blue", name, kind, membership=gang)

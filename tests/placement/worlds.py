@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 
 from muster.engine.hooks import WHOLE_CLUSTER, Domain, Plugin, Policy
 from muster.engine.session import Session
-from muster.model.events import Namespace, Seen, Thing
-from muster.model.gang import Group
+from muster.model.events import ClusterObject, Namespace, Upsert
+from muster.model.gang import PodGroup
 from muster.model.node import Node
-from muster.model.pod import Dialect, Kind, Membership, Phase, Placement, Pod
-from muster.model.resources import Resources
-from muster.model.selectors import (
+from muster.model.pod import ApiFlavour, Membership, Phase, Placement, Pod, PodSignature
+from muster.model.pod_constraints import (
     HostPort,
     LabelSelector,
     NodeAffinity,
@@ -31,9 +30,10 @@ from muster.model.selectors import (
     Toleration,
     WeightedPodTerm,
 )
+from muster.model.resource_amounts import Resources
 from muster.plugins.binpack import Binpack
 from muster.plugins.fit import Fit
-from muster.plugins.pod_affinity import PodAffinity as PodAffinityCheck
+from muster.plugins.pod_affinity import InterPodAffinity as PodAffinityCheck
 from muster.plugins.pod_affinity_preference import PodAffinityPreference
 from muster.plugins.ports import Ports
 from muster.plugins.selectors import Selectors
@@ -41,15 +41,15 @@ from muster.plugins.spread_constraints import SpreadConstraints
 from muster.plugins.taints import Taints
 from muster.plugins.unschedulable import Unschedulable
 from muster.plugins.volumes import Volumes
+from muster.state.node_table import rows_of
 from muster.state.store import Store
-from muster.state.table import rows_of
 from muster.state.world import World
 
 T = TypeVar("T")
 
 HOST, ZONE = "kubernetes.io/hostname", "zone"
 NOW = 100.0
-STANDING = (Phase.BOUND, Phase.HELD, Phase.NOMINATED, Phase.LEAVING, Phase.OVERDUE)
+PLACED_PHASES = (Phase.BOUND, Phase.RESERVED, Phase.NOMINATED, Phase.TERMINATING, Phase.OVERDUE)
 
 
 @dataclass(frozen=True)
@@ -58,16 +58,16 @@ class Case:
 
     nodes: tuple[Node, ...]
     namespaces: tuple[Namespace, ...] = ()
-    standing: tuple[tuple[Pod, str, Phase], ...] = ()
-    wanting: tuple[Pod, ...] = ()
-    things: tuple[Thing, ...] = ()
+    placed: tuple[tuple[Pod, str, Phase], ...] = ()
+    pending_pods: tuple[Pod, ...] = ()
+    things: tuple[ClusterObject, ...] = ()
     phase: Phase = Phase.BINDING
     only: tuple[str, ...] | None = None
     """The nodes to choose from; None: all."""
 
 
 @dataclass
-class Made:
+class MadeWorld:
     world: World
     s: Session
     domain: Domain
@@ -92,24 +92,24 @@ def all_plugins() -> list[Plugin]:
 ALL = Policy(all_plugins(), ["allocate"])
 
 
-def made(case: Case, plugins: Sequence[Plugin] | None = None) -> Made:
+def make_world(case: Case, plugins: Sequence[Plugin] | None = None) -> MadeWorld:
     """The case as a world in the middle of a cycle."""
     store = Store()
     for thing in (*case.nodes, *case.namespaces, *case.things):
-        store.fold(Seen(thing))
-    groups = {pod.membership.name: pod.namespace for pod in case.wanting if pod.membership is not None}
+        store.fold(Upsert(thing))
+    groups = {pod.membership.name: pod.namespace for pod in case.pending_pods if pod.membership is not None}
     for name, namespace in groups.items():
-        store.fold(Seen(Group(Dialect.VOLCANO, namespace, name)))
-    for pod in (*(pod for pod, _, _ in case.standing), *case.wanting):
-        store.fold(Seen(pod))
+        store.fold(Upsert(PodGroup(ApiFlavour.VOLCANO, namespace, name)))
+    for pod in (*(pod for pod, _, _ in case.placed), *case.pending_pods):
+        store.fold(Upsert(pod))
     world = store.world(NOW)
     s = Session(world, ALL if plugins is None else Policy(plugins, ["allocate"]))
     with s.trial("given", cause="Given") as trial:
-        for pod, node, phase in case.standing:
+        for pod, node, phase in case.placed:
             trial.restore(pod, Placement(phase, node, NOW - 50.0))
         trial.commit()
     domain = WHOLE_CLUSTER if case.only is None else Domain("some", rows_of(world.table, case.only))
-    return Made(world, s, domain, store)
+    return MadeWorld(world, s, domain, store)
 
 
 # -- by hand -------------------------------------------------------------------------------------------------------------------
@@ -122,11 +122,11 @@ def node(name: str, *, cpu: int = 4000, labels: Mapping[str, str] | None = None,
 
 def pod(name: str, *, namespace: str = "default", labels: Mapping[str, str] | None = None, gang: str = "", **kind: Any) -> Pod:
     kind.setdefault("request", Resources.of({"cpu": 1000}))
-    membership = Membership(Dialect.VOLCANO, gang) if gang else None
-    return Pod(name, namespace, name, Kind(namespace=namespace, **kind), labels=labels or {}, membership=membership)
+    membership = Membership(ApiFlavour.VOLCANO, gang) if gang else None
+    return Pod(name, namespace, name, PodSignature(namespace=namespace, **kind), labels=labels or {}, membership=membership)
 
 
-def selecting(**labels: str) -> LabelSelector:
+def selector_of(**labels: str) -> LabelSelector:
     return LabelSelector(tuple(Requirement(key, Operator.IN, (value,)) for key, value in labels.items()))
 
 
@@ -136,7 +136,7 @@ def selecting(**labels: str) -> LabelSelector:
 
 _CHECKS = ("affinity", "preference", "spread", "ports")
 _NAMESPACES = ("blue", "red")
-_LOOKS = [{"app": "x"}, {"app": "x", "rev": "1"}, {"app": "x", "rev": "2"}, {"app": "y"}, {"app": "y", "rev": "1"}, {}]
+_LABEL_SETS = [{"app": "x"}, {"app": "x", "rev": "1"}, {"app": "x", "rev": "2"}, {"app": "y"}, {"app": "y", "rev": "1"}, {}]
 _POOL = 400
 
 
@@ -157,7 +157,7 @@ def _requirement(chance: Random) -> Requirement:
 
 
 def _term(chance: Random) -> PodTerm:
-    spaces = [LabelSelector(), selecting(team="a"), selecting(**{"kubernetes.io/metadata.name": "red"})]
+    spaces = [LabelSelector(), selector_of(team="a"), selector_of(**{"kubernetes.io/metadata.name": "red"})]
     where = chance.random()
     return PodTerm(
         topology_key=chance.choice([HOST, HOST, ZONE, ZONE, "rack"]),
@@ -193,12 +193,12 @@ def _port(chance: Random) -> HostPort:
     return HostPort(chance.choice([80, 443]), chance.choice(["TCP", "TCP", "UDP"]), address)
 
 
-def _kind(chance: Random, namespace: str, what: str) -> Kind:
+def _kind(chance: Random, namespace: str, what: str) -> PodSignature:
     zones = NodeAffinity(required=(NodeTerm((Requirement(ZONE, Operator.IN, ("a", "b")),)),))
     about = what if chance.random() < 0.8 else "none"
     wishes = 0.7 if about == "preference" else 0.0
     hard = {"affinity": 0.6, "preference": 0.35}.get(about, 0.0)
-    return Kind(
+    return PodSignature(
         request=Resources.of({"cpu": chance.choice([500, 1000])}),
         node_selector=((ZONE, "a"),) if what == "spread" and chance.random() < 0.15 else (),
         node_affinity=zones if what == "spread" and chance.random() < 0.25 else NodeAffinity(),
@@ -238,12 +238,12 @@ _KINDS = {
     for namespace in _NAMESPACES
 }
 _NODES = {what: _pool(lambda chance, what=what: _node(chance, closed=0.4 if what == "spread" else 0.1)) for what in _CHECKS}  # type: ignore[misc]
-_LABELS = st.sampled_from(_LOOKS)
+_LABELS = st.sampled_from(_LABEL_SETS)
 _SPACES = st.sampled_from([(), (("blue", {"team": "a"}),), (("blue", {"team": "a"}), ("red", {})), (("red", {"team": "a"}),)])
-_PHASES = st.sampled_from([Phase.BINDING, Phase.BINDING, Phase.HELD, Phase.NOMINATED])
-_STANDING = st.sampled_from(STANDING)
+_PHASES = st.sampled_from([Phase.BINDING, Phase.BINDING, Phase.RESERVED, Phase.NOMINATED])
+_PLACED_PHASES = st.sampled_from(PLACED_PHASES)
 _TEMPLATE = st.integers(0, 2)
-_TWIST = st.integers(0, 7)
+_VARIATION = st.integers(0, 7)
 
 
 @st.composite
@@ -258,18 +258,18 @@ def cases(draw: st.DrawFn, *, what: str) -> Case:
     def pod(name: str, gang: bool) -> Pod:
         kind, namespace, labels = templates[draw(_TEMPLATE)]
         # Mostly the template's labels, now and then with one that no term asks about, or others altogether.
-        twist = draw(_TWIST)
+        twist = draw(_VARIATION)
         worn = draw(_LABELS) if twist == 7 else {**labels, "index": str(twist)} if twist > 4 else labels
-        membership = Membership(Dialect.VOLCANO, f"gang-{namespace}") if gang else None
+        membership = Membership(ApiFlavour.VOLCANO, f"gang-{namespace}") if gang else None
         return Pod(name, namespace, name, kind, labels=worn, membership=membership)
 
-    standing = tuple((pod(f"old-{i}", False), draw(anywhere), draw(_STANDING)) for i in range(draw(st.integers(0, 7))))
-    wanting = [pod(f"new-{i}", True) for i in range(draw(st.integers(1, 7)))]
+    placed = tuple((pod(f"old-{i}", False), draw(anywhere), draw(_PLACED_PHASES)) for i in range(draw(st.integers(0, 7))))
+    pending_pods = [pod(f"new-{i}", True) for i in range(draw(st.integers(1, 7)))]
     return Case(
         nodes=nodes,
         namespaces=tuple(Namespace(name, labels=labels) for name, labels in draw(_SPACES)),
-        standing=standing,
-        wanting=tuple(sorted(wanting, key=lambda each: each.namespace)),
+        placed=placed,
+        pending_pods=tuple(sorted(pending_pods, key=lambda each: each.namespace)),
         phase=draw(_PHASES),
-        only=tuple(names[::2]) if draw(_TWIST) == 7 else None,
+        only=tuple(names[::2]) if draw(_VARIATION) == 7 else None,
     )

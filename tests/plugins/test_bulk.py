@@ -8,17 +8,17 @@ from random import Random
 import numpy as np
 import pytest
 from tests.plugins import twins
-from tests.plugins.worlds import GIB, Case, Given, Stands, given_world
+from tests.plugins.worlds import GIB, Case, MadeWorld, PlacedPod, make_world
 
-from muster.engine.columns import PluginError
 from muster.engine.hooks import WHOLE_CLUSTER, Plugin, Policy
+from muster.engine.node_scores import PluginError
 from muster.engine.place import place
 from muster.engine.session import Session
 from muster.model.node import Node
-from muster.model.pod import Kind, Phase, Pod
-from muster.model.resources import CPU, GPU, MEMORY, PODS, Resources
+from muster.model.pod import Phase, Pod, PodSignature
+from muster.model.resource_amounts import CPU, GPU, MEMORY, PODS, Resources
 from muster.plugins.fit import Fit
-from muster.state.table import BoolColumn, FloatColumn, Rows
+from muster.state.node_table import BoolColumn, FloatColumn, NodeRows
 
 STRATEGIES = {
     "binpack": (("binpack", 1.0, ((CPU, 1.0), (MEMORY, 1.0), (GPU, 10.0))),),
@@ -36,16 +36,16 @@ def large_case(seed: int, strategy: str) -> Case:
         cpu, gpu = chance.choice([(8, 0), (32, 4), (64, 8)])
         amounts = {CPU: cpu * 1000, MEMORY: cpu * 4 * GIB, PODS: chance.choice([5, 110]), GPU: gpu}
         nodes.append(Node(f"n{i:02d}", version=1, allocatable=Resources.of(amounts)))
-    kinds = [
-        Kind(request=Resources.of({CPU: 500, MEMORY: GIB, PODS: 1})),
-        Kind(request=Resources.of({CPU: 3000, MEMORY: 9 * GIB, PODS: 1})),
-        Kind(request=Resources.of({CPU: 1000, MEMORY: GIB, PODS: 1, GPU: 1})),
+    signatures = [
+        PodSignature(request=Resources.of({CPU: 500, MEMORY: GIB, PODS: 1})),
+        PodSignature(request=Resources.of({CPU: 3000, MEMORY: 9 * GIB, PODS: 1})),
+        PodSignature(request=Resources.of({CPU: 1000, MEMORY: GIB, PODS: 1, GPU: 1})),
     ]
-    phases = [Phase.BOUND, Phase.HELD, Phase.NOMINATED, Phase.LEAVING]
-    stands = [Stands(chance.choice(kinds), chance.choice(nodes).name, chance.choice(phases)) for _ in range(80)]
-    wanted = [(chance.choice(kinds), chance.choice([3, 40, 200])) for _ in range(3)]
+    phases = [Phase.BOUND, Phase.RESERVED, Phase.NOMINATED, Phase.TERMINATING]
+    placed_pods = [PlacedPod(chance.choice(signatures), chance.choice(nodes).name, chance.choice(phases)) for _ in range(80)]
+    wanted = [(chance.choice(signatures), chance.choice([3, 40, 200])) for _ in range(3)]
     runs = tuple((kind, None) for kind, count in wanted for _ in range(count))
-    return Case(tuple(nodes), tuple(stands), runs, twins.Weights(packing=STRATEGIES[strategy]))
+    return Case(tuple(nodes), tuple(placed_pods), runs, twins.Weights(packing=STRATEGIES[strategy]))
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -53,7 +53,7 @@ def large_case(seed: int, strategy: str) -> Case:
 def test_hundreds_of_equal_members_go_where_they_would_go_one_by_one(seed: int, strategy: str) -> None:
     case = large_case(seed, strategy)
     phase = Phase.NOMINATED if seed == 2 else Phase.BINDING
-    made = given_world(case)
+    made = make_world(case)
     expected = twins.place_one_by_one(made.world, made.wanted, case.weights, phase=phase)
     with made.s.trial("try", cause="Test") as trial:
         place(made.s, trial, made.wanted, domain=WHOLE_CLUSTER, phase=phase)
@@ -61,23 +61,23 @@ def test_hundreds_of_equal_members_go_where_they_would_go_one_by_one(seed: int, 
 
 
 @dataclass(frozen=True)
-class Asked:
+class RecordingScore:
     """A score that writes down how many rows it was asked about at a time."""
 
     sizes: list[int]
     weight: float = 1.0
     name: str = "asked"
 
-    def score(self, s: Session, pod: Pod, rows: Rows) -> FloatColumn:  # noqa: ARG002
+    def score(self, s: Session, pod: Pod, rows: NodeRows) -> FloatColumn:  # noqa: ARG002
         self.sizes.append(len(rows))
         return np.zeros(len(rows), dtype=np.float64)
 
 
 @pytest.mark.parametrize("strategy", ["binpack", "spread"])
 def test_two_hundred_equal_members_do_not_cost_two_hundred_questions(strategy: str) -> None:
-    case = replace(large_case(0, strategy), wanted=((Kind(request=Resources.of({CPU: 500, PODS: 1})), None),) * 200)
-    made, sizes = given_world(case), list[int]()
-    s = Session(made.world, Policy([*made.s.policy.plugins, Asked(sizes)], ["allocate"]))
+    case = replace(large_case(0, strategy), wanted=((PodSignature(request=Resources.of({CPU: 500, PODS: 1})), None),) * 200)
+    made, sizes = make_world(case), list[int]()
+    s = Session(made.world, Policy([*made.s.policy.plugins, RecordingScore(sizes)], ["allocate"]))
     with s.trial("try", cause="Test") as trial:
         assert place(s, trial, made.wanted, domain=WHOLE_CLUSTER, phase=Phase.BINDING).count == 200
     assert len(sizes) < 40
@@ -87,7 +87,7 @@ def test_two_hundred_equal_members_do_not_cost_two_hundred_questions(strategy: s
 
 
 @dataclass(frozen=True)
-class Says:
+class FixedAnswer:
     """A plugin from somewhere that answers what it was told to answer."""
 
     hook: str
@@ -95,19 +95,19 @@ class Says:
     weight: float = 1.0
     name: str = "says"
 
-    def score(self, s: Session, pod: Pod, rows: Rows) -> FloatColumn:  # noqa: ARG002
-        return self._say("score", np.zeros(len(rows), dtype=np.float64))  # type: ignore[return-value]
+    def score(self, s: Session, pod: Pod, rows: NodeRows) -> FloatColumn:  # noqa: ARG002
+        return self._answer("score", np.zeros(len(rows), dtype=np.float64))  # type: ignore[return-value]
 
-    def prefer(self, s: Session, pod: Pod, rows: Rows) -> FloatColumn:  # noqa: ARG002
-        return self._say("prefer", np.zeros(len(rows), dtype=np.float64))  # type: ignore[return-value]
+    def prefer(self, s: Session, pod: Pod, rows: NodeRows) -> FloatColumn:  # noqa: ARG002
+        return self._answer("prefer", np.zeros(len(rows), dtype=np.float64))  # type: ignore[return-value]
 
-    def fit(self, s: Session, pod: Pod, rows: Rows) -> BoolColumn:  # noqa: ARG002
-        return self._say("fit", np.ones(len(rows), dtype=np.bool_))  # type: ignore[return-value]
+    def fit(self, s: Session, pod: Pod, rows: NodeRows) -> BoolColumn:  # noqa: ARG002
+        return self._answer("fit", np.ones(len(rows), dtype=np.bool_))  # type: ignore[return-value]
 
-    def match(self, s: Session, pod: Pod, rows: Rows) -> BoolColumn:  # noqa: ARG002
-        return self._say("match", np.ones(len(rows), dtype=np.bool_))  # type: ignore[return-value]
+    def match(self, s: Session, pod: Pod, rows: NodeRows) -> BoolColumn:  # noqa: ARG002
+        return self._answer("match", np.ones(len(rows), dtype=np.bool_))  # type: ignore[return-value]
 
-    def _say(self, hook: str, harmless: object) -> object:
+    def _answer(self, hook: str, harmless: object) -> object:
         return self.answer if hook == self.hook else harmless
 
 
@@ -125,17 +125,17 @@ class Says:
         ("match", None, "says.match must answer a column of 2 rows, not NoneType"),
     ],
 )
-def test_a_plugin_that_answers_nonsense_is_named_with_its_hook(hook: str, answer: object, complaint: str) -> None:
-    made = two_nodes()
-    s = Session(made.world, Policy(plugins_with(Says(hook, answer)), ["allocate"]))
+def test_a_plugin_with_an_invalid_answer_is_named_with_its_hook(hook: str, answer: object, complaint: str) -> None:
+    made = two_node_case()
+    s = Session(made.world, Policy(plugins_with(FixedAnswer(hook, answer)), ["allocate"]))
     with pytest.raises(PluginError) as raised:
-        s.columns(made.wanted[0], soon=False)
+        s.node_scores(made.wanted[0], after_releases=False)
     assert str(raised.value) == complaint
 
 
-def two_nodes() -> Given:
+def two_node_case() -> MadeWorld:
     nodes = tuple(Node(name, version=1, allocatable=Resources.of({CPU: 1000, PODS: 9})) for name in ("a", "b"))
-    return given_world(Case(nodes, (), ((Kind(request=Resources.of({CPU: 1, PODS: 1})), None),), twins.Weights()))
+    return make_world(Case(nodes, (), ((PodSignature(request=Resources.of({CPU: 1, PODS: 1})), None),), twins.Weights()))
 
 
 def plugins_with(plugin: Plugin) -> list[Plugin]:

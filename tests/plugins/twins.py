@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from muster.model.node import Node
-from muster.model.pod import Kind, Phase, Pod
-from muster.model.selectors import NodeTerm, Requirement, Taint, Toleration
+from muster.model.pod import Phase, Pod, PodSignature
+from muster.model.pod_constraints import NodeTerm, Requirement, Taint, Toleration
 from muster.state.world import World
 
 # -- labels ------------------------------------------------------------------------------------------------------------------------
 
 
-def label_holds(value: str | None, operator: str, values: Sequence[str]) -> bool:
+def label_matches(value: str | None, operator: str, values: Sequence[str]) -> bool:
     """One expression of a node selector term. `value` None: the node does not have the label."""
     if operator == "In":
         return value is not None and value in values
@@ -43,16 +43,16 @@ def term_matches(node: Node, term: NodeTerm) -> bool:
     if len(term.expressions) == 0 and len(term.fields) == 0:
         return False
     for expression in term.expressions:
-        if not label_holds(node.labels.get(expression.key), expression.operator.value, expression.values):
+        if not label_matches(node.labels.get(expression.key), expression.operator.value, expression.values):
             return False
-    return all(field_holds(node, wanted) for wanted in term.fields)
+    return all(field_matches(node, wanted) for wanted in term.fields)
 
 
-def field_holds(node: Node, wanted: Requirement) -> bool:
-    return label_holds(node.name if wanted.key == "metadata.name" else None, wanted.operator.value, wanted.values)
+def field_matches(node: Node, wanted: Requirement) -> bool:
+    return label_matches(node.name if wanted.key == "metadata.name" else None, wanted.operator.value, wanted.values)
 
 
-def selectors_match(kind: Kind, node: Node) -> bool:
+def selectors_match(kind: PodSignature, node: Node) -> bool:
     for key, value in kind.node_selector:
         if key not in node.labels or node.labels[key] != value:
             return False
@@ -62,7 +62,7 @@ def selectors_match(kind: Kind, node: Node) -> bool:
     return any(term_matches(node, term) for term in required)
 
 
-def affinity_preference(kind: Kind, node: Node) -> float:
+def affinity_preference(kind: PodSignature, node: Node) -> float:
     """An empty preferred term matches all objects with implicit weight 0: it is a no-op."""
     matched, every = 0, 0
     for preferred in kind.node_affinity.preferred:
@@ -97,14 +97,14 @@ def tolerated(taint: Taint, tolerations: Sequence[Toleration]) -> bool:
     return False
 
 
-def taints_match(kind: Kind, node: Node) -> bool:
+def taints_match(kind: PodSignature, node: Node) -> bool:
     for taint in node.taints:
         if taint.effect.value in ("NoSchedule", "NoExecute") and not tolerated(taint, kind.tolerations):
             return False
     return True
 
 
-def taint_preference(kind: Kind, node: Node) -> float:
+def taint_preference(kind: PodSignature, node: Node) -> float:
     count = 0
     for taint in node.taints:
         if taint.effect.value == "PreferNoSchedule" and not tolerated(taint, kind.tolerations):
@@ -112,7 +112,7 @@ def taint_preference(kind: Kind, node: Node) -> float:
     return 1.0 / (1 + count)
 
 
-def is_schedulable(kind: Kind, node: Node) -> bool:
+def is_schedulable(kind: PodSignature, node: Node) -> bool:
     if not node.unschedulable:
         return True
     for toleration in kind.tolerations:
@@ -127,47 +127,47 @@ def is_schedulable(kind: Kind, node: Node) -> bool:
 
 # -- room --------------------------------------------------------------------------------------------------------------------------
 
-IN_USED = (Phase.HELD, Phase.BINDING, Phase.BOUND, Phase.LEAVING, Phase.OVERDUE)
-IN_TAKEN = (Phase.NOMINATED, Phase.HELD, Phase.BINDING, Phase.BOUND, Phase.OVERDUE)
+USED_PHASES = (Phase.RESERVED, Phase.BINDING, Phase.BOUND, Phase.TERMINATING, Phase.OVERDUE)
+PLANNED_PHASES = (Phase.NOMINATED, Phase.RESERVED, Phase.BINDING, Phase.BOUND, Phase.OVERDUE)
 
 
 @dataclass
-class Standing:
+class PlacedRequests:
     """Who stands on each node, in which phase: requests and nothing more."""
 
     pods: dict[str, list[tuple[Mapping[str, int], Phase]]] = field(default_factory=dict)
 
-    def put(self, kind: Kind, node: str, phase: Phase) -> None:
+    def put(self, kind: PodSignature, node: str, phase: Phase) -> None:
         self.pods.setdefault(node, []).append((dict(kind.request.items), phase))
 
     def amount(self, node: str, resource: str, phases: Sequence[Phase]) -> int:
         return sum(request.get(resource, 0) for request, phase in self.pods.get(node, []) if phase in phases)
 
 
-def standing(world: World) -> Standing:
-    found = Standing()
+def placed_requests(world: World) -> PlacedRequests:
+    found = PlacedRequests()
     for uid, placement in world.placements.by_uid.items():
         if placement.node is not None:
-            found.put(world.facts.pods[uid].kind, placement.node, placement.phase)
+            found.put(world.facts.pods[uid].signature, placement.node, placement.phase)
     return found
 
 
-def has_room(kind: Kind, node: Node, there: Standing, *, soon: bool) -> bool:
+def fits_resources(kind: PodSignature, node: Node, there: PlacedRequests, *, after_releases: bool) -> bool:
     """A bind needs room beside all who stand there now and beside all who will; a nomination only beside those who will."""
     allocatable = dict(node.allocatable.items)
     for resource, asked in kind.request.items:
         if asked == 0:
             continue
-        later = there.amount(node.name, resource, IN_TAKEN)
-        now = there.amount(node.name, resource, IN_USED)
+        later = there.amount(node.name, resource, PLANNED_PHASES)
+        now = there.amount(node.name, resource, USED_PHASES)
         if later + asked > allocatable.get(resource, 0):
             return False
-        if not soon and now + asked > allocatable.get(resource, 0):
+        if not after_releases and now + asked > allocatable.get(resource, 0):
             return False
     return True
 
 
-def fullness(kind: Kind, node: Node, there: Standing, weights: Mapping[str, float]) -> float | None:
+def fullness(kind: PodSignature, node: Node, there: PlacedRequests, weights: Mapping[str, float]) -> float | None:
     """The weighted mean of (taken + asked) / allocatable, each at most 1, over the resources that the pod asks for."""
     request, allocatable = dict(kind.request.items), dict(node.allocatable.items)
     total, weight_of_all = 0.0, 0.0
@@ -175,7 +175,7 @@ def fullness(kind: Kind, node: Node, there: Standing, weights: Mapping[str, floa
         asked = request.get(resource, 0)
         if weight == 0 or asked == 0:
             continue
-        share = (there.amount(node.name, resource, IN_TAKEN) + asked) / max(1, allocatable.get(resource, 0))
+        share = (there.amount(node.name, resource, PLANNED_PHASES) + asked) / max(1, allocatable.get(resource, 0))
         total += min(share, 1.0) * weight
         weight_of_all += weight
     return total / weight_of_all if weight_of_all > 0 else None
@@ -194,19 +194,19 @@ class Weights:
     nominated: float = 100.0
 
 
-def may_go(pod: Pod, node: Node, there: Standing, *, soon: bool) -> bool:
-    kind = pod.kind
+def fits(pod: Pod, node: Node, there: PlacedRequests, *, after_releases: bool) -> bool:
+    kind = pod.signature
     labels = selectors_match(kind, node) and taints_match(kind, node) and is_schedulable(kind, node)
-    return labels and has_room(kind, node, there, soon=soon)
+    return labels and fits_resources(kind, node, there, after_releases=after_releases)
 
 
-def score(pod: Pod, node: Node, there: Standing, weights: Weights) -> float:
+def score(pod: Pod, node: Node, there: PlacedRequests, weights: Weights) -> float:
     """Preferences, then the other scores in the policy's order, each times its weight; the nominated node last."""
     total = 0.0
-    total += weights.affinity * affinity_preference(pod.kind, node)
-    total += weights.taint * taint_preference(pod.kind, node)
+    total += weights.affinity * affinity_preference(pod.signature, node)
+    total += weights.taint * taint_preference(pod.signature, node)
     for strategy, weight, resources in weights.packing:
-        full = fullness(pod.kind, node, there, dict(resources))
+        full = fullness(pod.signature, node, there, dict(resources))
         if full is not None:
             total += weight * (full if strategy == "binpack" else 1.0 - full)
     if pod.nominated_node == node.name:
@@ -218,19 +218,19 @@ def place_one_by_one(
     world: World, pods: Sequence[Pod], weights: Weights, *, phase: Phase, within: Sequence[str] | None = None
 ) -> list[str | None]:
     """Each pod in turn goes to the node with the highest score among those that take it; of equals, to the first by name."""
-    there = standing(world)
+    there = placed_requests(world)
     chosen: list[str | None] = []
     for pod in pods:
         best: str | None = None
         best_score = 0.0
         for name in sorted(world.facts.nodes if within is None else within):
             node = world.facts.nodes[name]
-            if not may_go(pod, node, there, soon=phase is Phase.NOMINATED):
+            if not fits(pod, node, there, after_releases=phase is Phase.NOMINATED):
                 continue
             points = score(pod, node, there, weights)
             if best is None or points > best_score:
                 best, best_score = name, points
         if best is not None:
-            there.put(pod.kind, best, phase)
+            there.put(pod.signature, best, phase)
         chosen.append(best)
     return chosen

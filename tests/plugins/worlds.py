@@ -9,13 +9,11 @@ from tests.plugins.twins import Weights
 
 from muster.engine.hooks import Plugin, Policy
 from muster.engine.session import Session
-from muster.model.events import Seen
-from muster.model.gang import Group
+from muster.model.events import Upsert
+from muster.model.gang import PodGroup
 from muster.model.node import Node
-from muster.model.pod import Dialect, Kind, Membership, Phase, Pod, Running
-from muster.model.queue import Queue
-from muster.model.resources import CPU, GPU, MEMORY, PODS, Resources
-from muster.model.selectors import (
+from muster.model.pod import ApiFlavour, Membership, Phase, Pod, PodSignature, PodStatusPhase
+from muster.model.pod_constraints import (
     NodeAffinity,
     NodeTerm,
     Operator,
@@ -25,6 +23,8 @@ from muster.model.selectors import (
     Toleration,
     WeightedNodeTerm,
 )
+from muster.model.queue import Queue
+from muster.model.resource_amounts import CPU, GPU, MEMORY, PODS, Resources
 from muster.plugins.binpack import Binpack
 from muster.plugins.fit import Fit
 from muster.plugins.node_affinity_preference import NodeAffinityPreference
@@ -46,10 +46,10 @@ UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 
 
 @dataclass(frozen=True)
-class Stands:
+class PlacedPod:
     """A pod that is already somewhere."""
 
-    kind: Kind
+    kind: PodSignature
     node: str
     phase: Phase
 
@@ -59,8 +59,8 @@ class Case:
     """A world to be, and the members that want a node in it: for each its kind and the node it is nominated to by its status."""
 
     nodes: tuple[Node, ...]
-    stands: tuple[Stands, ...]
-    wanted: tuple[tuple[Kind, str | None], ...]
+    placed_pods: tuple[PlacedPod, ...]
+    wanted: tuple[tuple[PodSignature, str | None], ...]
     weights: Weights
 
 
@@ -105,18 +105,18 @@ requests = st.builds(
     st.integers(0, 2),
     st.sampled_from([0, 0, 1, 2]),
 )
-plain_kinds = st.builds(Kind, request=requests)
+plain_signatures = st.builds(PodSignature, request=requests)
 node_selectors = st.dictionaries(st.sampled_from(KEYS), st.sampled_from(VALUES), min_size=1, max_size=2).map(
     lambda d: tuple(sorted(d.items()))
 )
 some_tolerations = st.lists(tolerations, min_size=1, max_size=2).map(tuple)
-kinds = st.one_of(
-    st.builds(Kind, request=requests, node_selector=node_selectors),
-    st.builds(Kind, request=requests, node_affinity=affinities),
-    st.builds(Kind, request=requests, tolerations=some_tolerations),
-    st.builds(Kind, request=requests, node_selector=node_selectors, node_affinity=affinities, tolerations=some_tolerations),
+signatures = st.one_of(
+    st.builds(PodSignature, request=requests, node_selector=node_selectors),
+    st.builds(PodSignature, request=requests, node_affinity=affinities),
+    st.builds(PodSignature, request=requests, tolerations=some_tolerations),
+    st.builds(PodSignature, request=requests, node_selector=node_selectors, node_affinity=affinities, tolerations=some_tolerations),
 )
-rooms = st.builds(
+capacities = st.builds(
     lambda cpu, memory, pods, gpu: Resources.of({CPU: cpu * 500, MEMORY: memory * GIB, PODS: pods} | ({GPU: gpu} if gpu else {})),
     st.integers(0, 8),
     st.integers(0, 6),
@@ -127,12 +127,12 @@ rooms = st.builds(
 
 def nodes(name: str, *, plain: bool) -> st.SearchStrategy[Node]:
     if plain:
-        return st.builds(Node, name=st.just(name), version=st.just(1), allocatable=rooms)
+        return st.builds(Node, name=st.just(name), version=st.just(1), allocatable=capacities)
     return st.builds(
         Node,
         name=st.just(name),
         version=st.just(1),
-        allocatable=rooms,
+        allocatable=capacities,
         labels=labels,
         taints=st.lists(taints, max_size=2).map(tuple),
         unschedulable=st.booleans(),
@@ -165,14 +165,14 @@ def cases(draw: st.DrawFn, *, plain: bool = False) -> Case:
     names = NODE_NAMES[: draw(st.integers(0, len(NODE_NAMES)))]
     found = tuple(draw(nodes(name, plain=plain)) for name in names)
     # Mostly pods of few kinds, as gangs are; a run of equal ones is placed together.
-    palette = draw(st.lists(plain_kinds if plain else kinds, min_size=1, max_size=3))
+    palette = draw(st.lists(plain_signatures if plain else signatures, min_size=1, max_size=3))
     kind_of = st.sampled_from(palette)
-    phases = st.sampled_from([Phase.BOUND, Phase.HELD, Phase.NOMINATED, Phase.LEAVING, Phase.OVERDUE])
-    stands = st.lists(st.builds(Stands, kind=plain_kinds, node=st.sampled_from(names), phase=phases), max_size=8)
+    phases = st.sampled_from([Phase.BOUND, Phase.RESERVED, Phase.NOMINATED, Phase.TERMINATING, Phase.OVERDUE])
+    placed_pods = st.lists(st.builds(PlacedPod, kind=plain_signatures, node=st.sampled_from(names), phase=phases), max_size=8)
     runs = draw(st.lists(st.tuples(kind_of, st.integers(1, 14)), max_size=3))
     nominees = st.sampled_from([None, None, None, None, *names, "gone"])
     wanted = [(kind, draw(nominees) if draw(st.booleans()) else None) for kind, count in runs for _ in range(count)]
-    return Case(found, tuple(draw(stands)) if names else (), tuple(wanted), draw(weights))
+    return Case(found, tuple(draw(placed_pods)) if names else (), tuple(wanted), draw(weights))
 
 
 @st.composite
@@ -180,7 +180,7 @@ def labelled_cases(draw: st.DrawFn) -> Case:
     """Nodes with labels and taints, and one pod of each kind: nobody is placed, so only what matches counts."""
     names = NODE_NAMES[: draw(st.integers(1, 6))]
     found = tuple(draw(nodes(name, plain=False)) for name in names)
-    return Case(found, (), tuple((kind, None) for kind in draw(st.lists(kinds, min_size=1, max_size=3))), Weights())
+    return Case(found, (), tuple((kind, None) for kind in draw(st.lists(signatures, min_size=1, max_size=3))), Weights())
 
 
 # -- from a case to a world --------------------------------------------------------------------------------------------------------
@@ -203,22 +203,22 @@ def policy_of(weights: Weights) -> Policy:
 
 
 @dataclass
-class Given:
+class MadeWorld:
     """A case come to life."""
 
     world: World
     s: Session
     wanted: list[Pod]
-    stands: list[Pod]
+    placed_pods: list[Pod]
 
 
-def given_world(case: Case) -> Given:
+def make_world(case: Case) -> MadeWorld:
     store = Store()
     for key, parent in (("queue/a", ""), ("queue/b", "queue/a")):
-        store.fold(Seen(Queue(key, version=1, parent=parent)))
+        store.fold(Upsert(Queue(key, version=1, parent=parent)))
     for node in case.nodes:
-        store.fold(Seen(node))
-    stands = [_standing_pod(i, stand) for i, stand in enumerate(case.stands)]
+        store.fold(Upsert(node))
+    placed_pods = [_make_placed_pod(i, placed_pod) for i, placed_pod in enumerate(case.placed_pods)]
     wanted = [
         Pod(
             f"w{i}",
@@ -227,34 +227,34 @@ def given_world(case: Case) -> Given:
             kind,
             created=100.0,
             version=1,
-            membership=Membership(Dialect.VOLCANO, "g"),
+            membership=Membership(ApiFlavour.VOLCANO, "g"),
             nominated_node=nominee,
         )
         for i, (kind, nominee) in enumerate(case.wanted)
     ]
     if wanted:
-        store.fold(Seen(Group(Dialect.VOLCANO, "d", "g", version=1, min_member=len(wanted), queue="queue/b")))
-    for pod in (*stands, *wanted):
-        store.fold(Seen(pod))
+        store.fold(Upsert(PodGroup(ApiFlavour.VOLCANO, "d", "g", version=1, min_member=len(wanted), queue="queue/b")))
+    for pod in (*placed_pods, *wanted):
+        store.fold(Upsert(pod))
     world = store.world(1000.0)
-    _put(world, case, stands)
+    _place_all(world, case, placed_pods)
     world.placements.journal.clear()
-    return Given(world, Session(world, policy_of(case.weights)), wanted, stands)
+    return MadeWorld(world, Session(world, policy_of(case.weights)), wanted, placed_pods)
 
 
-def _standing_pod(i: int, stand: Stands) -> Pod:
-    pod = Pod(f"s{i}", "d", f"s{i}", stand.kind, version=1, queue="queue/a")
-    if stand.phase in (Phase.HELD, Phase.NOMINATED):
+def _make_placed_pod(i: int, placed_pod: PlacedPod) -> Pod:
+    pod = Pod(f"s{i}", "d", f"s{i}", placed_pod.kind, version=1, queue="queue/a")
+    if placed_pod.phase in (Phase.RESERVED, Phase.NOMINATED):
         return pod
-    there = replace(pod, node=stand.node, running=Running.RUNNING, started=0.0)
-    return there if stand.phase is Phase.BOUND else replace(there, deleted_at=990.0)
+    there = replace(pod, node=placed_pod.node, status_phase=PodStatusPhase.RUNNING, started=0.0)
+    return there if placed_pod.phase is Phase.BOUND else replace(there, deleted_at=990.0)
 
 
-def _put(world: World, case: Case, pods: list[Pod]) -> None:
+def _place_all(world: World, case: Case, pods: list[Pod]) -> None:
     with Trial(world, why="given", cause="Given") as trial:
-        for pod, stand in zip(pods, case.stands, strict=True):
-            if stand.phase in (Phase.HELD, Phase.NOMINATED):
-                trial.place(pod, stand.node, phase=stand.phase)
-            elif stand.phase is Phase.OVERDUE:
-                trial.turn(pod, phase=Phase.OVERDUE)
+        for pod, placed_pod in zip(pods, case.placed_pods, strict=True):
+            if placed_pod.phase in (Phase.RESERVED, Phase.NOMINATED):
+                trial.place(pod, placed_pod.node, phase=placed_pod.phase)
+            elif placed_pod.phase is Phase.OVERDUE:
+                trial.change_phase(pod, phase=Phase.OVERDUE)
         trial.commit()

@@ -14,7 +14,7 @@ Key = tuple[object, ...]
 
 
 @dataclass(frozen=True)
-class Body:
+class TwinPod:
     """A pod: where it stands and what it minds. `avoids` and `needs` are (label value, topology)."""
 
     name: str
@@ -27,16 +27,16 @@ class Body:
     port: int = 0
     avoids: tuple[str, str] | None = None
     needs: tuple[str, str] | None = None
-    claimed: bool = False
+    reserved: bool = False
 
 
 @dataclass(frozen=True)
-class Company:
+class TwinGang:
     """A gang: its members, how many it needs, and what kind it is: lone, whole or single (once satisfied)."""
 
     name: str
     kind: str
-    members: tuple[Body, ...]
+    members: tuple[TwinPod, ...]
     least: int
     created: int
     queue: str = "q"
@@ -47,23 +47,23 @@ class Company:
 
 
 @dataclass(frozen=True)
-class Town:
+class TwinCluster:
     """Nodes are name: (GPUs, zone); budgets are label value: how many may go."""
 
     nodes: dict[str, tuple[int, str]]
-    companies: tuple[Company, ...]
+    gangs: tuple[TwinGang, ...]
     budgets: dict[str, int]
     hard: bool
     limit: int | None
-    asker: Body
+    asking_pod: TwinPod
     now: int
 
 
 @dataclass(frozen=True)
-class Unit:
-    seats: tuple[Body, ...]
-    company: Company
-    spare: bool
+class EvictionUnit:
+    pods: tuple[TwinPod, ...]
+    gang: TwinGang
+    surplus: bool
     free: bool
 
 
@@ -74,181 +74,181 @@ class Chosen:
     released: frozenset[str]
 
 
-def decide(town: Town) -> Chosen | None:
+def decide(cluster: TwinCluster) -> Chosen | None:
     """The cheapest node, ties by name."""
-    units = allowed(town, [unit for company in town.companies for unit in units_of(town, company)])
+    units = allowed(cluster, [unit for gang in cluster.gangs for unit in units_of(cluster, gang)])
     found: list[tuple[Key, str, Chosen]] = []
-    for node in sorted(town.nodes):
-        here = [unit for unit in units if any(seat.node == node for seat in unit.seats)]
-        taken = on_node(town, node, here) if here else None
+    for node in sorted(cluster.nodes):
+        here = [unit for unit in units if any(pod.node == node for pod in unit.pods)]
+        taken = on_node(cluster, node, here) if here else None
         if taken is not None:
-            alone, taken = len(taken), with_followers(town, taken, units)
+            alone, taken = len(taken), with_followers(cluster, taken, units)
             before = len(taken) if len(taken) == alone else None
             while before != len(taken):
                 before = len(taken)
-                for unit in put_back_order(town, [unit for unit in taken if not follows(unit, taken)]):
+                for unit in put_back_order(cluster, [unit for unit in taken if not is_follower(unit, taken)]):
                     rest = [other for other in taken if other is not unit]
-                    taken = rest if passes(town, node, rest) else taken
-        if taken is not None and passes(town, node, taken):
-            victims = [seat for unit in taken for seat in unit.seats if not seat.claimed]
-            released = frozenset(seat.name for unit in taken for seat in unit.seats if seat.claimed)
-            found.append((cost(town, taken, victims), node, Chosen(node, frozenset(v.name for v in victims), released)))
+                    taken = rest if passes(cluster, node, rest) else taken
+        if taken is not None and passes(cluster, node, taken):
+            victims = [pod for unit in taken for pod in unit.pods if not pod.reserved]
+            released = frozenset(pod.name for unit in taken for pod in unit.pods if pod.reserved)
+            found.append((cost(cluster, taken, victims), node, Chosen(node, frozenset(v.name for v in victims), released)))
     return min(found, key=lambda option: option[:2])[2] if found else None
 
 
 # -- units -------------------------------------------------------------------------------------------------------------------------
 
 
-def units_of(town: Town, company: Company) -> list[Unit]:
-    if company.queue != "q" or company.priority >= town.asker.priority:
+def units_of(cluster: TwinCluster, gang: TwinGang) -> list[EvictionUnit]:
+    if gang.queue != "q" or gang.priority >= cluster.asking_pod.priority:
         return []
-    bound = [seat for seat in company.members if seat.node is not None and not seat.claimed]
-    claims = tuple(seat for seat in company.members if seat.claimed)
-    units = [Unit(claims, company, spare=True, free=True)] if claims else []
-    if company.kind == "single":
-        return units + [Unit((seat,), company, spare=False, free=False) for seat in bound]
-    by_use = sorted(bound, key=lambda seat: (-min(seat.gpus, town.asker.gpus), seat.priority, seat.gpus, seat.name))
-    over = max(0, len(bound) - company.least)
-    units += [Unit((seat,), company, spare=True, free=False) for seat in by_use[:over]]
+    bound = [pod for pod in gang.members if pod.node is not None and not pod.reserved]
+    claims = tuple(pod for pod in gang.members if pod.reserved)
+    units = [EvictionUnit(claims, gang, surplus=True, free=True)] if claims else []
+    if gang.kind == "single":
+        return units + [EvictionUnit((pod,), gang, surplus=False, free=False) for pod in bound]
+    by_use = sorted(bound, key=lambda pod: (-min(pod.gpus, cluster.asking_pod.gpus), pod.priority, pod.gpus, pod.name))
+    over = max(0, len(bound) - gang.least)
+    units += [EvictionUnit((pod,), gang, surplus=True, free=False) for pod in by_use[:over]]
     if by_use[over:]:
-        units.append(Unit(tuple(by_use[over:]), company, spare=False, free=False))
+        units.append(EvictionUnit(tuple(by_use[over:]), gang, surplus=False, free=False))
     return units
 
 
-def allowed(town: Town, units: Sequence[Unit]) -> list[Unit]:
+def allowed(cluster: TwinCluster, units: Sequence[EvictionUnit]) -> list[EvictionUnit]:
     """With hard budgets nobody is chosen whose budget has nothing left."""
-    if not town.hard:
+    if not cluster.hard:
         return list(units)
-    return [unit for unit in units if all(town.budgets.get(seat.app, 1) > 0 for seat in unit.seats if not seat.claimed)]
+    return [unit for unit in units if all(cluster.budgets.get(pod.app, 1) > 0 for pod in unit.pods if not pod.reserved)]
 
 
-def breaks(town: Town, unit: Unit, gone: Sequence[Body] = ()) -> bool:
+def breaks(cluster: TwinCluster, unit: EvictionUnit, gone: Sequence[TwinPod] = ()) -> bool:
     """Would its going break a budget, these being gone already?"""
-    going = Counter(seat.app for seat in unit.seats if not seat.claimed)
-    before = Counter(seat.app for seat in gone if not seat.claimed)
-    return any(app in town.budgets and count > town.budgets[app] - before[app] for app, count in going.items())
+    evicted = Counter(pod.app for pod in unit.pods if not pod.reserved)
+    before = Counter(pod.app for pod in gone if not pod.reserved)
+    return any(app in cluster.budgets and count > cluster.budgets[app] - before[app] for app, count in evicted.items())
 
 
-def order(town: Town, unit: Unit) -> Key:
+def order(cluster: TwinCluster, unit: EvictionUnit) -> Key:
     """Whose budget allows it first, then the less important; of equals the spare, and those of whom most is gained for what it
     costs, who lose least, the youngest, by name."""
-    hours = sum(worked(town, seat) for seat in unit.seats)
-    cost = round(sum(seat.gpus / town.asker.gpus * (1.0 + worked(town, seat)) for seat in unit.seats), 9)
-    gain = min(sum(seat.gpus for seat in unit.seats), town.asker.gpus) / town.asker.gpus
-    worth = 0.0 if unit.spare or cost <= 0 else float(round(gain / cost / 0.05))
-    kind = 0 if unit.free else 1 if unit.spare else 2
-    member = unit.company.members.index(unit.seats[0])
-    tail = (kind, -worth, hours, -unit.company.created, unit.company.name, member)
-    return (breaks(town, unit), unit.company.priority, not unit.spare, *tail)
+    hours = sum(worked_hours(cluster, pod) for pod in unit.pods)
+    cost = round(sum(pod.gpus / cluster.asking_pod.gpus * (1.0 + worked_hours(cluster, pod)) for pod in unit.pods), 9)
+    gain = min(sum(pod.gpus for pod in unit.pods), cluster.asking_pod.gpus) / cluster.asking_pod.gpus
+    worth = 0.0 if unit.surplus or cost <= 0 else float(round(gain / cost / 0.05))
+    kind = 0 if unit.free else 1 if unit.surplus else 2
+    member = unit.gang.members.index(unit.pods[0])
+    tail = (kind, -worth, hours, -unit.gang.created, unit.gang.name, member)
+    return (breaks(cluster, unit), unit.gang.priority, not unit.surplus, *tail)
 
 
-def worked(town: Town, seat: Body) -> int:
+def worked_hours(cluster: TwinCluster, pod: TwinPod) -> int:
     """Who only has a claim has not begun."""
-    return 0 if seat.claimed else town.now - seat.started
+    return 0 if pod.reserved else cluster.now - pod.started
 
 
 # -- one node ----------------------------------------------------------------------------------------------------------------------
 
 
-def on_node(town: Town, node: str, units: Sequence[Unit]) -> list[Unit] | None:
+def on_node(cluster: TwinCluster, node: str, units: Sequence[EvictionUnit]) -> list[EvictionUnit] | None:
     """Take in order until the pod passes, then put back from the most important on, whoever may come back for the pod to pass; it
     may be just one of these that the pod needs beside it, so others may follow in another round. None: that does not help."""
-    in_order = sorted(units, key=lambda unit: order(town, unit))
-    taken: list[Unit] = []
+    in_order = sorted(units, key=lambda unit: order(cluster, unit))
+    taken: list[EvictionUnit] = []
     for unit in in_order:
-        if passes(town, node, taken):
+        if passes(cluster, node, taken):
             break
-        if not (town.hard and breaks(town, unit, [seat for other in taken for seat in other.seats])):
+        if not (cluster.hard and breaks(cluster, unit, [pod for other in taken for pod in other.pods])):
             taken.append(unit)
     before = None
     while before != len(taken):
         before = len(taken)
         back = sorted(taken, key=lambda unit: in_order.index(unit), reverse=True)
-        for unit in sorted(back, key=lambda unit: not breaks(town, unit)):
+        for unit in sorted(back, key=lambda unit: not breaks(cluster, unit)):
             rest = [other for other in taken if other is not unit]
-            if passes(town, node, rest):
+            if passes(cluster, node, rest):
                 taken = rest
-    return taken if passes(town, node, taken) else None
+    return taken if passes(cluster, node, taken) else None
 
 
-def put_back_order(town: Town, taken: Sequence[Unit]) -> list[Unit]:
+def put_back_order(cluster: TwinCluster, taken: Sequence[EvictionUnit]) -> list[EvictionUnit]:
     """Whose budget is broken first, then the most important."""
-    back = sorted(taken, key=lambda unit: order(town, unit), reverse=True)
-    return sorted(back, key=lambda unit: not breaks(town, unit))
+    back = sorted(taken, key=lambda unit: order(cluster, unit), reverse=True)
+    return sorted(back, key=lambda unit: not breaks(cluster, unit))
 
 
-def follows(unit: Unit, taken: Sequence[Unit]) -> bool:
+def is_follower(unit: EvictionUnit, taken: Sequence[EvictionUnit]) -> bool:
     """Whether it goes because its gang goes."""
-    return unit.spare and unit.company.kind != "single" and any(not o.spare and o.company is unit.company for o in taken)
+    return unit.surplus and unit.gang.kind != "single" and any(not o.surplus and o.gang is unit.gang for o in taken)
 
 
-def with_followers(town: Town, taken: list[Unit], units: Sequence[Unit]) -> list[Unit]:
+def with_followers(cluster: TwinCluster, taken: list[EvictionUnit], units: Sequence[EvictionUnit]) -> list[EvictionUnit]:
     """Whoever is left of a gang that goes whole goes with it. Those whom a budget keeps stay; and all of them do where the gang
     then has as many as it needs."""
-    for leader in [unit for unit in taken if not unit.spare and unit.company.kind != "single"]:
-        others = sorted((u for u in units if u.company is leader.company and u not in taken), key=lambda unit: order(town, unit))
-        going: list[Unit] = []
+    for leader in [unit for unit in taken if not unit.surplus and unit.gang.kind != "single"]:
+        others = sorted((u for u in units if u.gang is leader.gang and u not in taken), key=lambda unit: order(cluster, unit))
+        evicted: list[EvictionUnit] = []
         for unit in others:
-            if not (town.hard and breaks(town, unit, [seat for other in (*taken, *going) for seat in other.seats])):
-                going.append(unit)
-        if len(going) == len(others) or not goes_on(leader.company, taken):
-            taken = [*taken, *going]
+            if not (cluster.hard and breaks(cluster, unit, [pod for other in (*taken, *evicted) for pod in other.pods])):
+                evicted.append(unit)
+        if len(evicted) == len(others) or not keeps_minimum(leader.gang, taken):
+            taken = [*taken, *evicted]
     return taken
 
 
-def goes_on(company: Company, taken: Sequence[Unit]) -> bool:
-    gone = {seat.name for unit in taken for seat in unit.seats}
-    return sum(seat.node is not None and not seat.claimed and seat.name not in gone for seat in company.members) >= company.least
+def keeps_minimum(gang: TwinGang, taken: Sequence[EvictionUnit]) -> bool:
+    gone = {pod.name for unit in taken for pod in unit.pods}
+    return sum(pod.node is not None and not pod.reserved and pod.name not in gone for pod in gang.members) >= gang.least
 
 
-def passes(town: Town, node: str, taken: Sequence[Unit]) -> bool:
-    gone = {seat.name for unit in taken for seat in unit.seats}
-    there = [seat for company in town.companies for seat in company.members if seat.node is not None and seat.name not in gone]
-    if town.limit is not None:
-        names = {seat.name for company in town.companies if company.queue == "q" for seat in company.members}
-        if sum(seat.gpus for seat in there if seat.name in names) + town.asker.gpus > town.limit:
+def passes(cluster: TwinCluster, node: str, taken: Sequence[EvictionUnit]) -> bool:
+    gone = {pod.name for unit in taken for pod in unit.pods}
+    there = [pod for gang in cluster.gangs for pod in gang.members if pod.node is not None and pod.name not in gone]
+    if cluster.limit is not None:
+        names = {pod.name for gang in cluster.gangs if gang.queue == "q" for pod in gang.members}
+        if sum(pod.gpus for pod in there if pod.name in names) + cluster.asking_pod.gpus > cluster.limit:
             return False
-    without = [seat for seat in there if not (seat.claimed and seat.node == node)]
-    return _checks(town, node, there) and _checks(town, node, without)
+    without = [pod for pod in there if not (pod.reserved and pod.node == node)]
+    return _checks(cluster, node, there) and _checks(cluster, node, without)
 
 
-def _checks(town: Town, node: str, there: Sequence[Body]) -> bool:
-    asker = town.asker
-    here = [seat for seat in there if seat.node == node]
-    if sum(seat.gpus for seat in here) + asker.gpus > town.nodes[node][0]:
+def _checks(cluster: TwinCluster, node: str, there: Sequence[TwinPod]) -> bool:
+    asking_pod = cluster.asking_pod
+    here = [pod for pod in there if pod.node == node]
+    if sum(pod.gpus for pod in here) + asking_pod.gpus > cluster.nodes[node][0]:
         return False
-    if asker.port and any(seat.port == asker.port for seat in here):
+    if asking_pod.port and any(pod.port == asking_pod.port for pod in here):
         return False
-    if asker.avoids and any(seat.app == asker.avoids[0] for seat in _near(town, node, there, asker.avoids[1])):
+    if asking_pod.avoids and any(pod.app == asking_pod.avoids[0] for pod in _near(cluster, node, there, asking_pod.avoids[1])):
         return False
-    if asker.needs and not any(seat.app == asker.needs[0] for seat in _near(town, node, there, asker.needs[1])):
+    if asking_pod.needs and not any(pod.app == asking_pod.needs[0] for pod in _near(cluster, node, there, asking_pod.needs[1])):
         return False
     return not any(
-        seat.avoids and seat.avoids[0] == asker.app and seat in _near(town, node, there, seat.avoids[1]) for seat in there
+        pod.avoids and pod.avoids[0] == asking_pod.app and pod in _near(cluster, node, there, pod.avoids[1]) for pod in there
     )
 
 
-def _near(town: Town, node: str, there: Sequence[Body], topology: str) -> list[Body]:
+def _near(cluster: TwinCluster, node: str, there: Sequence[TwinPod], topology: str) -> list[TwinPod]:
     if topology == "host":
-        return [seat for seat in there if seat.node == node]
-    zone = town.nodes[node][1]
-    return [seat for seat in there if seat.node is not None and town.nodes[seat.node][1] == zone]
+        return [pod for pod in there if pod.node == node]
+    zone = cluster.nodes[node][1]
+    return [pod for pod in there if pod.node is not None and cluster.nodes[pod.node][1] == zone]
 
 
-def cost(town: Town, taken: Sequence[Unit], victims: Sequence[Body]) -> Key:
-    going = Counter(seat.app for seat in victims)
-    beyond = sum(max(0, count - max(0, town.budgets[app])) for app, count in going.items() if app in town.budgets)
+def cost(cluster: TwinCluster, taken: Sequence[EvictionUnit], victims: Sequence[TwinPod]) -> Key:
+    evicted = Counter(pod.app for pod in victims)
+    beyond = sum(max(0, count - max(0, cluster.budgets[app])) for app, count in evicted.items() if app in cluster.budgets)
     return (
         beyond,
-        sum(_is_several(unit) and not goes_on(unit.company, taken) for unit in taken),
-        max((seat.priority for seat in victims), default=-(2**31)),
-        sum(seat.priority for seat in victims),
+        sum(_is_gang(unit) and not keeps_minimum(unit.gang, taken) for unit in taken),
+        max((pod.priority for pod in victims), default=-(2**31)),
+        sum(pod.priority for pod in victims),
         len(victims),
-        sum(town.now - seat.started for seat in victims),
-        -max((seat.started for seat in victims), default=float("-inf")),
+        sum(cluster.now - pod.started for pod in victims),
+        -max((pod.started for pod in victims), default=float("-inf")),
     )
 
 
-def _is_several(unit: Unit) -> bool:
+def _is_gang(unit: EvictionUnit) -> bool:
     """A gang of several members, or the rest of one."""
-    return not unit.spare and unit.company.kind != "single" and sum(seat.node is not None for seat in unit.company.members) > 1
+    return not unit.surplus and unit.gang.kind != "single" and sum(pod.node is not None for pod in unit.gang.members) > 1

@@ -6,141 +6,149 @@ from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.queues.town import Town, queue, res
+from tests.queues.fixture_cluster import FixtureCluster, queue, res
 
 from muster.engine.hooks import Ask, Purpose
-from muster.model.pod import Dialect, Phase
+from muster.model.pod import ApiFlavour, Phase
 from muster.model.queue import PREEMPTIBLE_LABEL, Queue
-from muster.model.resources import CPU, GPU, Resources
-from muster.plugins._runtime import runtimes
-from muster.plugins.elastic_quota import ElasticQuota
+from muster.model.resource_amounts import CPU, GPU, Resources
+from muster.plugins._runtime_quota import runtime_quotas
+from muster.plugins.elastic_quota import ElasticQuotas
 
-FIXED = {PREEMPTIBLE_LABEL: "false"}
-LOOSE = {PREEMPTIBLE_LABEL: "true"}
+NON_PREEMPTIBLE = {PREEMPTIBLE_LABEL: "false"}
+PREEMPTIBLE = {PREEMPTIBLE_LABEL: "true"}
 
 
 def quota(name: str, *, least: int, most: int, parent: str = "", **fields: object) -> Queue:
     return queue(f"t/{name}", deserved=res(gpu=least), limit=res(gpu=most), parent=parent, **fields)
 
 
-def job(town: Town, name: str, pods: int, *, where: str = "q", labels: dict[str, str] | None = None, at: str = "") -> Town:
-    return town.gang(name, pods, queue=f"quota/?/{where}", labels=labels, at=at, dialect=Dialect.KOORDINATOR)
+def job(
+    cluster: FixtureCluster, name: str, pods: int, *, where: str = "q", labels: dict[str, str] | None = None, at: str = ""
+) -> FixtureCluster:
+    return cluster.gang(name, pods, queue=f"quota/?/{where}", labels=labels, at=at, dialect=ApiFlavour.KOORDINATOR)
 
 
-def town_with(*quotas: Queue, nodes: int = 4, **options: bool) -> Town:
-    return Town([replace(ElasticQuota(), **options)]).nodes(nodes).see(*quotas)  # type: ignore[arg-type]
+def cluster_with(*quotas: Queue, nodes: int = 4, **options: bool) -> FixtureCluster:
+    return FixtureCluster([replace(ElasticQuotas(), **options)]).nodes(nodes).upsert(*quotas)  # type: ignore[arg-type]
 
 
 # -- admission of whole jobs -------------------------------------------------------------------------------------------------------
 
 
 def test_a_non_preemptible_job_stays_within_the_minimum() -> None:
-    town = town_with(quota("q", least=4, most=16))
-    job(town, "fits", 4, labels=FIXED).cycle()
-    job(town, "over", 1, labels=FIXED).cycle()
-    assert (town.runs("fits"), town.runs("over")) == (4, 0)
-    verdict = town.verdict("over")
+    cluster = cluster_with(quota("q", least=4, most=16))
+    job(cluster, "fits", 4, labels=NON_PREEMPTIBLE).cycle()
+    job(cluster, "over", 1, labels=NON_PREEMPTIBLE).cycle()
+    assert (cluster.runs("fits"), cluster.runs("over")) == (4, 0)
+    verdict = cluster.verdict("over")
     assert verdict.code == "QuotaMin"
     assert verdict.why == "quota t/q: gpu 4 used by non-preemptible pods + 1 asked > 4 min"
 
 
 def test_a_preemptible_job_may_borrow_up_to_the_maximum() -> None:
-    town = town_with(quota("q", least=4, most=8))
-    job(town, "borrows", 8, labels=LOOSE).cycle()
-    job(town, "over", 1).cycle()
-    assert (town.runs("borrows"), town.runs("over")) == (8, 0)
-    assert town.verdict("over").why == "quota t/q: gpu 8 used + 1 asked > 8 limit"
+    cluster = cluster_with(quota("q", least=4, most=8))
+    job(cluster, "borrows", 8, labels=PREEMPTIBLE).cycle()
+    job(cluster, "over", 1).cycle()
+    assert (cluster.runs("borrows"), cluster.runs("over")) == (8, 0)
+    assert cluster.verdict("over").why == "quota t/q: gpu 8 used + 1 asked > 8 limit"
 
 
-def test_a_preemptible_job_leaves_room_for_the_non_preemptible_ones_that_wait() -> None:
-    town = town_with(quota("q", least=4, most=8), nodes=1)
-    town.pod("in the way".replace(" ", "-"), res(gpu=6), at="n1")
-    job(town, "own", 3, labels=FIXED).cycle()
-    assert town.verdict("own").code == "NoRoom"
-    job(town, "loose", 6, labels=LOOSE).cycle()
-    assert town.verdict("loose").why == "quota t/q: gpu 0 used + 3 kept for non-preemptible jobs + 6 asked > 8 max"
+def test_a_preemptible_job_leaves_capacity_for_the_non_preemptible_ones_that_wait() -> None:
+    cluster = cluster_with(quota("q", least=4, most=8), nodes=1)
+    cluster.pod("in the way".replace(" ", "-"), res(gpu=6), at="n1")
+    job(cluster, "own", 3, labels=NON_PREEMPTIBLE).cycle()
+    assert cluster.verdict("own").code == "NoRoom"
+    job(cluster, "loose", 6, labels=PREEMPTIBLE).cycle()
+    assert cluster.verdict("loose").why == "quota t/q: gpu 0 used + 3 kept for non-preemptible jobs + 6 asked > 8 max"
 
 
 def test_what_is_kept_is_no_more_than_the_minimum() -> None:
-    town = town_with(quota("q", least=2, most=8))
-    job(town, "toolarge", 5, labels=FIXED)
-    job(town, "loose", 6, labels=LOOSE).cycle()
-    assert (town.runs("toolarge"), town.runs("loose")) == (0, 6)
+    cluster = cluster_with(quota("q", least=2, most=8))
+    job(cluster, "toolarge", 5, labels=NON_PREEMPTIBLE)
+    job(cluster, "loose", 6, labels=PREEMPTIBLE).cycle()
+    assert (cluster.runs("toolarge"), cluster.runs("loose")) == (0, 6)
 
 
-def test_a_non_preemptible_job_needs_room_below_the_maximum_as_well() -> None:
-    town = town_with(quota("q", least=4, most=6))
-    job(town, "loose", 4, labels=LOOSE).cycle()
-    job(town, "own", 3, labels=FIXED).cycle()
-    verdict = town.verdict("own")
+def test_a_non_preemptible_job_must_fit_below_the_maximum_as_well() -> None:
+    cluster = cluster_with(quota("q", least=4, most=6))
+    job(cluster, "loose", 4, labels=PREEMPTIBLE).cycle()
+    job(cluster, "own", 3, labels=NON_PREEMPTIBLE).cycle()
+    verdict = cluster.verdict("own")
     assert (verdict.code, verdict.why, verdict.curable) == ("QueueLimit", "quota t/q: gpu 4 used + 3 asked > 6 limit", True)
 
 
 def test_a_minimum_in_which_a_resource_is_not_configured_does_not_bound_it() -> None:
-    town = Town([ElasticQuota()]).nodes(2).see(queue("t/q", deserved=res(cpu=4, gpu=0), limit=res(gpu=8)))
-    job(town, "own", 6, labels=FIXED).cycle()
-    assert town.runs("own") == 6
+    cluster = FixtureCluster([ElasticQuotas()]).nodes(2).upsert(queue("t/q", deserved=res(cpu=4, gpu=0), limit=res(gpu=8)))
+    job(cluster, "own", 6, labels=NON_PREEMPTIBLE).cycle()
+    assert cluster.runs("own") == 6
 
 
-def test_a_job_whose_pods_disagree_is_refused_and_told_which() -> None:
-    town = town_with(quota("q", least=4, most=8))
-    job(town, "mixed", 3, labels=FIXED).change("default/mixed-1", labels=LOOSE).cycle()
-    verdict = town.verdict("mixed")
+def test_a_job_whose_pods_disagree_is_refused_and_the_pods_are_named() -> None:
+    cluster = cluster_with(quota("q", least=4, most=8))
+    job(cluster, "mixed", 3, labels=NON_PREEMPTIBLE).change("default/mixed-1", labels=PREEMPTIBLE).cycle()
+    verdict = cluster.verdict("mixed")
     assert verdict.code == "MixedPreemptible"
     assert "1 of its 3 pods is preemptible and the others are not (mixed-1 is, mixed-0 is not)" in verdict.why
-    town.change("default/mixed-1", labels=FIXED).cycle()
-    assert town.runs("mixed") == 3
+    cluster.change("default/mixed-1", labels=NON_PREEMPTIBLE).cycle()
+    assert cluster.runs("mixed") == 3
 
 
 def test_unlabelled_pods_are_preemptible_unless_the_policy_says_otherwise() -> None:
     for option in ({}, {"disable_default_preemptiable": True}, {"disable_default_preemptible": True}):
-        town = town_with(quota("q", least=2, most=8), **option)
-        job(town, "plain", 4).cycle()
-        assert town.runs("plain") == (0 if option else 4)
+        cluster = cluster_with(quota("q", least=2, most=8), **option)
+        job(cluster, "plain", 4).cycle()
+        assert cluster.runs("plain") == (0 if option else 4)
 
 
 def test_the_quota_counts_members_that_are_not_yet_in_it_and_only_those() -> None:
-    town = town_with(quota("q", least=4, most=8))
-    town.gang("g", 4, queue="quota/?/q", least=4, labels=FIXED, dialect=Dialect.KOORDINATOR, at="n1")
-    town.gang("g", 6, queue="quota/?/q", least=4, labels=FIXED, dialect=Dialect.KOORDINATOR)
+    cluster = cluster_with(quota("q", least=4, most=8))
+    cluster.gang("g", 4, queue="quota/?/q", least=4, labels=NON_PREEMPTIBLE, dialect=ApiFlavour.KOORDINATOR, at="n1")
+    cluster.gang("g", 6, queue="quota/?/q", least=4, labels=NON_PREEMPTIBLE, dialect=ApiFlavour.KOORDINATOR)
     for i in range(4):
-        town.change(f"default/g-{i}", node="n1")
-    town.cycle()
-    assert town.runs("g") == 4
-    assert town.verdict("g").why == "quota t/q: gpu 4 used by non-preemptible pods + 2 asked > 4 min"
+        cluster.change(f"default/g-{i}", node="n1")
+    cluster.cycle()
+    assert cluster.runs("g") == 4
+    assert cluster.verdict("g").why == "quota t/q: gpu 4 used by non-preemptible pods + 2 asked > 4 min"
 
 
 def test_volcanos_queues_are_none_of_its_business() -> None:
-    town = Town([ElasticQuota()]).nodes(2).see(queue("a", deserved=res(gpu=1))).gang("g", 8, queue="a", labels=FIXED).cycle()
-    assert town.runs("g") == 8
+    cluster = (
+        FixtureCluster([ElasticQuotas()])
+        .nodes(2)
+        .upsert(queue("a", deserved=res(gpu=1)))
+        .gang("g", 8, queue="a", labels=NON_PREEMPTIBLE)
+        .cycle()
+    )
+    assert cluster.runs("g") == 8
 
 
 # -- whom eviction could help ------------------------------------------------------------------------------------------------------
 
 
-def evict_verdict(town: Town, name: str) -> tuple[bool, str]:
-    s = town.session()
+def evict_verdict(cluster: FixtureCluster, name: str) -> tuple[bool, str]:
+    s = cluster.session()
     gang = s.world.facts.gangs[f"koordinator:default/{name}"]
     verdict = s.admit(Ask(gang, gang.pods(), Purpose.EVICT, action="job-preempt"))
     return verdict.ok, verdict.code
 
 
 def test_a_non_preemptible_job_may_ask_for_evictions_while_it_is_within_the_minimum() -> None:
-    town = town_with(quota("q", least=4, most=6))
-    job(town, "loose", 6, labels=LOOSE).cycle()
-    job(town, "own", 4, labels=FIXED)
-    job(town, "greedy", 5, labels=FIXED)
-    assert evict_verdict(town, "own") == (True, "")
-    assert evict_verdict(town, "greedy") == (False, "QuotaMin")
+    cluster = cluster_with(quota("q", least=4, most=6))
+    job(cluster, "loose", 6, labels=PREEMPTIBLE).cycle()
+    job(cluster, "own", 4, labels=NON_PREEMPTIBLE)
+    job(cluster, "greedy", 5, labels=NON_PREEMPTIBLE)
+    assert evict_verdict(cluster, "own") == (True, "")
+    assert evict_verdict(cluster, "greedy") == (False, "QuotaMin")
 
 
 def test_a_preemptible_job_may_ask_for_evictions_only_while_it_is_within_the_maximum() -> None:
-    town = town_with(quota("q", least=4, most=6))
-    job(town, "loose", 4, labels=LOOSE).cycle()
-    job(town, "two", 2)
-    job(town, "three", 3)
-    assert evict_verdict(town, "two") == (True, "")
-    assert evict_verdict(town, "three")[0] is False
+    cluster = cluster_with(quota("q", least=4, most=6))
+    job(cluster, "loose", 4, labels=PREEMPTIBLE).cycle()
+    job(cluster, "two", 2)
+    job(cluster, "three", 3)
+    assert evict_verdict(cluster, "two") == (True, "")
+    assert evict_verdict(cluster, "three")[0] is False
 
 
 # -- order -------------------------------------------------------------------------------------------------------------------------
@@ -148,17 +156,17 @@ def test_a_preemptible_job_may_ask_for_evictions_only_while_it_is_within_the_max
 
 def test_the_quota_with_the_smallest_part_of_its_minimum_goes_first_unless_priority_alone_shall_decide() -> None:
     for ordered, first in ((True, "b"), (False, "a")):
-        town = town_with(quota("qa", least=4, most=16), quota("qb", least=4, most=16), nodes=1, enable_queue_order=ordered)
-        job(town, "old", 2, where="qa", at="n1")
-        town.gang("a", 6, queue="quota/?/qa", priority=9, dialect=Dialect.KOORDINATOR)
-        town.gang("b", 6, queue="quota/?/qb", dialect=Dialect.KOORDINATOR).cycle()
-        assert town.bound[0] == f"{first}-0"
+        cluster = cluster_with(quota("qa", least=4, most=16), quota("qb", least=4, most=16), nodes=1, enable_queue_order=ordered)
+        job(cluster, "old", 2, where="qa", at="n1")
+        cluster.gang("a", 6, queue="quota/?/qa", priority=9, dialect=ApiFlavour.KOORDINATOR)
+        cluster.gang("b", 6, queue="quota/?/qb", dialect=ApiFlavour.KOORDINATOR).cycle()
+        assert cluster.bound[0] == f"{first}-0"
 
 
 def test_a_quota_deserves_its_minimum() -> None:
-    town = town_with(quota("q", least=4, most=16))
-    job(town, "g", 6).cycle()
-    s = town.session()
+    cluster = cluster_with(quota("q", least=4, most=16))
+    job(cluster, "g", 6).cycle()
+    s = cluster.session()
     assert s.deserved("quota/t/q") == Resources.of({GPU: 4})
     assert s.over_share("quota/t/q") == Resources.of({GPU: 2})
 
@@ -166,110 +174,112 @@ def test_a_quota_deserves_its_minimum() -> None:
 # -- runtimes ----------------------------------------------------------------------------------------------------------------------
 
 
-def runtime(town: Town, *names: str, scale: bool = True) -> list[int]:
-    s = town.session()
+def runtime(cluster: FixtureCluster, *names: str, scale: bool = True) -> list[int]:
+    s = cluster.session()
     column = s.world.columns.position[GPU]
-    rows = runtimes(s, scale=scale).runtime
+    rows = runtime_quotas(s, scale=scale).runtime
     return [int(rows[s.world.ledger.row[f"quota/t/{name}"], column]) for name in names]
 
 
 def test_runtimes_share_what_is_idle_by_weight_and_bound_jobs() -> None:
-    town = town_with(quota("a", least=2, most=12), quota("b", least=2, most=12), nodes=2, enable_runtime_quota=True)
-    job(town, "one", 12, where="a").cycle()
-    assert runtime(town, "a", "b") == [12, 0]
-    assert town.runs("one") == 12
-    job(town, "two", 12, where="b")
-    assert runtime(town, "a", "b") == [8, 8]
-    town.cycle()
-    verdict = town.verdict("two")
+    cluster = cluster_with(quota("a", least=2, most=12), quota("b", least=2, most=12), nodes=2, enable_runtime_quota=True)
+    job(cluster, "one", 12, where="a").cycle()
+    assert runtime(cluster, "a", "b") == [12, 0]
+    assert cluster.runs("one") == 12
+    job(cluster, "two", 12, where="b")
+    assert runtime(cluster, "a", "b") == [8, 8]
+    cluster.cycle()
+    verdict = cluster.verdict("two")
     assert (verdict.code, verdict.why) == ("QueueLimit", "quota t/b: gpu 0 used + 12 asked > 8 runtime")
-    assert town.runs("one") == 12, "a runtime that shrinks evicts nobody"
+    assert cluster.runs("one") == 12, "a runtime that shrinks evicts nobody"
 
 
-def test_a_runtime_that_grows_lets_the_next_job_in() -> None:
-    town = town_with(quota("a", least=0, most=8), quota("b", least=0, most=8), nodes=1, enable_runtime_quota=True)
-    job(town, "waits", 16, where="b")
-    job(town, "six", 6, where="a").cycle()
-    assert town.verdict("six").why == "quota t/a: gpu 0 used + 6 asked > 4 runtime"
-    town.delete(*(f"default/waits-{i}" for i in range(16))).cycle()
-    assert town.runs("six") == 6
+def test_a_runtime_that_grows_admits_the_next_job() -> None:
+    cluster = cluster_with(quota("a", least=0, most=8), quota("b", least=0, most=8), nodes=1, enable_runtime_quota=True)
+    job(cluster, "waits", 16, where="b")
+    job(cluster, "six", 6, where="a").cycle()
+    assert cluster.verdict("six").why == "quota t/a: gpu 0 used + 6 asked > 4 runtime"
+    cluster.delete(*(f"default/waits-{i}" for i in range(16))).cycle()
+    assert cluster.runs("six") == 6
 
 
 def test_the_weight_is_the_maximum_unless_another_is_given() -> None:
-    town = town_with(quota("a", least=0, most=12), quota("b", least=0, most=4), nodes=1)
-    job(town, "one", 12, where="a")
-    job(town, "two", 4, where="b")
-    assert runtime(town, "a", "b") == [6, 2]
-    town.see(quota("a", least=0, most=12, weights=res(gpu=1)), quota("b", least=0, most=4, weights=res(gpu=1)))
-    assert runtime(town, "a", "b") == [4, 4]
+    cluster = cluster_with(quota("a", least=0, most=12), quota("b", least=0, most=4), nodes=1)
+    job(cluster, "one", 12, where="a")
+    job(cluster, "two", 4, where="b")
+    assert runtime(cluster, "a", "b") == [6, 2]
+    cluster.upsert(quota("a", least=0, most=12, weights=res(gpu=1)), quota("b", least=0, most=4, weights=res(gpu=1)))
+    assert runtime(cluster, "a", "b") == [4, 4]
 
 
 def test_a_quota_that_does_not_lend_keeps_its_minimum() -> None:
-    town = town_with(quota("a", least=6, most=8, lends=False), quota("b", least=0, most=8), nodes=1)
-    job(town, "one", 8, where="b")
-    assert runtime(town, "a", "b") == [6, 2]
+    cluster = cluster_with(quota("a", least=6, most=8, lends=False), quota("b", least=0, most=8), nodes=1)
+    job(cluster, "one", 8, where="b")
+    assert runtime(cluster, "a", "b") == [6, 2]
 
 
 def test_minimums_that_do_not_fit_are_scaled_together_or_not_at_all() -> None:
-    town = town_with(quota("p", least=30, most=40), *(quota(name, least=10, most=40, parent="p") for name in "abc"), nodes=1)
-    town.nodes(1, gpu=20)
+    cluster = cluster_with(quota("p", least=30, most=40), *(quota(name, least=10, most=40, parent="p") for name in "abc"), nodes=1)
+    cluster.nodes(1, gpu=20)
     for name in "abc":
-        job(town, f"j{name}", 20, where=name)
-    assert runtime(town, "p", "a", "b", "c") == [20, 7, 7, 6]
-    assert runtime(town, "p", "a", "b", "c", scale=False) == [30, 10, 10, 10]
-    town.nodes(1, gpu=80)
-    assert runtime(town, "p", "a", "b", "c") == [40, 14, 13, 13]
+        job(cluster, f"j{name}", 20, where=name)
+    assert runtime(cluster, "p", "a", "b", "c") == [20, 7, 7, 6]
+    assert runtime(cluster, "p", "a", "b", "c", scale=False) == [30, 10, 10, 10]
+    cluster.nodes(1, gpu=80)
+    assert runtime(cluster, "p", "a", "b", "c") == [40, 14, 13, 13]
 
 
 def test_children_share_their_parents_runtime_and_ask_for_no_more_than_their_maximums() -> None:
     below = quota("p1", least=0, most=2, parent="p"), quota("p2", least=0, most=8, parent="p")
-    town = town_with(quota("p", least=0, most=8), quota("q", least=0, most=8), *below, nodes=1)
-    job(town, "one", 8, where="p1")
-    job(town, "two", 1, where="p2")
-    job(town, "three", 8, where="q")
-    assert runtime(town, "p", "q", "p1", "p2") == [3, 5, 2, 1]
+    cluster = cluster_with(quota("p", least=0, most=8), quota("q", least=0, most=8), *below, nodes=1)
+    job(cluster, "one", 8, where="p1")
+    job(cluster, "two", 1, where="p2")
+    job(cluster, "three", 8, where="q")
+    assert runtime(cluster, "p", "q", "p1", "p2") == [3, 5, 2, 1]
 
 
 def test_what_pods_outside_the_quotas_use_is_not_shared() -> None:
-    town = town_with(quota("a", least=0, most=8), nodes=1)
-    town.pod("outside", res(gpu=3), at="n1").see(queue("koordinator-system/koordinator-system-quota"))
-    town.pod("system", res(gpu=1), at="n1", queue="quota/?/koordinator-system-quota")
-    job(town, "one", 8, where="a")
-    assert runtime(town, "a") == [4]
+    cluster = cluster_with(quota("a", least=0, most=8), nodes=1)
+    cluster.pod("outside", res(gpu=3), at="n1").upsert(queue("koordinator-system/koordinator-system-quota"))
+    cluster.pod("system", res(gpu=1), at="n1", queue="quota/?/koordinator-system-quota")
+    job(cluster, "one", 8, where="a")
+    assert runtime(cluster, "a") == [4]
 
 
 def test_ancestors_runtimes_count_only_where_the_policy_says_so_but_their_maximums_always_do() -> None:
     quotas = (quota("p", least=0, most=6), quota("c", least=0, most=12, parent="p"), quota("other", least=0, most=8))
-    town = town_with(*quotas, nodes=4)
-    job(town, "big", 8, where="c").cycle()
-    assert town.verdict("big").why == "quota t/p: gpu 0 used + 8 asked > 6 limit"
+    cluster = cluster_with(*quotas, nodes=4)
+    job(cluster, "big", 8, where="c").cycle()
+    assert cluster.verdict("big").why == "quota t/p: gpu 0 used + 8 asked > 6 limit"
     for checks, expected in ((False, 4), (True, 3)):
         own = quota("p", least=0, most=6), quota("c", least=4, most=12, parent="p"), quota("other", least=5, most=8)
-        town = town_with(*own, nodes=1, enable_runtime_quota=True, enable_min_quota_scale=False, enable_check_parent_quota=checks)
-        job(town, "o", 5, where="other")
-        town.gang("c", 4, queue="quota/?/c", least=1, dialect=Dialect.KOORDINATOR)
-        s = town.session()
+        cluster = cluster_with(
+            *own, nodes=1, enable_runtime_quota=True, enable_min_quota_scale=False, enable_check_parent_quota=checks
+        )
+        job(cluster, "o", 5, where="other")
+        cluster.gang("c", 4, queue="quota/?/c", least=1, dialect=ApiFlavour.KOORDINATOR)
+        s = cluster.session()
         pod = s.world.facts.pods["default/c-0"]
-        assert s.room(pod, count=4, phase=Phase.NOMINATED).seats == expected
+        assert s.quota_fit(pod, count=4, phase=Phase.NOMINATED).fit_count == expected
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_runtimes_of_siblings_never_add_up_to_more_than_their_parent_has(data: st.DataObject) -> None:
     numbers = st.integers(0, 12)
-    town = Town([ElasticQuota(enable_runtime_quota=True)]).nodes(1, gpu=data.draw(numbers))
+    cluster = FixtureCluster([ElasticQuotas(enable_runtime_quota=True)]).nodes(1, gpu=data.draw(numbers))
     names = [""]
     for i in range(data.draw(st.integers(1, 5))):
         least = data.draw(numbers)
         parent, most = data.draw(st.sampled_from(names)), data.draw(st.integers(least, 12))
-        town.see(quota(f"q{i}", least=least, most=most, parent=parent, lends=data.draw(st.booleans())))
+        cluster.upsert(quota(f"q{i}", least=least, most=most, parent=parent, lends=data.draw(st.booleans())))
         names.append(f"q{i}")
     for i, name in enumerate(names[1:]):
         if asked := data.draw(numbers):
-            town.gang(f"g{i}", asked, queue=f"quota/?/{name}", dialect=Dialect.KOORDINATOR)
-    s = town.session()
+            cluster.gang(f"g{i}", asked, queue=f"quota/?/{name}", dialect=ApiFlavour.KOORDINATOR)
+    s = cluster.session()
     column = s.world.columns.position[GPU]
-    rows = runtimes(s, scale=True).runtime[:, column].tolist()
+    rows = runtime_quotas(s, scale=True).runtime[:, column].tolist()
     for parent, children in s.world.facts.tree.children.items():
         quotas = [child for child in children if child.startswith("quota/")]
         total = int(s.world.table.allocatable[:, column].sum()) if not parent else rows[s.world.ledger.row[parent]]
@@ -277,9 +287,9 @@ def test_runtimes_of_siblings_never_add_up_to_more_than_their_parent_has(data: s
 
 
 def test_a_quota_of_cpus_says_nothing_about_gpus() -> None:
-    town = Town([ElasticQuota(enable_runtime_quota=True)]).nodes(1, cpu=8, gpu=8)
-    town.see(queue("t/q", limit=res(cpu=4), deserved=res(cpu=2)))
-    job(town, "g", 8).cycle()
-    assert town.runs("g") == 8
-    s = town.session()
+    cluster = FixtureCluster([ElasticQuotas(enable_runtime_quota=True)]).nodes(1, cpu=8, gpu=8)
+    cluster.upsert(queue("t/q", limit=res(cpu=4), deserved=res(cpu=2)))
+    job(cluster, "g", 8).cycle()
+    assert cluster.runs("g") == 8
+    s = cluster.session()
     assert s.deserved("quota/t/q") == Resources.of({CPU: 2000})

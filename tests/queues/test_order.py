@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.queues.town import Town, queue, res
+from tests.queues.fixture_cluster import FixtureCluster, queue, res
 
+from muster.engine.gang_order import WaitingGangs, gangs_in_order
 from muster.engine.hooks import Plugin
-from muster.engine.order import Line, in_order
 from muster.engine.session import Session
 from muster.model.gang import Gang
 from muster.model.pod import Phase
@@ -18,66 +18,72 @@ from muster.plugins.drf import Drf
 from muster.plugins.proportion import Proportion
 
 
-def order(town: Town) -> list[str]:
-    return [gang.title.split("/")[1] for gang in in_order(town.session())]
+def order(cluster: FixtureCluster) -> list[str]:
+    return [gang.full_name.split("/")[1] for gang in gangs_in_order(cluster.session())]
 
 
 def test_without_a_plugin_that_orders_queues_gangs_go_by_priority_whatever_their_queue() -> None:
-    town = Town().nodes().see(queue("a"), queue("b"))
-    town.gang("a1", queue="a", priority=1).gang("a2", queue="a", priority=3).gang("b1", queue="b", priority=2)
-    assert order(town) == ["a2", "b1", "a1"]
+    cluster = FixtureCluster().nodes().upsert(queue("a"), queue("b"))
+    cluster.gang("a1", queue="a", priority=1).gang("a2", queue="a", priority=3).gang("b1", queue="b", priority=2)
+    assert order(cluster) == ["a2", "b1", "a1"]
 
 
 def test_queues_take_turns_as_their_shares_grow() -> None:
-    town = Town([Drf()]).nodes().see(queue("a"), queue("b"))
-    town.gang("a1", 2, queue="a").gang("a2", 2, queue="a").gang("b1", 3, queue="b").gang("b2", queue="b").cycle()
-    assert town.bound == ["a1-0", "a1-1", "b1-0", "b1-1", "b1-2", "a2-0", "a2-1", "b2-0"]
+    cluster = FixtureCluster([Drf()]).nodes().upsert(queue("a"), queue("b"))
+    cluster.gang("a1", 2, queue="a").gang("a2", 2, queue="a").gang("b1", 3, queue="b").gang("b2", queue="b").cycle()
+    assert cluster.bound == ["a1-0", "a1-1", "b1-0", "b1-1", "b1-2", "a2-0", "a2-1", "b2-0"]
 
 
 def test_a_heavier_queue_gets_more_turns() -> None:
-    town = Town([Drf()]).nodes(1, gpu=4).see(queue("a", weight=3), queue("b"))
+    cluster = FixtureCluster([Drf()]).nodes(1, gpu=4).upsert(queue("a", weight=3), queue("b"))
     for i in range(4):
-        town.gang(f"a{i}", queue="a").gang(f"b{i}", queue="b")
-    town.cycle()
-    assert town.bound == ["a0-0", "b0-0", "a1-0", "a2-0"]
+        cluster.gang(f"a{i}", queue="a").gang(f"b{i}", queue="b")
+    cluster.cycle()
+    assert cluster.bound == ["a0-0", "b0-0", "a1-0", "a2-0"]
 
 
 def test_queues_that_are_equal_go_by_the_gang_at_their_head() -> None:
-    town = Town([Drf()]).nodes().see(queue("a"), queue("b"))
-    town.gang("low", queue="a", priority=1).gang("high", queue="b", priority=9)
-    assert order(town) == ["high", "low"]
+    cluster = FixtureCluster([Drf()]).nodes().upsert(queue("a"), queue("b"))
+    cluster.gang("low", queue="a", priority=1).gang("high", queue="b", priority=9)
+    assert order(cluster) == ["high", "low"]
 
 
 def test_siblings_are_compared_at_each_level() -> None:
     """p1 uses little, but its branch uses much: q's gang goes first; inside p the sibling that uses nothing goes first."""
-    town = Town([Drf()]).nodes(2).see(queue("p"), queue("q"), queue("p1", parent="p"), queue("p2", parent="p"))
-    town.gang("old", 4, queue="p2", at="n1").gang("oldq", 2, queue="q", at="n1")
-    town.gang("x", queue="p1").gang("y", queue="p2").gang("z", queue="q")
-    assert order(town) == ["z", "x", "y"]
+    cluster = FixtureCluster([Drf()]).nodes(2).upsert(queue("p"), queue("q"), queue("p1", parent="p"), queue("p2", parent="p"))
+    cluster.gang("old", 4, queue="p2", at="n1").gang("oldq", 2, queue="q", at="n1")
+    cluster.gang("x", queue="p1").gang("y", queue="p2").gang("z", queue="q")
+    assert order(cluster) == ["z", "x", "y"]
 
 
 def test_a_queues_own_gangs_go_before_its_childrens() -> None:
-    town = Town([Drf()]).nodes().see(queue("p"), queue("c", parent="p")).gang("child", queue="c", priority=9).gang("own", queue="p")
-    assert order(town) == ["own", "child"]
+    cluster = (
+        FixtureCluster([Drf()])
+        .nodes()
+        .upsert(queue("p"), queue("c", parent="p"))
+        .gang("child", queue="c", priority=9)
+        .gang("own", queue="p")
+    )
+    assert order(cluster) == ["own", "child"]
 
 
-def test_a_gang_that_was_caught_half_bound_goes_first_whatever_its_queue_has() -> None:
-    town = Town([Drf()]).nodes(2).see(queue("a"), queue("b")).gang("half", 3, queue="a").gang("other", queue="b")
-    town.gang("much", 6, queue="a", at="n2").change("default/half-0", node="n1")
-    assert order(town)[0] == "half"
+def test_a_half_bound_gang_goes_first_whatever_its_queue_has() -> None:
+    cluster = FixtureCluster([Drf()]).nodes(2).upsert(queue("a"), queue("b")).gang("half", 3, queue="a").gang("other", queue="b")
+    cluster.gang("much", 6, queue="a", at="n2").change("default/half-0", node="n1")
+    assert order(cluster)[0] == "half"
 
 
-def test_gangs_for_which_nothing_changed_are_not_asked_again() -> None:
-    town = Town([Drf()]).nodes(1, gpu=2).see(queue("a")).gang("big", 4, queue="a").cycle()
-    assert order(town) == []
-    town.gang("small", queue="a")
-    assert order(town) == ["small"]
+def test_gangs_for_which_nothing_changed_are_not_tried_again() -> None:
+    cluster = FixtureCluster([Drf()]).nodes(1, gpu=2).upsert(queue("a")).gang("big", 4, queue="a").cycle()
+    assert order(cluster) == []
+    cluster.gang("small", queue="a")
+    assert order(cluster) == ["small"]
 
 
 # -- the same by brute force -------------------------------------------------------------------------------------------------------
 
 
-def next_by_hand(s: Session, waiting: Mapping[str, list[Gang]]) -> Gang:
+def next_gang_by_hand(s: Session, waiting: Mapping[str, list[Gang]]) -> Gang:
     """Look at everything each time: at each level the branch with the least key, of equal ones the one with the better head."""
     tree = s.world.facts.tree
 
@@ -94,13 +100,13 @@ def next_by_hand(s: Session, waiting: Mapping[str, list[Gang]]) -> Gang:
 
 
 @st.composite
-def towns(draw: st.DrawFn, plugins: list[Plugin]) -> Town:
-    town = Town(plugins).nodes(3)
+def random_clusters(draw: st.DrawFn, plugins: list[Plugin]) -> FixtureCluster:
+    cluster = FixtureCluster(plugins).nodes(3)
     names: list[str] = []
     for i in range(draw(st.integers(1, 6))):
         parent = draw(st.sampled_from(["", *names]))
         share = draw(st.integers(0, 6))
-        town.see(
+        cluster.upsert(
             queue(
                 f"q{i}",
                 parent=parent,
@@ -114,24 +120,24 @@ def towns(draw: st.DrawFn, plugins: list[Plugin]) -> Town:
     for i in range(draw(st.integers(1, 10))):
         where = draw(st.sampled_from(names))
         at = "n1" if draw(st.integers(0, 3)) == 0 else ""
-        town.gang(f"g{i}", draw(st.integers(1, 2)), queue=where, priority=draw(st.integers(0, 2)), at=at)
-    return town
+        cluster.gang(f"g{i}", draw(st.integers(1, 2)), queue=where, priority=draw(st.integers(0, 2)), at=at)
+    return cluster
 
 
 POLICIES: list[list[Plugin]] = [[Drf()], [Proportion()], [Capacity()], [Capacity(), Drf()]]
 
 
-@given(st.sampled_from(POLICIES).flatmap(towns), st.data())
+@given(st.sampled_from(POLICIES).flatmap(random_clusters), st.data())
 @settings(max_examples=60, deadline=None)
-def test_the_next_gang_is_the_one_that_looking_at_everybody_finds(town: Town, data: st.DataObject) -> None:
-    s = town.session()
-    gangs = [s.world.facts.gangs[key] for key in s.world.placements.unseated]
+def test_the_next_gang_is_the_one_that_looking_at_everybody_finds(cluster: FixtureCluster, data: st.DataObject) -> None:
+    s = cluster.session()
+    gangs = [s.world.facts.gangs[key] for key in s.world.placements.unplaced_members]
     waiting: dict[str, list[Gang]] = {}
     for gang in gangs:
         waiting.setdefault(gang.queue, []).append(gang)
-    line = Line(s, gangs)
+    line = WaitingGangs(s, gangs)
     for _ in gangs:
-        expected = next_by_hand(s, waiting)
+        expected = next_gang_by_hand(s, waiting)
         found = line.pop()
         assert found is expected
         waiting[found.queue].remove(found)

@@ -2,38 +2,38 @@
 
 from __future__ import annotations
 
-from tests.queues.town import Town, queue, res
+from tests.queues.fixture_cluster import FixtureCluster, queue, res
 
-from muster.model.effects import GroupStatus
-from muster.model.pod import Dialect
+from muster.model.effects import PodGroupStatus
+from muster.model.pod import ApiFlavour
 
 
-def phases(t: Town) -> dict[str, str]:
+def phases(t: FixtureCluster) -> dict[str, str]:
     """By PodGroup, of those whose status changed in the last cycle."""
-    said = [effect for effect in t.outcome.effects if isinstance(effect, GroupStatus)]
+    said = [effect for effect in t.outcome.effects if isinstance(effect, PodGroupStatus)]
     return {status.group.rsplit("/", 1)[-1]: status.phase for status in said}
 
 
-def test_a_podgroup_of_volcanos_is_told_that_it_was_let_in_before_it_has_pods() -> None:
-    t = Town().nodes(1, gpu=8).see(queue("q", limit=res(gpu=4)))
+def test_a_podgroup_of_volcano_is_inqueue_before_it_has_pods() -> None:
+    t = FixtureCluster().nodes(1, gpu=8).upsert(queue("q", limit=res(gpu=4)))
     t.gang("fits", 0, queue="q", least=2, min_resources=res(gpu=2))
     t.gang("big", 0, queue="q", least=8, min_resources=res(gpu=8)).cycle()
     assert phases(t) == {"fits": "PreScheduling", "big": "Pending"}
 
 
-def test_a_podgroup_that_was_kept_out_is_told_when_it_is_let_in() -> None:
-    t = Town().nodes(1, gpu=8).see(queue("q", limit=res(gpu=4)))
+def test_a_podgroup_that_was_pending_becomes_inqueue_when_it_is_enqueued() -> None:
+    t = FixtureCluster().nodes(1, gpu=8).upsert(queue("q", limit=res(gpu=4)))
     t.gang("old", 3, queue="q", at="n1").gang("new", 0, queue="q", least=2, min_resources=res(gpu=2)).cycle()
     assert phases(t)["new"] == "Pending"
     t.delete("default/old-0", "default/old-1", "default/old-2").cycle()
     assert phases(t)["new"] == "PreScheduling"
 
 
-def test_a_podgroup_that_asks_for_nothing_in_particular_is_let_in() -> None:
-    t = Town().nodes(1, gpu=1).see(queue("q")).gang("x", 0, queue="q", least=4).cycle()
+def test_a_podgroup_without_min_resources_is_inqueue() -> None:
+    t = FixtureCluster().nodes(1, gpu=1).upsert(queue("q")).gang("x", 0, queue="q", least=4).cycle()
     assert phases(t) == {"x": "PreScheduling"}
 
 
 def test_a_podgroup_of_koordinators_waits_for_its_pods() -> None:
-    t = Town().nodes(1, gpu=1).gang("x", 1, least=2, dialect=Dialect.KOORDINATOR).cycle()
+    t = FixtureCluster().nodes(1, gpu=1).gang("x", 1, least=2, dialect=ApiFlavour.KOORDINATOR).cycle()
     assert phases(t) == {"x": "Pending"}

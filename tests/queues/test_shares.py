@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from tests.queues.town import Town, queue, res
+from tests.queues.fixture_cluster import FixtureCluster, queue, res
 
 from muster.engine.hooks import Plugin
 from muster.engine.shares import dominant_share
-from muster.model.resources import CPU, GPU, MEMORY, PODS, Resources
+from muster.model.resource_amounts import CPU, GPU, MEMORY, PODS, Resources
 from muster.plugins.capacity import Capacity
 from muster.plugins.drf import Drf
-from muster.plugins.elastic_quota import ElasticQuota
+from muster.plugins.elastic_quota import ElasticQuotas
 from muster.plugins.proportion import Proportion
 
 
@@ -22,18 +22,18 @@ def gpus(amounts: Resources) -> int | None:
 
 
 def test_the_dominant_share_is_the_largest_part_of_any_resource_and_pods_are_none() -> None:
-    town = Town([Drf()]).nodes(1, cpu=64, gpu=8).see(queue("a"), queue("b"))
-    town.gang("g", 2, res(gpu=1, cpu=1), queue="a", at="n1").gang("many", 32, res(cpu=1), queue="b", at="n1")
-    s = town.session()
+    cluster = FixtureCluster([Drf()]).nodes(1, cpu=64, gpu=8).upsert(queue("a"), queue("b"))
+    cluster.gang("g", 2, res(gpu=1, cpu=1), queue="a", at="n1").gang("many", 32, res(cpu=1), queue="b", at="n1")
+    s = cluster.session()
     assert dominant_share(s, "queue/a") == 0.25
     assert dominant_share(s, "queue/b") == 0.5
     assert dominant_share(s, "queue/a", plus=s.world.columns.vector(res(gpu=4))) == 0.75
 
 
 def test_drf_gives_each_queue_that_asks_its_part_by_weight() -> None:
-    town = Town([Drf()]).nodes(1, gpu=8).see(queue("a", weight=3), queue("b"), queue("idle", weight=9))
-    town.gang("x", 4, queue="a", at="n1").gang("y", 4, queue="b", at="n1")
-    s = town.session()
+    cluster = FixtureCluster([Drf()]).nodes(1, gpu=8).upsert(queue("a", weight=3), queue("b"), queue("idle", weight=9))
+    cluster.gang("x", 4, queue="a", at="n1").gang("y", 4, queue="b", at="n1")
+    s = cluster.session()
     assert [gpus(s.deserved(key)) for key in ("queue/a", "queue/b", "queue/idle")] == [6, 2, None]
     assert gpus(s.over_share("queue/a")) is None
     assert gpus(s.over_share("queue/b")) == 2
@@ -42,135 +42,165 @@ def test_drf_gives_each_queue_that_asks_its_part_by_weight() -> None:
 # -- proportion --------------------------------------------------------------------------------------------------------------------
 
 
-def deserved(town: Town, *names: str) -> list[int | None]:
-    s = town.session()
+def deserved(cluster: FixtureCluster, *names: str) -> list[int | None]:
+    s = cluster.session()
     return [gpus(s.deserved(f"queue/{name}")) for name in names]
 
 
 def test_a_share_is_by_weight_and_what_one_does_not_ask_for_goes_to_the_others() -> None:
-    town = Town([Proportion()]).nodes(1, gpu=12).see(queue("a", weight=2), queue("b"), queue("c"))
-    town.gang("x", 12, queue="a").gang("y", 12, queue="b").gang("z", 1, queue="c")
-    assert deserved(town, "a", "b", "c") == [7, 4, 1]
+    cluster = FixtureCluster([Proportion()]).nodes(1, gpu=12).upsert(queue("a", weight=2), queue("b"), queue("c"))
+    cluster.gang("x", 12, queue="a").gang("y", 12, queue="b").gang("z", 1, queue="c")
+    assert deserved(cluster, "a", "b", "c") == [7, 4, 1]
 
 
 def test_a_share_is_no_more_than_the_limit_and_no_less_than_the_guarantee_that_is_asked_for() -> None:
-    town = (
-        Town([Proportion()])
+    cluster = (
+        FixtureCluster([Proportion()])
         .nodes(1, gpu=12)
-        .see(queue("a", weight=9, limit=res(gpu=4)), queue("b", guarantee=res(gpu=6)), queue("c"))
+        .upsert(queue("a", weight=9, limit=res(gpu=4)), queue("b", guarantee=res(gpu=6)), queue("c"))
     )
-    town.gang("x", 12, queue="a").gang("y", 7, queue="b").gang("z", 12, queue="c")
-    assert deserved(town, "a", "b", "c") == [4, 7, 1]
+    cluster.gang("x", 12, queue="a").gang("y", 7, queue="b").gang("z", 12, queue="c")
+    assert deserved(cluster, "a", "b", "c") == [4, 7, 1]
 
 
 def test_a_branch_shares_out_what_it_got() -> None:
-    town = (
-        Town([Proportion()])
+    cluster = (
+        FixtureCluster([Proportion()])
         .nodes(1, gpu=12)
-        .see(queue("p"), queue("q"), queue("p1", parent="p", weight=2), queue("p2", parent="p"))
+        .upsert(queue("p"), queue("q"), queue("p1", parent="p", weight=2), queue("p2", parent="p"))
     )
-    town.gang("x", 12, queue="p1").gang("y", 12, queue="p2").gang("z", 12, queue="q")
-    assert deserved(town, "p", "q", "p1", "p2") == [6, 6, 4, 2]
+    cluster.gang("x", 12, queue="p1").gang("y", 12, queue="p2").gang("z", 12, queue="q")
+    assert deserved(cluster, "p", "q", "p1", "p2") == [6, 6, 4, 2]
 
 
 def test_what_other_schedulers_pods_take_is_not_shared_out() -> None:
-    town = Town([Proportion()]).nodes(1, gpu=12).see(queue("a"), queue("b")).gang("x", 12, queue="a").gang("y", 12, queue="b")
-    town.pod("foreign", res(gpu=4), at="n1").change("default/foreign", ours=False)
-    assert deserved(town, "a", "b") == [4, 4]
+    cluster = (
+        FixtureCluster([Proportion()])
+        .nodes(1, gpu=12)
+        .upsert(queue("a"), queue("b"))
+        .gang("x", 12, queue="a")
+        .gang("y", 12, queue="b")
+    )
+    cluster.pod("foreign", res(gpu=4), at="n1").change("default/foreign", ours=False)
+    assert deserved(cluster, "a", "b") == [4, 4]
 
 
 def test_over_share_says_in_which_dimension_and_by_how_much() -> None:
-    town = Town([Proportion()]).nodes(1, gpu=8, cpu=64).see(queue("a"), queue("b"))
-    town.gang("x", 6, res(gpu=1, cpu=1), queue="a", at="n1").gang("y", 8, res(gpu=1, cpu=1), queue="b")
-    s = town.session()
+    cluster = FixtureCluster([Proportion()]).nodes(1, gpu=8, cpu=64).upsert(queue("a"), queue("b"))
+    cluster.gang("x", 6, res(gpu=1, cpu=1), queue="a", at="n1").gang("y", 8, res(gpu=1, cpu=1), queue="b")
+    s = cluster.session()
     assert s.over_share("queue/a") == Resources.of({GPU: 2})
     assert s.over_share("queue/b") == Resources()
 
 
-def test_idle_room_may_be_borrowed_unless_shares_are_strict() -> None:
+def test_idle_capacity_may_be_borrowed_unless_shares_are_strict() -> None:
     for strict, expected in ((False, 6), (True, 0)):
-        town = Town([Proportion(strict=strict)]).nodes(1, gpu=8).see(queue("a"), queue("b"))
-        town.gang("big", 16, queue="b").gang("six", 6, queue="a").cycle()
-        assert town.runs("six") == expected
-    assert town.verdict("six").code == "QueueShare"
-    assert town.verdict("six").why == "queue a: gpu 0 used + 6 asked > 4 deserved"
+        cluster = FixtureCluster([Proportion(strict=strict)]).nodes(1, gpu=8).upsert(queue("a"), queue("b"))
+        cluster.gang("big", 16, queue="b").gang("six", 6, queue="a").cycle()
+        assert cluster.runs("six") == expected
+    assert cluster.verdict("six").code == "QueueShare"
+    assert cluster.verdict("six").why == "queue a: gpu 0 used + 6 asked > 4 deserved"
 
 
 def test_a_strict_share_grows_when_the_others_stop_asking() -> None:
-    town = Town([Proportion(strict=True)]).nodes(1, gpu=8).see(queue("a"), queue("b"))
-    town.gang("big", 16, queue="b").gang("six", 6, queue="a").cycle()
-    town.delete(*(f"default/big-{i}" for i in range(16))).cycle()
-    assert town.runs("six") == 6
+    cluster = FixtureCluster([Proportion(strict=True)]).nodes(1, gpu=8).upsert(queue("a"), queue("b"))
+    cluster.gang("big", 16, queue="b").gang("six", 6, queue="a").cycle()
+    cluster.delete(*(f"default/big-{i}" for i in range(16))).cycle()
+    assert cluster.runs("six") == 6
 
 
 # -- capacity ----------------------------------------------------------------------------------------------------------------------
 
 
 def test_the_queue_with_the_smallest_part_of_its_deserved_goes_first_and_one_without_last() -> None:
-    town = Town([Capacity()]).nodes(2).see(queue("a", deserved=res(gpu=8)), queue("b", deserved=res(gpu=4)), queue("none"))
-    town.gang("olda", 3, queue="a", at="n1").gang("oldb", 2, queue="b", at="n1")
-    town.gang("x", 6, queue="a").gang("y", 1, queue="b").gang("z", 1, queue="none").cycle()
-    assert town.bound[0] == "x-0"
-    assert [name for name in town.bound if name.endswith("-0")] == ["x-0", "y-0", "z-0"]
+    cluster = (
+        FixtureCluster([Capacity()])
+        .nodes(2)
+        .upsert(queue("a", deserved=res(gpu=8)), queue("b", deserved=res(gpu=4)), queue("none"))
+    )
+    cluster.gang("olda", 3, queue="a", at="n1").gang("oldb", 2, queue="b", at="n1")
+    cluster.gang("x", 6, queue="a").gang("y", 1, queue="b").gang("z", 1, queue="none").cycle()
+    assert cluster.bound[0] == "x-0"
+    assert [name for name in cluster.bound if name.endswith("-0")] == ["x-0", "y-0", "z-0"]
 
 
 def test_a_queue_of_higher_priority_goes_first_whatever_it_uses() -> None:
-    town = Town([Capacity()]).nodes(1, gpu=3).see(queue("a", priority=5, deserved=res(gpu=1)), queue("b", deserved=res(gpu=8)))
-    town.gang("old", 1, queue="a", at="n1").gang("x", 2, queue="a").gang("y", 1, queue="b").cycle()
-    assert town.bound == ["x-0", "x-1"]
+    cluster = (
+        FixtureCluster([Capacity()])
+        .nodes(1, gpu=3)
+        .upsert(queue("a", priority=5, deserved=res(gpu=1)), queue("b", deserved=res(gpu=8)))
+    )
+    cluster.gang("old", 1, queue="a", at="n1").gang("x", 2, queue="a").gang("y", 1, queue="b").cycle()
+    assert cluster.bound == ["x-0", "x-1"]
 
 
 def test_a_guarantee_is_kept_free_even_while_it_is_idle() -> None:
-    town = Town([Capacity()]).nodes(1, gpu=8).see(queue("a"), queue("b", guarantee=res(gpu=3))).gang("g", 6, queue="a").cycle()
-    assert town.runs("g") == 0
-    assert town.verdict("g").why == "queue a: gpu 0 used + 6 asked > 5 left by the guarantees of others"
-    town.gang("five", 5, queue="a").gang("three", 3, queue="b").cycle()
-    assert (town.runs("five"), town.runs("three")) == (5, 3)
+    cluster = (
+        FixtureCluster([Capacity()])
+        .nodes(1, gpu=8)
+        .upsert(queue("a"), queue("b", guarantee=res(gpu=3)))
+        .gang("g", 6, queue="a")
+        .cycle()
+    )
+    assert cluster.runs("g") == 0
+    assert cluster.verdict("g").why == "queue a: gpu 0 used + 6 asked > 5 left by the guarantees of others"
+    cluster.gang("five", 5, queue="a").gang("three", 3, queue="b").cycle()
+    assert (cluster.runs("five"), cluster.runs("three")) == (5, 3)
 
 
 def test_a_queue_may_use_its_own_guarantee_and_all_that_is_left() -> None:
-    town = Town([Capacity()]).nodes(1, gpu=8).see(queue("a"), queue("b", guarantee=res(gpu=3))).gang("g", 8, queue="b").cycle()
-    assert town.runs("g") == 8
+    cluster = (
+        FixtureCluster([Capacity()])
+        .nodes(1, gpu=8)
+        .upsert(queue("a"), queue("b", guarantee=res(gpu=3)))
+        .gang("g", 8, queue="b")
+        .cycle()
+    )
+    assert cluster.runs("g") == 8
 
 
 def test_a_guarantee_binds_siblings_below_one_parent_by_what_the_parent_may_have() -> None:
-    town = (
-        Town([Capacity()])
+    cluster = (
+        FixtureCluster([Capacity()])
         .nodes(4)
-        .see(queue("p", limit=res(gpu=8)), queue("p1", parent="p"), queue("p2", parent="p", guarantee=res(gpu=3)), queue("q"))
+        .upsert(queue("p", limit=res(gpu=8)), queue("p1", parent="p"), queue("p2", parent="p", guarantee=res(gpu=3)), queue("q"))
     )
-    town.gang("g", 6, queue="p1").gang("free", 16, queue="q").cycle()
-    assert town.verdict("g").why == "queue p1: gpu 0 used + 6 asked > 5 left by the guarantees of others"
-    assert town.runs("free") == 16
+    cluster.gang("g", 6, queue="p1").gang("free", 16, queue="q").cycle()
+    assert cluster.verdict("g").why == "queue p1: gpu 0 used + 6 asked > 5 left by the guarantees of others"
+    assert cluster.runs("free") == 16
 
 
 def test_zero_in_deserved_and_guarantee_is_not_configured() -> None:
-    town = Town([Capacity()]).nodes(1, gpu=8).see(queue("a", deserved=res(gpu=0, cpu=4), guarantee=res(gpu=0)), queue("b"))
-    town.gang("g", 8, queue="a").cycle()
-    assert town.runs("g") == 8
-    s = town.session()
+    cluster = (
+        FixtureCluster([Capacity()])
+        .nodes(1, gpu=8)
+        .upsert(queue("a", deserved=res(gpu=0, cpu=4), guarantee=res(gpu=0)), queue("b"))
+    )
+    cluster.gang("g", 8, queue="a").cycle()
+    assert cluster.runs("g") == 8
+    s = cluster.session()
     assert s.deserved("queue/a") == Resources.of({CPU: 4000})
     assert s.over_share("queue/a") == Resources()
 
 
 def test_deserved_is_no_more_than_the_queue_may_have_and_no_less_than_its_guarantee() -> None:
-    town = (
-        Town([Capacity()])
+    cluster = (
+        FixtureCluster([Capacity()])
         .nodes(1, gpu=8)
-        .see(
+        .upsert(
             queue("a", deserved=res(gpu=6), limit=res(gpu=4)),
             queue("b", deserved=res(gpu=1), guarantee=res(gpu=2)),
             queue("c", deserved=res(gpu=9)),
         )
     )
-    assert deserved(town, "a", "b", "c") == [4, 2, 6]
+    assert deserved(cluster, "a", "b", "c") == [4, 2, 6]
 
 
 def test_a_parent_without_a_deserved_of_its_own_deserves_what_its_children_do() -> None:
-    town = (
-        Town([Capacity()])
+    cluster = (
+        FixtureCluster([Capacity()])
         .nodes(4)
-        .see(
+        .upsert(
             queue("p"),
             queue("p1", parent="p", deserved=res(gpu=3)),
             queue("p2", parent="p", deserved=res(gpu=4, cpu=1)),
@@ -178,58 +208,70 @@ def test_a_parent_without_a_deserved_of_its_own_deserves_what_its_children_do() 
             queue("o1", parent="o", deserved=res(gpu=9)),
         )
     )
-    assert deserved(town, "p", "o") == [7, 2]
+    assert deserved(cluster, "p", "o") == [7, 2]
 
 
 def test_a_queue_for_which_nothing_is_deserved_is_over_its_share_with_all_it_uses() -> None:
-    town = Town([Capacity()]).nodes().see(queue("a")).gang("g", 2, res(gpu=1, cpu=1), queue="a", at="n1")
-    assert town.session().over_share("queue/a") == Resources.of({GPU: 2, CPU: 2000})
+    cluster = FixtureCluster([Capacity()]).nodes().upsert(queue("a")).gang("g", 2, res(gpu=1, cpu=1), queue="a", at="n1")
+    assert cluster.session().over_share("queue/a") == Resources.of({GPU: 2, CPU: 2000})
 
 
 def test_gangs_wait_in_leaves() -> None:
-    town = Town([Capacity()]).nodes().see(queue("p"), queue("c1", parent="p"), queue("c2", parent="p")).gang("g", queue="p").cycle()
-    verdict = town.verdict("g")
+    cluster = (
+        FixtureCluster([Capacity()])
+        .nodes()
+        .upsert(queue("p"), queue("c1", parent="p"), queue("c2", parent="p"))
+        .gang("g", queue="p")
+        .cycle()
+    )
+    verdict = cluster.verdict("g")
     assert (verdict.code, verdict.why) == ("NotALeaf", "queue p has children, and gangs wait in leaves only: name one of c1, c2")
-    town.lose("Queue", "queue/c1").lose("Queue", "queue/c2").cycle()
-    assert town.runs("g") == 1
+    cluster.delete_object("Queue", "queue/c1").delete_object("Queue", "queue/c2").cycle()
+    assert cluster.runs("g") == 1
 
 
 def test_a_surplus_stops_at_the_guarantees_of_others() -> None:
-    town = (
-        Town([Capacity()])
+    cluster = (
+        FixtureCluster([Capacity()])
         .nodes(1, gpu=8)
-        .see(queue("a"), queue("b", guarantee=res(gpu=3)))
+        .upsert(queue("a"), queue("b", guarantee=res(gpu=3)))
         .gang("g", 8, queue="a", least=2)
         .cycle()
     )
-    assert town.runs("g") == 5
+    assert cluster.runs("g") == 5
 
 
 # -- several -----------------------------------------------------------------------------------------------------------------------
 
 
 def test_a_queue_is_over_its_share_only_as_far_as_all_plugins_agree() -> None:
-    town = Town([Capacity(), Drf()]).nodes(1, gpu=8).see(queue("a", deserved=res(gpu=2)), queue("b"))
-    town.gang("x", 5, queue="a", at="n1").gang("y", 3, queue="b", at="n1")
-    s = town.session()
+    cluster = FixtureCluster([Capacity(), Drf()]).nodes(1, gpu=8).upsert(queue("a", deserved=res(gpu=2)), queue("b"))
+    cluster.gang("x", 5, queue="a", at="n1").gang("y", 3, queue="b", at="n1")
+    s = cluster.session()
     assert gpus(s.deserved("queue/a")) == 2
     assert gpus(s.over_share("queue/a")) == 1
     assert gpus(s.over_share("queue/b")) is None
 
 
-@pytest.mark.parametrize("plugin", [Drf(), Proportion(), Proportion(strict=True), Capacity(), ElasticQuota()], ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "plugin", [Drf(), Proportion(), Proportion(strict=True), Capacity(), ElasticQuotas()], ids=lambda p: p.name
+)
 def test_a_cluster_without_nodes_or_gangs_has_no_shares_and_no_faults(plugin: Plugin) -> None:
-    town = (
-        Town([plugin]).see(queue("a"), queue("t/q", deserved=res(gpu=1))).gang("g", queue="a").pod("p", queue="quota/?/q").cycle()
+    cluster = (
+        FixtureCluster([plugin])
+        .upsert(queue("a"), queue("t/q", deserved=res(gpu=1)))
+        .gang("g", queue="a")
+        .pod("p", queue="quota/?/q")
+        .cycle()
     )
-    assert town.runs("g") == 0
-    s = town.session()
+    assert cluster.runs("g") == 0
+    s = cluster.session()
     assert [s.over_share(key) for key in ("queue/a", "quota/t/q")] == [Resources(), Resources()]
 
 
 def test_memory_counts_like_any_other_resource() -> None:
-    town = Town([Proportion()]).nodes(1).see(queue("a"), queue("b"))
-    town.gang("x", 2, res(memory=2**39), queue="a", at="n1").gang("y", 2, res(memory=2**39), queue="b")
-    s = town.session()
+    cluster = FixtureCluster([Proportion()]).nodes(1).upsert(queue("a"), queue("b"))
+    cluster.gang("x", 2, res(memory=2**39), queue="a", at="n1").gang("y", 2, res(memory=2**39), queue="b")
+    s = cluster.session()
     assert s.over_share("queue/a") == Resources.of({MEMORY: 2**39})
     assert PODS not in list(s.deserved("queue/a"))

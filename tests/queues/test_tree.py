@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tests.queues.town import Town, queue, res
+from tests.queues.fixture_cluster import FixtureCluster, queue, res
 
 from muster.model.effects import Condition
 from muster.model.pod import Problem
 from muster.model.queue import Queue, QueueState
-from muster.state.queues import QueueTree
+from muster.state.queue_tree import QueueTree
 
 
 def tree_of(*queues: Queue) -> QueueTree:
@@ -71,7 +71,7 @@ def test_a_quotas_parent_is_found_in_another_namespace() -> None:
     assert tree.children[""] == ("queue/default", "quota/ops/company")
 
 
-def test_a_cycle_is_cut_and_each_of_its_queues_is_told() -> None:
+def test_a_cycle_is_cut_and_reported_on_each_of_its_queues() -> None:
     tree = tree_of(queue("a", parent="b"), queue("b", parent="a"), queue("c", parent="a"), queue("d"))
     assert tree.parents == {"queue/a": "", "queue/b": "", "queue/c": "queue/a", "queue/d": "", "queue/default": ""}
     assert tree.faults["queue/a"].why == "queue a: its parents lead back to itself (a -> b -> a)"
@@ -104,89 +104,91 @@ def test_a_chain_of_ten_thousand_queues_is_cut_where_nobody_means_it_any_more() 
 # -- faults as people meet them ----------------------------------------------------------------------------------------------------
 
 
-def test_a_gang_in_an_unknown_queue_waits_and_is_told_the_nearest_name_and_nobody_else_waits() -> None:
-    town = Town().nodes().see(queue("research"))
-    town.gang("typo", queue="reserch").gang("fine", queue="research").cycle()
-    assert town.bound == ["fine-0"]
-    verdict = town.verdict("typo")
+def test_a_gang_in_an_unknown_queue_waits_with_the_nearest_name_and_nobody_else_waits() -> None:
+    cluster = FixtureCluster().nodes().upsert(queue("research"))
+    cluster.gang("typo", queue="reserch").gang("fine", queue="research").cycle()
+    assert cluster.bound == ["fine-0"]
+    verdict = cluster.verdict("typo")
     assert (verdict.code, verdict.why) == ("UnknownQueue", "queue reserch does not exist; did you mean queue research?")
-    town.cycle(3)
-    assert town.runs("typo") == 0
+    cluster.cycle(3)
+    assert cluster.runs("typo") == 0
 
 
 def test_a_gang_starts_when_the_queue_that_it_names_appears() -> None:
-    town = Town().nodes().gang("early", queue="late").pod("quoted", queue="quota/?/gold").cycle()
-    assert town.bound == []
-    town.see(queue("late"), queue("ops/gold")).cycle()
-    assert sorted(town.bound) == ["early-0", "quoted"]
-    assert town.world.ledger.used("quota/ops/gold")[town.world.columns.position["nvidia.com/gpu"]] == 1
+    cluster = FixtureCluster().nodes().gang("early", queue="late").pod("quoted", queue="quota/?/gold").cycle()
+    assert cluster.bound == []
+    cluster.upsert(queue("late"), queue("ops/gold")).cycle()
+    assert sorted(cluster.bound) == ["early-0", "quoted"]
+    assert cluster.world.ledger.used("quota/ops/gold")[cluster.world.columns.position["nvidia.com/gpu"]] == 1
 
 
-def test_a_queue_that_is_deleted_keeps_what_runs_and_takes_nobody_new() -> None:
-    town = Town().nodes().see(queue("a")).gang("old", 2, queue="a").cycle()
-    town.lose("Queue", "queue/a").gang("new", queue="a").cycle()
-    assert town.runs("old") == 2
-    assert town.verdict("new").code == "UnknownQueue"
-    assert town.world.ledger.used("queue/a")[town.world.columns.position["nvidia.com/gpu"]] == 2
-    town.see(queue("a")).cycle()
-    assert town.bound == ["new-0"]
+def test_a_deleted_queue_keeps_what_runs_and_admits_nobody_new() -> None:
+    cluster = FixtureCluster().nodes().upsert(queue("a")).gang("old", 2, queue="a").cycle()
+    cluster.delete_object("Queue", "queue/a").gang("new", queue="a").cycle()
+    assert cluster.runs("old") == 2
+    assert cluster.verdict("new").code == "UnknownQueue"
+    assert cluster.world.ledger.used("queue/a")[cluster.world.columns.position["nvidia.com/gpu"]] == 2
+    cluster.upsert(queue("a")).cycle()
+    assert cluster.bound == ["new-0"]
 
 
 def test_pods_move_to_a_quota_that_appears_for_their_namespace_and_back_when_it_goes() -> None:
-    town = Town().nodes().pod("p", namespace="team").cycle()
-    gpu = town.world.columns.position["nvidia.com/gpu"]
-    assert town.world.ledger.used("queue/default")[gpu] == 1
-    town.see(queue("team/team")).cycle()
-    assert town.world.ledger.used("queue/default")[gpu] == 0
-    assert town.world.ledger.used("quota/team/team")[gpu] == 1
-    town.lose("Queue", "quota/team/team").cycle()
-    assert town.world.ledger.used("queue/default")[gpu] == 1
+    cluster = FixtureCluster().nodes().pod("p", namespace="team").cycle()
+    gpu = cluster.world.columns.position["nvidia.com/gpu"]
+    assert cluster.world.ledger.used("queue/default")[gpu] == 1
+    cluster.upsert(queue("team/team")).cycle()
+    assert cluster.world.ledger.used("queue/default")[gpu] == 0
+    assert cluster.world.ledger.used("quota/team/team")[gpu] == 1
+    cluster.delete_object("Queue", "quota/team/team").cycle()
+    assert cluster.world.ledger.used("queue/default")[gpu] == 1
 
 
 def test_a_queue_that_moves_takes_its_usage_along() -> None:
-    town = Town().nodes().see(queue("p"), queue("q"), queue("a", parent="p")).gang("g", 2, queue="a").cycle()
-    gpu = town.world.columns.position["nvidia.com/gpu"]
-    assert town.world.ledger.used("queue/p")[gpu] == 2
-    town.see(queue("a", parent="q")).cycle()
-    assert (town.world.ledger.used("queue/p")[gpu], town.world.ledger.used("queue/q")[gpu]) == (0, 2)
+    cluster = FixtureCluster().nodes().upsert(queue("p"), queue("q"), queue("a", parent="p")).gang("g", 2, queue="a").cycle()
+    gpu = cluster.world.columns.position["nvidia.com/gpu"]
+    assert cluster.world.ledger.used("queue/p")[gpu] == 2
+    cluster.upsert(queue("a", parent="q")).cycle()
+    assert (cluster.world.ledger.used("queue/p")[gpu], cluster.world.ledger.used("queue/q")[gpu]) == (0, 2)
 
 
-def test_a_closed_queue_takes_no_new_gangs_but_its_running_ones_may_grow() -> None:
-    town = Town().nodes().see(queue("a")).gang("old", 1, queue="a", least=1).cycle()
-    town.see(queue("a", state=QueueState.CLOSING)).gang("new", queue="a").gang("old", 2, queue="a", least=1).change(
+def test_a_closed_queue_admits_no_new_gangs_but_its_running_ones_may_grow() -> None:
+    cluster = FixtureCluster().nodes().upsert(queue("a")).gang("old", 1, queue="a", least=1).cycle()
+    cluster.upsert(queue("a", state=QueueState.CLOSING)).gang("new", queue="a").gang("old", 2, queue="a", least=1).change(
         "default/old-0", node="n1"
     )
-    town.cycle()
-    assert town.bound == ["old-1"]
-    verdict = town.verdict("new")
+    cluster.cycle()
+    assert cluster.bound == ["old-1"]
+    verdict = cluster.verdict("new")
     assert (verdict.code, verdict.why) == ("QueueClosed", "queue a is closing and takes no new gangs")
-    town.see(queue("a")).cycle()
-    assert town.bound == ["new-0"]
+    cluster.upsert(queue("a")).cycle()
+    assert cluster.bound == ["new-0"]
 
 
 def test_a_closed_parent_closes_its_children() -> None:
-    town = Town().nodes().see(queue("p", state=QueueState.CLOSED), queue("a", parent="p")).gang("g", queue="a").cycle()
-    assert town.verdict("g").why == "queue p is closed and takes no new gangs"
+    cluster = (
+        FixtureCluster().nodes().upsert(queue("p", state=QueueState.CLOSED), queue("a", parent="p")).gang("g", queue="a").cycle()
+    )
+    assert cluster.verdict("g").why == "queue p is closed and takes no new gangs"
 
 
-def test_a_broken_place_in_the_tree_is_a_condition_on_the_queue_and_holds_up_that_branch_only() -> None:
-    town = Town().nodes().see(queue("a", parent="b"), queue("b", parent="a"), queue("c"))
-    town.gang("stuck", queue="a").gang("free", queue="c").cycle()
-    assert town.bound == ["free-0"]
-    assert town.verdict("stuck").code == "CyclicParents"
-    assert [(c.key, c.ok, c.code) for c in town.conditions()] == [
+def test_a_broken_place_in_the_tree_is_a_condition_on_the_queue_and_blocks_that_branch_only() -> None:
+    cluster = FixtureCluster().nodes().upsert(queue("a", parent="b"), queue("b", parent="a"), queue("c"))
+    cluster.gang("stuck", queue="a").gang("free", queue="c").cycle()
+    assert cluster.bound == ["free-0"]
+    assert cluster.verdict("stuck").code == "CyclicParents"
+    assert [(c.key, c.ok, c.code) for c in cluster.conditions()] == [
         ("queue/a", False, "CyclicParents"),
         ("queue/b", False, "CyclicParents"),
     ]
-    town.cycle()
-    assert town.conditions() == []
-    town.see(queue("b")).cycle()
-    assert town.bound == ["stuck-0"]
-    assert [(c.key, c.ok) for c in town.conditions()] == [("queue/a", True), ("queue/b", True)]
+    cluster.cycle()
+    assert cluster.conditions() == []
+    cluster.upsert(queue("b")).cycle()
+    assert cluster.bound == ["stuck-0"]
+    assert [(c.key, c.ok) for c in cluster.conditions()] == [("queue/a", True), ("queue/b", True)]
 
 
-def test_bad_values_of_a_queue_are_told_to_its_owner() -> None:
+def test_bad_values_of_a_queue_are_reported_on_it() -> None:
     bad = queue("ops/gold", problems=(Problem("spec.min[cpu]", "9 is more than spec.max[cpu]; write at most 4"),))
-    town = Town().nodes().see(bad).cycle()
+    cluster = FixtureCluster().nodes().upsert(bad).cycle()
     why = "spec.min[cpu]: 9 is more than spec.max[cpu]; write at most 4"
-    assert town.conditions() == [Condition("queue", "quota/ops/gold", ok=False, code="Invalid", why=why)]
+    assert cluster.conditions() == [Condition("queue", "quota/ops/gold", ok=False, code="Invalid", why=why)]

@@ -8,12 +8,12 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from muster.adapters.sim.cluster import SimCluster
 from muster.config import load_policy
 from muster.engine.cycle import run_cycle
 from muster.model.effects import Effect, Evict
 from muster.model.pod import Phase
-from muster.model.resources import GPU
+from muster.model.resource_amounts import GPU
+from muster.sim.cluster import SimCluster
 from muster.state.store import Store
 from muster.state.world import World
 
@@ -22,7 +22,7 @@ POLICY = """
 actions: [expire, enqueue, allocate, job-preempt]
 plugins: [priority, fit, binpack, nominated, elastic_quota]
 """
-SOFTLY = POLICY.replace("elastic_quota]", "{elastic_quota: {podShouldBeDeletedWhenPreempted: false}}]")
+SOFT_EVICTION = POLICY.replace("elastic_quota]", "{elastic_quota: {podShouldBeDeletedWhenPreempted: false}}]")
 GPUS = 4
 
 
@@ -53,16 +53,16 @@ def jobs(draw: st.DrawFn, teams: list[str]) -> list[dict[str, Any]]:
     ]
 
 
-stories = quotas().flatmap(lambda teams: st.tuples(st.just(teams), st.integers(1, 3), jobs(sorted(teams))))
+quota_cases = quotas().flatmap(lambda teams: st.tuples(st.just(teams), st.integers(1, 3), jobs(sorted(teams))))
 
 
-Story = tuple[dict[str, tuple[int, int]], int, list[dict[str, Any]]]
+QuotaCase = tuple[dict[str, tuple[int, int]], int, list[dict[str, Any]]]
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(story=stories)
-def test_quotas_hold_after_every_cycle_and_nobody_leaves_for_nothing(story: Story) -> None:
-    teams, nodes, wanted = story
+@given(case=quota_cases)
+def test_quotas_hold_after_every_cycle_and_no_eviction_is_wasted(case: QuotaCase) -> None:
+    teams, nodes, wanted = case
     cluster, cycle = _cluster(teams, nodes), _cycles(POLICY)
     for job in wanted:
         _submit(cluster, job)
@@ -73,20 +73,22 @@ def test_quotas_hold_after_every_cycle_and_nobody_leaves_for_nothing(story: Stor
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(story=stories)
-def test_nobody_is_asked_to_leave_while_nobody_was_promised_anything(story: Story) -> None:
+@given(case=quota_cases)
+def test_nobody_is_evicted_while_nobody_was_nominated(case: QuotaCase) -> None:
     """Some jobs are deleted in the middle of their round, and no operator ever comes."""
-    teams, nodes, wanted = story
-    cluster, cycle = _cluster(teams, nodes), _cycles(SOFTLY)
+    teams, nodes, wanted = case
+    cluster, cycle = _cluster(teams, nodes), _cycles(SOFT_EVICTION)
     for job in wanted:
         _submit(cluster, job)
         for number in range(5):
             world, _ = cycle(cluster)
             _within_bounds(world, teams)
             asked = [
-                pod.title for pod in world.facts.pods.values() if pod.told_at is not None and world.phase(pod) is Phase.LEAVING
+                pod.full_name
+                for pod in world.facts.pods.values()
+                if pod.eviction_marked_at is not None and world.phase(pod) is Phase.TERMINATING
             ]
-            assert world.placements.claims or not asked
+            assert world.placements.reservations or not asked
             if number == 1 and job["gone"]:
                 for index in range(job["pods"]):
                     cluster.delete("Pod", "default", f"{job['name']}-{index}")
@@ -126,18 +128,18 @@ def _within_bounds(world: World, teams: dict[str, tuple[int, int]]) -> None:
         queue = f"quota/default/{team}"
         if queue not in world.ledger:
             continue
-        firm = int(world.ledger.taken_part(queue, preemptible=False)[gpu])
+        firm = int(world.ledger.planned_part(queue, preemptible=False)[gpu])
         assert firm <= least, f"{team}: {firm} non-preemptible > {least} min"
-        assert int(world.ledger.taken(queue)[gpu]) <= most
+        assert int(world.ledger.planned(queue)[gpu]) <= most
         assert int(world.ledger.used(queue)[gpu]) <= most
 
 
 def _all_are_served(world: World, titles: set[str]) -> None:
     """Whoever had others evicted was promised a node for every member that its minimum needs."""
     for gang in world.facts.gangs.values():
-        if gang.title in titles:
-            placed = sum(world.phase(pod) in (Phase.NOMINATED, Phase.HELD, Phase.BOUND, Phase.BINDING) for pod in gang.pods())
-            assert placed >= gang.min, f"{gang.title} evicts and has {placed} of {gang.min}"
+        if gang.full_name in titles:
+            placed = sum(world.phase(pod) in (Phase.NOMINATED, Phase.RESERVED, Phase.BOUND, Phase.BINDING) for pod in gang.pods())
+            assert placed >= gang.min, f"{gang.full_name} evicts and has {placed} of {gang.min}"
 
 
 def _submit(cluster: SimCluster, job: dict[str, Any]) -> None:

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
 from muster.scenario import parse
-from muster.scenario.cast import Cast
-from muster.scenario.gangs import Reading
-from muster.scenario.load import from_plain
-from muster.scenario.play import Play
-from muster.scenario.steps import read_step
-from muster.yaml_marks import Faults, marked
+from muster.scenario.loader import from_document
+from muster.scenario.object_parser import ParseScope
+from muster.scenario.scenario_runner import ScenarioRunner
+from muster.scenario.step_parser import parse_step
+from muster.scenario.symbol_table import SymbolTable
+from muster.yaml_positions import InputFaults, yaml_value
 
 Document = dict[str, Any]
 
@@ -48,8 +48,8 @@ class Histories(RuleBasedStateMachine):
     up = Bundle("up")
     down = Bundle("down")
 
-    @initialize(target=up, gpu=st.integers(1, 4), seed=st.integers(0, 9), faulty=st.booleans())
-    def begin(self, gpu: int, seed: int, *, faulty: bool) -> object:
+    @initialize(target=up, gpu=st.integers(1, 4), seed=st.integers(0, 9), node_problems=st.booleans())
+    def begin(self, gpu: int, seed: int, *, node_problems: bool) -> object:
         self.document: Document = {
             "name": "a history that was found by search",
             "seed": seed,
@@ -57,10 +57,10 @@ class Histories(RuleBasedStateMachine):
             "queues": [{"name": "red"}, {"name": "blue", "weight": 3}],
             "steps": [],
         }
-        if faulty:
+        if node_problems:
             self.document["faults"] = {"late": 0.2, "lost": 0.1, "doubled": 0.2, "reordered": 0.2, "bind_fails": 0.2}
         self.made = 0
-        self.play = Play(from_plain(self.document), twin=True)
+        self.play = ScenarioRunner(from_document(self.document), twin=True)
         self.play.set_up()
         return multiple(*NODES)
 
@@ -68,12 +68,12 @@ class Histories(RuleBasedStateMachine):
         """Append a step to the story, and do it."""
         steps = self.document["steps"]
         steps.append(written)
-        faults = Faults("history")
-        reading = Reading(Cast(marked(self.document)), faults)
-        found = read_step(marked(written), path=f"steps[{len(steps) - 1}]", reading=reading)
+        faults = InputFaults("history")
+        scope = ParseScope(SymbolTable(yaml_value(self.document)), faults)
+        found = parse_step(yaml_value(written), path=f"steps[{len(steps) - 1}]", scope=scope)
         faults.raise_any()
         assert found is not None
-        self.play.do(found)
+        self.play.run_step(found)
 
     @rule(target=gangs, shape=SHAPES, least=st.integers(1, 5))
     def submit(self, shape: Document, least: int) -> str:
@@ -87,7 +87,7 @@ class Histories(RuleBasedStateMachine):
         self.step({"delete": gang})
 
     @rule(gang=gangs, number=st.integers(0, 4))
-    def lose(self, gang: str, number: int) -> None:
+    def lose_member(self, gang: str, number: int) -> None:
         self.step({"delete": f"{gang}/{number}"})
 
     @rule(gang=gangs, to=st.integers(0, 6))
@@ -104,7 +104,7 @@ class Histories(RuleBasedStateMachine):
         return node
 
     @rule(target=up, node=consumes(down))
-    def return_node(self, node: str) -> str:
+    def recover_node(self, node: str) -> str:
         self.step({"node": {"return": node}})
         return node
 
@@ -133,18 +133,18 @@ class Histories(RuleBasedStateMachine):
         self.step({"cycle": count})
 
     @invariant()
-    def no_law_is_broken(self) -> None:
+    def no_invariant_is_violated(self) -> None:
         if hasattr(self, "play"):
-            assert not self.play.breaches, self.kept()
+            assert not self.play.violations, self.as_scenario_file()
 
-    def kept(self) -> str:
+    def as_scenario_file(self) -> str:
         """The story so far as a scenario file, and what is wrong with it."""
         text = yaml.safe_dump(self.document, sort_keys=False, default_flow_style=None, width=130)
         assert parse(text, file="history")
         file = Path(tempfile.gettempdir()) / "muster-history.yaml"
         file.write_text(text, encoding="utf-8")
-        breaches = "\n".join(str(breach) for breach in self.play.breaches[:5])
-        return f"\n{breaches}\nwritten to {file}:\n{text}"
+        violations = "\n".join(str(violation) for violation in self.play.violations[:5])
+        return f"\n{violations}\nwritten to {file}:\n{text}"
 
 
 Histories.TestCase.settings = settings(
@@ -155,10 +155,10 @@ TestHistories = pytest.mark.timeout(600)(Histories.TestCase)
 
 def test_a_history_that_fails_is_kept_as_a_scenario_file() -> None:
     history = Histories()
-    history.begin(2, 0, faulty=False)
+    history.begin(2, 0, node_problems=False)
     name = history.submit({"pods": 2, "each": {"gpu": 1}}, 2)
     history.cycles(2)
     history.delete(name)
-    assert "written to" in history.kept()
+    assert "written to" in history.as_scenario_file()
     (found,) = parse((Path(tempfile.gettempdir()) / "muster-history.yaml").read_text(encoding="utf-8"), file="history")
     assert len(found.steps) == 3

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.scenario.stories import FILE, refused, story
+from tests.scenario.inline_scenarios import FILE, load_error, parse_one
 
 from muster.scenario import load, parse
-from muster.scenario.manifests import group, pods
-from muster.scenario.story import Advance, Cycle, Expect, Restart, Run, Submit
-from muster.yaml_marks import InputError
+from muster.scenario.manifest_builder import group, pods
+from muster.scenario.syntax_tree import AdvanceStep, CycleStep, ExpectStep, RestartStep, RunStep, SubmitStep
+from muster.yaml_positions import InputError
 
 # -- what is right -----------------------------------------------------------------------------------------------------------------
 
@@ -21,8 +21,8 @@ def test_a_file_holds_one_scenario_for_each_document(tmp_path: Path) -> None:
     assert [scenario.name for scenario in load(file)] == ["one", "two"]
 
 
-def test_a_node_has_sensible_defaults_and_any_resource_by_its_full_name() -> None:
-    found = story("nodes: [{name: 'n[1-2]', gpu: 8, example.com/fpga: 2}]")
+def test_a_node_has_defaults_and_any_resource_by_its_full_name() -> None:
+    found = parse_one("nodes: [{name: 'n[1-2]', gpu: 8, example.com/fpga: 2}]")
     assert [node["metadata"]["name"] for node in found.nodes] == ["n1", "n2"]
     room = {"cpu": "64", "memory": "256Gi", "pods": "110", "nvidia.com/gpu": "8", "example.com/fpga": "2"}
     assert found.nodes[0]["status"]["allocatable"] == room
@@ -30,7 +30,7 @@ def test_a_node_has_sensible_defaults_and_any_resource_by_its_full_name() -> Non
 
 
 def test_a_gang_becomes_a_pod_group_and_numbered_pods() -> None:
-    (gang,) = story("gangs: [{name: low, pods: 3, min: 2, each: {gpu: 4}, priority: 1, namespace: a}]").gangs
+    (gang,) = parse_one("gangs: [{name: low, pods: 3, min: 2, each: {gpu: 4}, priority: 1, namespace: a}]").gangs
     declared = group(gang, now=0.0)
     assert declared is not None
     assert declared["apiVersion"] == "scheduling.volcano.sh/v1beta1"
@@ -42,7 +42,7 @@ def test_a_gang_becomes_a_pod_group_and_numbered_pods() -> None:
 
 
 def test_roles_inherit_what_the_gang_says_and_add_their_own() -> None:
-    (gang,) = story(
+    (gang,) = parse_one(
         """
         gangs:
         - name: job
@@ -51,7 +51,7 @@ def test_roles_inherit_what_the_gang_says_and_add_their_own() -> None:
         """
     ).gangs
     assert gang.min == 3
-    assert [(role.name, role.min, role.template.each) for role in gang.roles] == [
+    assert [(role.name, role.min, role.template.requests) for role in gang.roles] == [
         ("boss", 1, (("cpu", "1"),)),
         ("worker", 2, (("nvidia.com/gpu", "1"),)),
     ]
@@ -63,7 +63,7 @@ def test_roles_inherit_what_the_gang_says_and_add_their_own() -> None:
 
 
 def test_one_node_takes_all_members_and_a_list_gives_each_its_own() -> None:
-    found = story(
+    found = parse_one(
         """
         nodes: [{name: "n[1-3]"}]
         gangs:
@@ -75,20 +75,20 @@ def test_one_node_takes_all_members_and_a_list_gives_each_its_own() -> None:
 
 
 @pytest.mark.parametrize("dialect", ["volcano", "koordinator", "sigs", "native", "annotation", "lone"])
-def test_a_gang_can_be_declared_in_every_dialect(dialect: str) -> None:
-    (gang,) = story(f"gangs: [{{name: g, pods: 2, dialect: {dialect}}}]").gangs
+def test_a_gang_can_be_declared_in_every_flavour(dialect: str) -> None:
+    (gang,) = parse_one(f"gangs: [{{name: g, pods: 2, dialect: {dialect}}}]").gangs
     assert (group(gang, now=0.0) is None) == (dialect in ("annotation", "lone"))
 
 
-def test_steps_are_read_in_order_and_some_may_stand_as_a_word() -> None:
-    steps = story("steps: [cycle, {cycle: 3}, {advance: 5m}, restart, {run: 2h}, {run: {for: 1h, every: 30s}}]").steps
-    assert [type(step) for step in steps] == [Cycle, Cycle, Advance, Restart, Run, Run]
-    assert steps[4] == Run(2, 7200.0, 10.0)
-    assert steps[5] == Run(2, 3600.0, 30.0)
+def test_steps_are_read_in_order_and_some_may_be_a_single_word() -> None:
+    steps = parse_one("steps: [cycle, {cycle: 3}, {advance: 5m}, restart, {run: 2h}, {run: {for: 1h, every: 30s}}]").steps
+    assert [type(step) for step in steps] == [CycleStep, CycleStep, AdvanceStep, RestartStep, RunStep, RunStep]
+    assert steps[4] == RunStep(2, 7200.0, 10.0)
+    assert steps[5] == RunStep(2, 3600.0, 30.0)
 
 
 def test_an_annotation_that_is_no_text_becomes_its_json_text() -> None:
-    found = story(
+    found = parse_one(
         """
         objects:
         - apiVersion: v1
@@ -102,19 +102,19 @@ def test_an_annotation_that_is_no_text_becomes_its_json_text() -> None:
     assert found.objects[0].manifest["metadata"]["annotations"] == expected
 
 
-def test_what_is_true_now_is_looked_at_before_time_goes_on() -> None:
-    (step,) = story("steps: [{expect: {stable: 5, evicted: []}}]").steps
-    assert isinstance(step, Expect)
+def test_what_is_true_now_is_checked_before_time_goes_on() -> None:
+    (step,) = parse_one("steps: [{expect: {stable: 5, evicted: []}}]").steps
+    assert isinstance(step, ExpectStep)
     assert [check.key for check in step.checks] == ["evicted", "stable"]
 
 
 def test_a_range_of_gangs_is_as_many_gangs() -> None:
-    (step,) = story("steps: [{submit: {name: 'job[1-3]', pods: 2}}]").steps
-    assert isinstance(step, Submit)
+    (step,) = parse_one("steps: [{submit: {name: 'job[1-3]', pods: 2}}]").steps
+    assert isinstance(step, SubmitStep)
     assert [gang.name for gang in step.gangs] == ["job1", "job2", "job3"]
 
 
-def test_a_policy_may_stand_in_its_own_file(tmp_path: Path) -> None:
+def test_a_policy_may_be_in_its_own_file(tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_text("plugins: [fit, priority]\nactions: [allocate]\n", encoding="utf-8")
     file = tmp_path / "story.yaml"
     file.write_text("name: a\npolicy: policy.yaml\n", encoding="utf-8")
@@ -168,15 +168,17 @@ WRONG = (
 
 
 @pytest.mark.parametrize(("text", "line", "message", "suggestion"), WRONG)
-def test_a_mistake_is_told_with_its_line_and_what_was_probably_meant(text: str, line: int, message: str, suggestion: str) -> None:
-    found = refused(text)
+def test_a_mistake_is_reported_with_its_line_and_what_was_probably_meant(
+    text: str, line: int, message: str, suggestion: str
+) -> None:
+    found = load_error(text)
     assert (found.file, found.line) == (FILE, line)
     assert message in found.message
     assert found.suggestion == suggestion
 
 
-def test_all_mistakes_of_a_file_are_told_at_once() -> None:
-    found = refused(
+def test_all_mistakes_of_a_file_are_reported_at_once() -> None:
+    found = load_error(
         """
         name: a
         nodes: [{name: n1, gpus: 4}]
@@ -189,12 +191,12 @@ def test_all_mistakes_of_a_file_are_told_at_once() -> None:
 
 
 def test_a_key_that_yaml_reads_as_a_boolean_is_refused_with_advice() -> None:
-    found = refused("name: a\nnodes: [{name: n1, labels: {on: 1}}]\n")
+    found = load_error("name: a\nnodes: [{name: n1, labels: {on: 1}}]\n")
     assert "as a boolean" in found.message
 
 
-def test_a_mistake_in_the_policy_is_told_with_its_line_in_the_scenario() -> None:
-    found = refused(
+def test_a_mistake_in_the_policy_is_reported_with_its_line_in_the_scenario() -> None:
+    found = load_error(
         """
         name: a
         policy:
@@ -215,20 +217,20 @@ def test_a_policy_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 def test_a_name_that_is_in_two_namespaces_must_say_which() -> None:
     text = "name: a\ngangs: [{name: g}, {name: g, namespace: b}]\nsteps: [{expect: {bound: {%s: 1}}}]\n"
-    assert "is in several namespaces: write default/g or b/g" in refused(text % "g").message
+    assert "is in several namespaces: write default/g or b/g" in load_error(text % "g").message
     (found,) = parse(text % "b/g", file=FILE)
     assert found.steps
 
 
 def test_a_member_of_a_gang_with_roles_is_named_with_its_role() -> None:
     text = "name: a\ngangs: [{name: job, roles: [{name: worker, pods: 2}]}]\nsteps: [{expect: {bound: [%s]}}]\n"
-    assert refused(text % "job/1").suggestion == "job/worker/1"
+    assert load_error(text % "job/1").suggestion == "job/worker/1"
     (found,) = parse(text % "job/worker/1", file=FILE)
     assert found.steps
 
 
 def test_bad_cluster_input_is_no_mistake_of_the_scenario() -> None:
-    found = story(
+    found = parse_one(
         """
         objects:
         - {apiVersion: scheduling.volcano.sh/v1beta1, kind: PodGroup, metadata: {name: g}, spec: {minMember: -3, queue: nowhere}}

@@ -5,38 +5,38 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.sim.manifests import bind, evict, found, node, pod, pod_group, pods_seen, uid_of
+from tests.sim.sim_manifests import bind, evict, found, node, pod, pod_group, pods_in, uid_of
 
-from muster.adapters.sim.clock import START
-from muster.adapters.sim.cluster import SimCluster
-from muster.adapters.sim.faults import Faults
-from muster.adapters.sim.manifests import BadManifest
-from muster.adapters.sim.objects import NotFound
 from muster.engine.hooks import Policy
 from muster.model.effects import Bind
-from muster.model.events import Event, Gone, Seen
-from muster.model.gang import Group
+from muster.model.events import Delete, Event, Upsert
+from muster.model.gang import PodGroup
 from muster.model.pod import Pod
 from muster.plugins.fit import Fit
-from muster.runtime import Scheduler, step
+from muster.scheduler import Scheduler, step
+from muster.sim.api_kinds import BadManifest
+from muster.sim.cluster import SimCluster
+from muster.sim.fault_injection import FaultRates
+from muster.sim.object_store import NotFound
+from muster.sim.virtual_clock import VIRTUAL_START
 
 
-def test_time_begins_with_the_year_and_moves_only_when_told() -> None:
+def test_time_begins_with_the_year_and_moves_only_on_advance() -> None:
     cluster = SimCluster()
-    assert cluster.now == START == 1_767_225_600.0
+    assert cluster.now == VIRTUAL_START == 1_767_225_600.0
     cluster.advance(90.5)
-    assert cluster.now == START + 90.5
+    assert cluster.now == VIRTUAL_START + 90.5
     with pytest.raises(ValueError, match="does not go back"):
         cluster.advance(-1)
 
 
-def test_what_is_applied_is_seen_once() -> None:
+def test_an_applied_object_makes_one_event() -> None:
     cluster = SimCluster()
     cluster.apply(node())
     cluster.apply(pod_group("g"))
     cluster.apply(pod(gang="g"))
-    kinds = [type(event.thing).__name__ for event in cluster.events() if isinstance(event, Seen)]
-    assert kinds == ["Node", "Group", "Pod"]
+    kinds = [type(event.obj).__name__ for event in cluster.events() if isinstance(event, Upsert)]
+    assert kinds == ["Node", "PodGroup", "Pod"]
     assert cluster.events() == []
 
 
@@ -51,7 +51,7 @@ def test_applying_again_merges_and_what_the_cluster_set_stays() -> None:
     assert again["status"]["phase"] == "Running"
 
 
-def test_what_is_deleted_is_gone_under_its_uid_or_key() -> None:
+def test_a_deletion_event_carries_the_uid_or_key() -> None:
     cluster = SimCluster()
     cluster.apply(pod())
     uid = uid_of(cluster, "a")
@@ -61,8 +61,8 @@ def test_what_is_deleted_is_gone_under_its_uid_or_key() -> None:
     cluster.delete("Pod", "default", "a")
     cluster.delete("PodGroup", "", "g")
     cluster.delete("Node", "", "n1")
-    gone = [(event.what, event.key) for event in cluster.events() if isinstance(event, Gone)]
-    assert gone == [("Pod", uid), ("Group", "volcano:default/g"), ("Node", "n1")]
+    gone = [(event.kind, event.key) for event in cluster.events() if isinstance(event, Delete)]
+    assert gone == [("Pod", uid), ("PodGroup", "volcano:default/g"), ("Node", "n1")]
 
 
 def test_only_what_a_scheduler_reads_makes_events() -> None:
@@ -77,18 +77,18 @@ def test_a_restarted_scheduler_reads_everything_and_nothing_older() -> None:
     for manifest in (pod("b"), pod("a"), pod_group("g"), node()):
         cluster.apply(manifest)
     cluster.delete("Pod", "default", "b")
-    kinds = [type(event.thing).__name__ for event in cluster.relist() if isinstance(event, Seen)]
-    assert kinds == ["Node", "Group", "Pod"]
+    kinds = [type(event.obj).__name__ for event in cluster.relist() if isinstance(event, Upsert)]
+    assert kinds == ["Node", "PodGroup", "Pod"]
     assert cluster.events() == []
     cluster.apply(pod("c"))
-    assert pods_seen(cluster.events()) == ["c"]
+    assert pods_in(cluster.events()) == ["c"]
 
 
-def test_pods_of_other_schedulers_are_seen_but_are_not_ours() -> None:
+def test_pods_of_other_schedulers_are_read_but_are_not_ours() -> None:
     cluster = SimCluster(scheduler_names=("one", "two"))
     for name in ("one", "two", "three"):
         cluster.apply(pod(name, spec={"schedulerName": name}))
-    ours = {e.thing.name: e.thing.ours for e in cluster.events() if isinstance(e, Seen) and isinstance(e.thing, Pod)}
+    ours = {e.obj.name: e.obj.ours for e in cluster.events() if isinstance(e, Upsert) and isinstance(e.obj, Pod)}
     assert ours == {"one": True, "two": True, "three": False}
 
 
@@ -108,9 +108,9 @@ def test_a_document_may_leave_out_the_group_of_a_pod_group() -> None:
     cluster = SimCluster()
     cluster.apply({"apiVersion": "v1alpha1", "kind": "PodGroup", "metadata": {"name": "g"}, "spec": {"minMember": 3}})
     (event,) = cluster.events()
-    assert isinstance(event, Seen)
-    assert isinstance(event.thing, Group)
-    assert event.thing.key == "koordinator:default/g"
+    assert isinstance(event, Upsert)
+    assert isinstance(event.obj, PodGroup)
+    assert event.obj.key == "koordinator:default/g"
 
 
 def test_a_pod_gets_the_number_of_its_priority_class() -> None:
@@ -122,7 +122,7 @@ def test_a_pod_gets_the_number_of_its_priority_class() -> None:
     cluster.apply(pod("b"))
     cluster.apply(pod("c", spec={"priority": 7}))
     cluster.apply(pod("d", spec={"priorityClassName": "system-node-critical"}))
-    pods = [e.thing for e in cluster.events() if isinstance(e, Seen) and isinstance(e.thing, Pod)]
+    pods = [e.obj for e in cluster.events() if isinstance(e, Upsert) and isinstance(e.obj, Pod)]
     assert [found.priority for found in pods] == [9, 5, 7, 2_000_001_000]
     assert pods[0].never_preempts
 
@@ -169,38 +169,38 @@ def test_an_object_that_cannot_be_read_is_remembered_and_stops_nobody() -> None:
     cluster.events()
     cluster.patch("Pod", "default", "a", {"spec": {"nodeSelector": {"x": "\ud800"}}})
     cluster.patch("Pod", "default", "b", {"metadata": {"labels": {"x": "y"}}})
-    assert pods_seen(cluster.events()) == ["b"]
+    assert pods_in(cluster.events()) == ["b"]
     ((kind, name, why),) = cluster.rejected
     assert (kind, name) == ("Pod", "default/a")
     assert "not Unicode" in why
-    assert pods_seen(cluster.relist()) == ["b"]
+    assert pods_in(cluster.relist()) == ["b"]
 
 
-def story(seed: int) -> tuple[list[Event], list[Any]]:
+def random_day(seed: int) -> tuple[list[Event], list[Any]]:
     """A day in which much goes wrong, with a scheduler that binds what it sees."""
-    faults = Faults(seed=seed, late=0.2, lost=0.2, doubled=0.2, reordered=0.3, bind_fails=0.3)
+    faults = FaultRates(seed=seed, delayed=0.2, dropped=0.2, duplicated=0.2, reordered=0.3, bind_failures=0.3)
     cluster = SimCluster(seed=seed, faults=faults)
     heard: list[Event] = []
     for i in range(3):
         cluster.apply(node(f"n{i}"))
     for i in range(12):
         cluster.apply(pod(f"p{i}", run_seconds=20 + i, controller="recreate", recreate_limit=2))
-    for turn in range(20):
+    for cycle in range(20):
         heard.extend(cluster.events())
         waiting = [found["metadata"]["name"] for found in cluster.listed("Pod") if "nodeName" not in found["spec"]]
         cluster.execute([bind(cluster, name, to=f"n{i % 3}") for i, name in enumerate(waiting)])
-        if turn == 5:
+        if cycle == 5:
             cluster.fail_node("n1")
-        if turn == 9:
-            cluster.return_node("n1")
+        if cycle == 9:
+            cluster.recover_node("n1")
             cluster.execute([evict(cluster, "p3")] if cluster.get("Pod", "default", "p3") else [])
         cluster.advance(7)
     return heard, [cluster.listed(kind) for kind in ("Pod", "Node")]
 
 
-def test_the_same_seed_tells_the_same_story() -> None:
-    assert story(1) == story(1)
-    assert story(1) != story(2)
+def test_the_same_seed_gives_the_same_run() -> None:
+    assert random_day(1) == random_day(1)
+    assert random_day(1) != random_day(2)
 
 
 def test_a_scheduler_runs_on_it_from_submission_to_end() -> None:

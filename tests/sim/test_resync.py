@@ -8,14 +8,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from tests.sim.manifests import Manifest, bind, evict, node, pod, pod_group
-from tests.sim.pictures import differences, fresh_store, picture
+from tests.sim.sim_manifests import Manifest, bind, evict, node, pod, pod_group
+from tests.sim.store_dumps import differences, fresh_store, store_contents
 
-from muster.adapters.sim.clock import START
-from muster.adapters.sim.cluster import SimCluster
-from muster.adapters.sim.faults import LATEST_S, Faults
-from muster.model.events import Event, Gone, Seen
+from muster.model.events import Delete, Event, Upsert
 from muster.model.pod import Pod
+from muster.sim.cluster import SimCluster
+from muster.sim.fault_injection import MAX_DELAY_S, FaultRates
+from muster.sim.virtual_clock import VIRTUAL_START
 from muster.state.store import Store
 
 PODS = [f"{gang}-{i}" for gang in ("v", "k", "x", "lone") for i in range(2)]
@@ -42,18 +42,20 @@ def queue(name: str, *, parent: str = "") -> Manifest:
 class Readers(RuleBasedStateMachine):
     """One cluster, and a store that has followed its events from the beginning."""
 
-    @initialize(seed=st.integers(0, 999), late=SHARES, lost=SHARES, doubled=SHARES, reordered=SHARES)
-    def begin(self, seed: int, late: float, lost: float, doubled: float, reordered: float) -> None:
-        self.cluster = SimCluster(faults=Faults(seed, late=late, lost=lost, doubled=doubled, reordered=reordered))
+    @initialize(seed=st.integers(0, 999), delayed=SHARES, dropped=SHARES, duplicated=SHARES, reordered=SHARES)
+    def begin(self, seed: int, delayed: float, dropped: float, duplicated: float, reordered: float) -> None:
+        self.cluster = SimCluster(
+            faults=FaultRates(seed, delayed=delayed, dropped=dropped, duplicated=duplicated, reordered=reordered)
+        )
         self.store = Store()
         for name in NODES[:2]:
             self.cluster.apply(node(name))
 
     @rule(name=st.sampled_from(PODS), cpu=st.sampled_from([1, 3]), run=st.sampled_from(["", "5"]), again=st.booleans())
     def submit(self, name: str, cpu: int, run: str, again: bool) -> None:
-        wishes = {**({"run_seconds": run} if run else {}), **({"controller": "recreate"} if again else {})}
+        behaviour = {**({"run_seconds": run} if run else {}), **({"controller": "recreate"} if again else {})}
         if self.cluster.get("Pod", "default", name) is None:
-            self.cluster.apply(member(name, cpu=cpu, **wishes))
+            self.cluster.apply(member(name, cpu=cpu, **behaviour))
 
     @rule(name=st.sampled_from(PODS), to=st.sampled_from(NODES))
     def bind(self, name: str, to: str) -> None:
@@ -150,7 +152,7 @@ class Readers(RuleBasedStateMachine):
         if failed is None:
             self.cluster.apply(node(name, cpu=4))
         elif failed["spec"].get("taints"):
-            self.cluster.return_node(name)
+            self.cluster.recover_node(name)
         else:
             self.cluster.fail_node(name, gone=gone)
 
@@ -164,7 +166,7 @@ class Readers(RuleBasedStateMachine):
             self.store.fold(event)
 
     @rule()
-    def look(self) -> None:
+    def read_world(self) -> None:
         """A cycle looks at the world with whatever has arrived: that must not spoil what arrives later."""
         self.store.world(self.cluster.now)
 
@@ -172,9 +174,9 @@ class Readers(RuleBasedStateMachine):
     def resync(self) -> None:
         self.cluster.resync()
         self.read()
-        reader = fresh_store(self.cluster.everything())
+        reader = fresh_store(self.cluster.list_events())
         now = self.cluster.now
-        assert differences(picture(self.store, now=now), picture(reader, now=now)) == {}
+        assert differences(store_contents(self.store, now=now), store_contents(reader, now=now)) == {}
 
     @rule()
     def restart(self) -> None:
@@ -188,7 +190,7 @@ class Readers(RuleBasedStateMachine):
         """What is still late arrives after the resync that overtook it, and brings nothing back."""
         if hasattr(self, "cluster"):
             self.resync()
-            self.cluster.advance(LATEST_S)
+            self.cluster.advance(MAX_DELAY_S)
             self.resync()
 
 
@@ -198,7 +200,7 @@ Readers.TestCase.settings = settings(
 TestReaders = Readers.TestCase
 
 
-def crowd(groups: str | None = None) -> list[Event]:
+def gangs_and_queues(groups: str | None = None) -> list[Event]:
     """Gangs of every kind, two of them in one GangGroup where `groups` says so, queues and a class."""
     cluster = SimCluster()
     patch = {"metadata": {"annotations": {"gang.scheduling.koordinator.sh/groups": groups}}}
@@ -213,43 +215,43 @@ def crowd(groups: str | None = None) -> list[Event]:
     cluster.patch("PodGroup", "default", "k", patch)
     cluster.patch("PodGroup", "default", "v", {"spec": {"queue": "r", "priorityClassName": "high"}})
     cluster.apply({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 9})
-    return cluster.everything()
+    return cluster.list_events()
 
 
-CROWD = crowd()
-LOOKS = st.sets(st.integers(0, len(CROWD) - 1))
+GANGS_AND_QUEUES = gangs_and_queues()
+INDEX_SETS = st.sets(st.integers(0, len(GANGS_AND_QUEUES) - 1))
 
 
 @settings(max_examples=150, deadline=None)
-@given(order=st.permutations(range(len(CROWD))), looks=LOOKS)
-def test_the_order_in_which_things_are_first_seen_does_not_matter(order: list[int], looks: set[int]) -> None:
+@given(order=st.permutations(range(len(GANGS_AND_QUEUES))), looks=INDEX_SETS)
+def test_the_order_in_which_objects_arrive_does_not_matter(order: list[int], looks: set[int]) -> None:
     store = Store()
     for i in order:
-        store.fold(CROWD[i])
+        store.fold(GANGS_AND_QUEUES[i])
         if i in looks:
             store.world(0.0)
-    assert differences(picture(store, now=0.0), picture(fresh_store(CROWD), now=0.0)) == {}
+    assert differences(store_contents(store, now=0.0), store_contents(fresh_store(GANGS_AND_QUEUES), now=0.0)) == {}
 
 
 @settings(max_examples=150, deadline=None)
-@given(order=st.permutations(range(len(CROWD))), kept=LOOKS, looks=LOOKS)
-def test_what_was_there_and_is_gone_leaves_no_trace(order: list[int], kept: set[int], looks: set[int]) -> None:
-    store = fresh_store(CROWD)
+@given(order=st.permutations(range(len(GANGS_AND_QUEUES))), kept=INDEX_SETS, looks=INDEX_SETS)
+def test_deleted_objects_leave_no_trace(order: list[int], kept: set[int], looks: set[int]) -> None:
+    store = fresh_store(GANGS_AND_QUEUES)
     store.world(0.0)
     for i in order:
         if i not in kept:
-            store.fold(gone(CROWD[i]))
+            store.fold(gone(GANGS_AND_QUEUES[i]))
         if i in looks:
             store.world(0.0)
-    left = fresh_store(CROWD[i] for i in sorted(kept))
-    assert differences(picture(store, now=0.0), picture(left, now=0.0)) == {}
+    left = fresh_store(GANGS_AND_QUEUES[i] for i in sorted(kept))
+    assert differences(store_contents(store, now=0.0), store_contents(left, now=0.0)) == {}
 
 
 @pytest.mark.parametrize("first", ["PodGroup of k last", "k gone last"])
 def test_a_gang_group_is_the_same_whoever_comes_or_goes_first(first: str) -> None:
-    things = crowd('["default/k", "default/x"]')
-    group = next(event for event in things if isinstance(event, Seen) and event.thing.name == "k")
-    members = {e.thing.name: e for e in things if isinstance(e, Seen) and isinstance(e.thing, Pod) and e.thing.name[0] in "kx"}
+    things = gangs_and_queues('["default/k", "default/x"]')
+    group = next(event for event in things if isinstance(event, Upsert) and event.obj.name == "k")
+    members = {e.obj.name: e for e in things if isinstance(e, Upsert) and isinstance(e.obj, Pod) and e.obj.name[0] in "kx"}
     if first == "k gone last":
         left = [members["x-0"]]
         turns: list[list[Event]] = [[group, *members.values()], [gone(group), gone(members["x-1"])], [gone(members["k-0"])]]
@@ -258,22 +260,22 @@ def test_a_gang_group_is_the_same_whoever_comes_or_goes_first(first: str) -> Non
         left = [group, *members.values()]
         turns = [list(members.values()), [group]]
     store = Store()
-    for turn in turns:
-        for event in turn:
+    for cycle in turns:
+        for event in cycle:
             store.fold(event)
         store.world(0.0)
     assert store.world(0.0).facts.gangs == fresh_store(left).world(0.0).facts.gangs
 
 
-def gone(event: Event) -> Gone:
-    assert isinstance(event, Seen)
-    thing = event.thing
+def gone(event: Event) -> Delete:
+    assert isinstance(event, Upsert)
+    thing = event.obj
     key = thing.uid if isinstance(thing, Pod) else getattr(thing, "key", "") or thing.name
-    return Gone(type(thing).__name__, key, thing.version + 1000)
+    return Delete(type(thing).__name__, key, thing.version + 1000)
 
 
-def test_a_pod_that_is_gone_stays_gone_when_late_news_of_it_arrives() -> None:
-    cluster, store = SimCluster(faults=Faults(late=0.5)), Store()
+def test_a_deleted_pod_stays_deleted_when_a_late_event_arrives() -> None:
+    cluster, store = SimCluster(faults=FaultRates(delayed=0.5)), Store()
     for name in PODS:
         cluster.apply(member(name))
     for name in PODS:
@@ -283,7 +285,7 @@ def test_a_pod_that_is_gone_stays_gone_when_late_news_of_it_arrives() -> None:
         for event in cluster.events():
             store.fold(event)
         assert store.world(cluster.now).facts.pods == {}
-        cluster.advance(LATEST_S)
+        cluster.advance(MAX_DELAY_S)
 
 
 def test_a_pod_has_been_on_its_node_since_it_started() -> None:
@@ -297,41 +299,41 @@ def test_a_pod_has_been_on_its_node_since_it_started() -> None:
             store.fold(event)
         cluster.advance(5)
     (placement,) = store.world(cluster.now).placements.by_uid.values()
-    assert placement.since == START + 11
+    assert placement.since == VIRTUAL_START + 11
 
 
 FAULTS = {
-    "none": Faults(),
-    "late": Faults(late=0.6),
-    "lost": Faults(lost=0.6),
-    "doubled": Faults(doubled=0.6),
-    "reordered": Faults(reordered=0.6),
-    "all": Faults(late=0.3, lost=0.3, doubled=0.3, reordered=0.5, bind_fails=0.3),
+    "none": FaultRates(),
+    "late": FaultRates(delayed=0.6),
+    "lost": FaultRates(dropped=0.6),
+    "doubled": FaultRates(duplicated=0.6),
+    "reordered": FaultRates(reordered=0.6),
+    "all": FaultRates(delayed=0.3, dropped=0.3, duplicated=0.3, reordered=0.5, bind_failures=0.3),
 }
 
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("faults", FAULTS.values(), ids=FAULTS.keys())
-def test_a_busy_day_is_known_in_full_after_a_resync(faults: Faults, seed: int) -> None:
+def test_a_busy_day_is_known_in_full_after_a_resync(faults: FaultRates, seed: int) -> None:
     cluster, store = SimCluster(seed=seed, faults=faults), Store()
     for name in NODES:
         cluster.apply(node(name))
     for name in PODS:
         cluster.apply(member(name, run_seconds=25, controller="recreate"))
-    for turn in range(12):
+    for cycle in range(12):
         for event in cluster.events():
             store.fold(event)
         store.world(cluster.now)
         waiting = [found["metadata"]["name"] for found in cluster.listed("Pod") if "nodeName" not in found["spec"]]
-        cluster.execute([bind(cluster, name, to=NODES[(turn + i) % 3]) for i, name in enumerate(waiting)])
-        if turn == 4:
+        cluster.execute([bind(cluster, name, to=NODES[(cycle + i) % 3]) for i, name in enumerate(waiting)])
+        if cycle == 4:
             cluster.fail_node("n2", gone=True)
-        if turn == 7:
-            cluster.return_node("n2")
+        if cycle == 7:
+            cluster.recover_node("n2")
             cluster.execute([evict(cluster, "v-1"), evict(cluster, "lone-0")])
         cluster.advance(6)
     cluster.resync()
     for event in cluster.events():
         store.fold(event)
     now = cluster.now
-    assert differences(picture(store, now=now), picture(fresh_store(cluster.relist()), now=now)) == {}
+    assert differences(store_contents(store, now=now), store_contents(fresh_store(cluster.relist()), now=now)) == {}

@@ -7,34 +7,38 @@ from typing import Any
 
 import pytest
 
-from muster.adapters.sim.objects import ObjectStore
 from muster.scenario import Scenario, generate, load, run
-from muster.scenario.report import Report
+from muster.scenario.run_report import Report
+from muster.sim.object_store import ObjectStore
 
-HOME = Path(__file__).parents[2] / "scenarios"
-STORIES = (
-    *(one for file in ("topology/cells", "evict/units", "evict/order", "preempt/cost") for one in load(HOME / f"{file}.yaml")),
+SCENARIO_DIR = Path(__file__).parents[2] / "scenarios"
+SCENARIOS = (
+    *(
+        one
+        for file in ("topology/cells", "evict/units", "evict/order", "preempt/cost")
+        for one in load(SCENARIO_DIR / f"{file}.yaml")
+    ),
     *(generate(nodes=8 + seed, gangs=30, seed=seed, events=60) for seed in range(4)),
 )
 
 
-def drawn(store: ObjectStore, wanted: Any) -> str:
+def randomly_drawn(store: ObjectStore, wanted: Any) -> str:
     """As a real server draws them: in no order."""
     if isinstance(wanted, str) and wanted:
         return wanted
-    store._made += 1
-    return str(uuid.UUID(hashlib.md5(str(store._made).encode()).hexdigest()))
+    store._uids_made += 1
+    return str(uuid.UUID(hashlib.md5(str(store._uids_made).encode()).hexdigest()))
 
 
-def deeds(report: Report) -> list[tuple[str, ...]]:
+def decided_effects(report: Report) -> list[tuple[str, ...]]:
     return [
         (type(deed.effect).__name__, *(str(getattr(deed.effect, name, "")) for name in ("pod", "node", "gang", "cause", "why")))
-        for deed in report.deeds
+        for deed in report.decided_effects
     ]
 
 
-@pytest.mark.parametrize("scenario", [pytest.param(one, id=one.name) for one in STORIES])
+@pytest.mark.parametrize("scenario", [pytest.param(one, id=one.name) for one in SCENARIOS])
 def test_the_order_of_uids_decides_nothing(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = deeds(run(scenario))
-    monkeypatch.setattr(ObjectStore, "_fresh_uid", drawn)
-    assert deeds(run(scenario)) == expected
+    expected = decided_effects(run(scenario))
+    monkeypatch.setattr(ObjectStore, "_fresh_uid", randomly_drawn)
+    assert decided_effects(run(scenario)) == expected

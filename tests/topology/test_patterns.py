@@ -37,7 +37,7 @@ def test_what_is_found_is_what_python_finds(pattern: str, names: list[str]) -> N
 
 @settings(max_examples=500, deadline=None)
 @given(pattern=st.text(alphabet="ab(|)[]{}*+?^$.\\-,1:dz", max_size=12), names=NAMES)
-def test_whatever_is_read_is_read_as_python_reads_it(pattern: str, names: list[str]) -> None:
+def test_whatever_is_parsed_is_parsed_as_python_parses_it(pattern: str, names: list[str]) -> None:
     try:
         found = matching(pattern, names)
     except BadPattern:
@@ -76,6 +76,6 @@ def test_no_pattern_takes_for_ever(pattern: str) -> None:
         ("(a{900}){900}", "too large"),
     ],
 )
-def test_a_pattern_that_is_none_says_why(pattern: str, why: str) -> None:
+def test_an_invalid_pattern_says_why(pattern: str, why: str) -> None:
     with pytest.raises(BadPattern, match=re.escape(why)):
         matching(pattern, ["a"])

@@ -21,4 +21,4 @@ SCENARIOS = [
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_the_scenario_holds(scenario: Scenario) -> None:
     report = run(scenario)
-    assert report.ok, (report.failures, report.breaches)
+    assert report.ok, (report.failures, report.violations)

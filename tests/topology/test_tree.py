@@ -7,13 +7,26 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.topology.town import Town, hypernode, labelled, matching, names_in, node, nodes_of, parts, policy, rows_in, told, tree_of
+from tests.topology.fixture_cluster import (
+    FixtureCluster,
+    hypernode,
+    labelled,
+    matching,
+    names_in,
+    node,
+    nodes_of,
+    parts,
+    policy,
+    reported_domains,
+    rows_in,
+    tree_of,
+)
 
 from muster.model.node import Node
-from muster.model.topology import DomainMember, DomainSpec
+from muster.model.topology_spec import DomainMember, DomainSpec
 from muster.plugins.topology import Topology
-from muster.state.domains import DomainTree, build_tree
-from muster.state.hypernodes import NodeNames
+from muster.state.derived.hypernode_members import NodeNames
+from muster.state.derived.topology_domains import DomainTree, build_tree
 from muster.state.world import World
 
 NODES = [f"n{i}" for i in range(8)]
@@ -30,10 +43,10 @@ def domains(tree: DomainTree) -> list[tuple[int, str]]:
 # -- what is there -----------------------------------------------------------------------------------------------------------------
 
 
-def test_several_trees_and_nodes_in_none_stand_side_by_side() -> None:
-    town = [node(f"a{i}") for i in range(2)] + [node(f"b{i}") for i in range(2)] + [node("loose")]
+def test_several_trees_and_nodes_in_none_may_coexist() -> None:
+    cluster = [node(f"a{i}") for i in range(2)] + [node(f"b{i}") for i in range(2)] + [node("loose")]
     tree = tree_of(
-        town,
+        cluster,
         [
             hypernode("ra", matching("^a"), tier_name="rack"),
             hypernode("rb", matching("^b"), tier_name="rack"),
@@ -59,7 +72,7 @@ def test_a_hypernode_without_nodes_is_no_domain() -> None:
 
 
 def test_labels_make_domains_of_nodes_with_the_same_values_up_to_the_top() -> None:
-    town = [
+    cluster = [
         node("a", rack="1", block="x"),
         node("b", rack="1", block="y"),
         node("c", rack="1", block="x"),
@@ -67,18 +80,18 @@ def test_labels_make_domains_of_nodes_with_the_same_values_up_to_the_top() -> No
         node("e", rack="7"),
         node("f"),
     ]
-    tree = tree_of(town, tiers={"rack": "rack", "block": "block"})
+    tree = tree_of(cluster, tiers={"rack": "rack", "block": "block"})
     assert domains(tree) == [(0, "f"), (1, "7"), (1, "x/1"), (1, "y/1"), (2, "x"), (2, "y")]
     table = World().table
-    table.lay_out_empty({each.name: each for each in town})
+    table.lay_out_empty({each.name: each for each in cluster})
     assert names_in(tree, table)["x"] == {"a", "c", "d"}
     assert tree.show_tier(1) == "1 (rack)"
     assert tree.tier_numbers == {"rack": 1, "block": 2}
 
 
 def test_the_parts_of_a_domain_are_the_widest_inside_it() -> None:
-    town = [node("a", rack="1", block="x"), node("b", rack="2", block="x"), node("c", block="y"), node("d")]
-    tree = tree_of(town, tiers={"rack": "rack", "block": "block"})
+    cluster = [node("a", rack="1", block="x"), node("b", rack="2", block="x"), node("c", block="y"), node("d")]
+    tree = tree_of(cluster, tiers={"rack": "rack", "block": "block"})
     assert [d.name for d in tree.parts_of(tree.whole)] == ["d", "x", "y"]
     block = next(d for d in tree.domains if d.name == "x")
     assert [d.name for d in tree.parts_of(block)] == ["x/1", "x/2"]
@@ -88,11 +101,11 @@ def test_the_parts_of_a_domain_are_the_widest_inside_it() -> None:
 
 
 def test_of_two_hypernodes_of_one_tier_the_older_keeps_a_node() -> None:
-    town = [node(name) for name in ("a", "b", "c")]
+    cluster = [node(name) for name in ("a", "b", "c")]
     specs = [hypernode("young", nodes_of(["a", "b"]), created=2), hypernode("old", nodes_of(["b", "c"]), created=1)]
-    tree = tree_of(town, specs)
+    tree = tree_of(cluster, specs)
     table = World().table
-    table.lay_out_empty({each.name: each for each in town})
+    table.lay_out_empty({each.name: each for each in cluster})
     assert names_in(tree, table) == {"old": {"b", "c"}, "young": {"a"}}
     assert problems(tree, "young") == "spec.members: b is in HyperNode old of the same tier 1 too and stays there"
     assert "old" not in tree.problems
@@ -104,36 +117,36 @@ def test_of_two_hypernodes_of_one_age_the_first_by_name_keeps_a_node() -> None:
 
 
 def test_a_node_named_twice_on_one_path_is_no_dispute() -> None:
-    town = [node("a"), node("b")]
-    tree = tree_of(town, [hypernode("rack", nodes_of(["a"])), hypernode("block", parts("rack"), nodes_of(["a", "b"]), tier=2)])
+    cluster = [node("a"), node("b")]
+    tree = tree_of(cluster, [hypernode("rack", nodes_of(["a"])), hypernode("block", parts("rack"), nodes_of(["a", "b"]), tier=2)])
     assert domains(tree) == [(1, "rack"), (2, "block")]
     assert tree.problems == {}
 
 
 def test_a_node_stays_in_the_lower_tier_where_a_higher_one_beside_it_wants_it_too() -> None:
-    town = [node("a"), node("b")]
-    tree = tree_of(town, [hypernode("rack", nodes_of(["a"]), created=9), hypernode("other", nodes_of(["a", "b"]), tier=2)])
+    cluster = [node("a"), node("b")]
+    tree = tree_of(cluster, [hypernode("rack", nodes_of(["a"]), created=9), hypernode("other", nodes_of(["a", "b"]), tier=2)])
     table = World().table
-    table.lay_out_empty({each.name: each for each in town})
+    table.lay_out_empty({each.name: each for each in cluster})
     assert names_in(tree, table) == {"rack": {"a"}, "other": {"b"}}
     assert problems(tree, "other") == "spec.members: a is in HyperNode rack of tier 1 too and stays there"
 
 
-def test_hypernodes_in_a_circle_are_told_and_keep_their_nodes() -> None:
-    town = [node("a"), node("b")]
+def test_hypernodes_in_a_cycle_are_reported_and_keep_their_nodes() -> None:
+    cluster = [node("a"), node("b")]
     specs = [hypernode("x", nodes_of(["a"]), parts("y"), tier=2), hypernode("y", nodes_of(["b"]), parts("x"), tier=2)]
-    tree = tree_of(town, specs)
+    tree = tree_of(cluster, specs)
     assert domains(tree) == [(2, "x"), (2, "y")]
     assert problems(tree, "x") == "spec.members[1]: HyperNode y contains x itself: it is not taken as a part of it"
     assert problems(tree, "y") == "spec.members[1]: HyperNode x contains y itself: it is not taken as a part of it"
 
 
-def test_a_hypernode_that_contains_itself_is_told() -> None:
+def test_a_hypernode_that_contains_itself_is_reported() -> None:
     tree = tree_of([node("a")], [hypernode("x", nodes_of(["a"]), parts("x"))])
     assert problems(tree, "x") == "spec.members[1]: HyperNode x contains x itself: it is not taken as a part of it"
 
 
-def test_a_part_of_no_lower_tier_is_not_taken() -> None:
+def test_a_part_of_no_lower_tier_is_not_accepted() -> None:
     tree = tree_of([node("a")], [hypernode("r", nodes_of(["a"]), tier=2), hypernode("b", parts("r"), tier=2)])
     assert domains(tree) == [(2, "r")]
     assert problems(tree, "b") == "spec.members[0]: HyperNode r has tier 2, which is not below tier 2: it is not taken as a part"
@@ -174,24 +187,24 @@ def test_one_name_for_two_tiers_means_the_tier_of_the_older() -> None:
 # -- what is said, and when --------------------------------------------------------------------------------------------------------
 
 
-def test_a_problem_is_told_once_and_its_end_is_told_once() -> None:
-    town = Town(policy())
-    town.see(node("a"), hypernode("r", nodes_of(["a", "b"])))
-    assert told(town.cycle()) == {"r": "spec.members: there is no node b"}
-    assert told(town.cycle()) == {}
-    town.see(node("b"))
-    assert told(town.cycle()) == {"r": "all of it is used"}
-    assert told(town.cycle()) == {}
-    town.lose("Node", "a")
-    assert told(town.cycle()) == {"r": "spec.members: there is no node a"}
-    town.lose("DomainSpec", "r")
-    assert told(town.cycle()) == {}
+def test_a_problem_is_reported_once_and_its_end_is_reported_once() -> None:
+    cluster = FixtureCluster(policy())
+    cluster.upsert(node("a"), hypernode("r", nodes_of(["a", "b"])))
+    assert reported_domains(cluster.cycle()) == {"r": "spec.members: there is no node b"}
+    assert reported_domains(cluster.cycle()) == {}
+    cluster.upsert(node("b"))
+    assert reported_domains(cluster.cycle()) == {"r": "all of it is used"}
+    assert reported_domains(cluster.cycle()) == {}
+    cluster.delete_object("Node", "a")
+    assert reported_domains(cluster.cycle()) == {"r": "spec.members: there is no node a"}
+    cluster.delete_object("DomainSpec", "r")
+    assert reported_domains(cluster.cycle()) == {}
 
 
-def test_nobody_is_told_anything_where_no_hypernode_exists() -> None:
-    town = Town(policy(Topology(tiers={"rack": "rack"})))
-    town.see(node("a", rack="x"))
-    assert town.cycle().effects == ()
+def test_nothing_is_reported_where_no_hypernode_exists() -> None:
+    cluster = FixtureCluster(policy(Topology(tiers={"rack": "rack"})))
+    cluster.upsert(node("a", rack="x"))
+    assert cluster.cycle().effects == ()
 
 
 # -- the twin ----------------------------------------------------------------------------------------------------------------------
@@ -319,7 +332,7 @@ def test_the_parts_of_a_domain_cover_it_without_overlap(nodes: list[Node], specs
 
 @settings(max_examples=100, deadline=None)
 @given(first=some_nodes, then=some_nodes, specs=some_specs, other=some_specs)
-def test_what_is_remembered_of_names_changes_nothing(
+def test_cached_name_matches_change_nothing(
     first: list[Node], then: list[Node], specs: list[DomainSpec], other: list[DomainSpec]
 ) -> None:
     names = NodeNames()

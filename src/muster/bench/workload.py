@@ -7,51 +7,51 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 # A bar counts as missed only past this share of it: machines are noisy.
-TOLERANCE = 0.20
+TARGET_TOLERANCE = 0.20
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """`figures` are printed beside the main one, for those who want to know more."""
+class Measurement:
+    """`details` are printed beside the main one, for those who want to know more."""
 
     value: float
-    figures: tuple[tuple[str, float], ...] = ()
+    details: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """`bar` None: printed, not judged. `at_least`: more is better."""
+    """`target` None: printed, not judged. `at_least`: more is better."""
 
     group: str
     name: str
     unit: str
-    run: Callable[[], Measured]
-    bar: float | None = None
+    run: Callable[[], Measurement]
+    target: float | None = None
     at_least: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
     workload: Workload
-    measured: Measured
+    measured: Measurement
     seconds: float
 
     @property
     def met(self) -> bool | None:
-        bar = self.workload.bar
-        if bar is None:
+        target = self.workload.target
+        if target is None:
             return None
-        return self.measured.value >= bar if self.workload.at_least else self.measured.value <= bar
+        return self.measured.value >= target if self.workload.at_least else self.measured.value <= target
 
     @property
     def missed_badly(self) -> bool:
         """Missed by more than the tolerance."""
-        bar = self.workload.bar
-        if bar is None:
+        target = self.workload.target
+        if target is None:
             return False
         if self.workload.at_least:
-            return self.measured.value < bar * (1 - TOLERANCE)
-        return self.measured.value > bar * (1 + TOLERANCE)
+            return self.measured.value < target * (1 - TARGET_TOLERANCE)
+        return self.measured.value > target * (1 + TARGET_TOLERANCE)
 
 
 def run_all(workloads: Iterable[Workload], *, on_result: Callable[[Result], None] | None = None) -> list[Result]:

@@ -10,7 +10,7 @@ import typer
 
 from muster import __version__
 from muster.cli.errors import UserError
-from muster.cli.usage import Answers
+from muster.cli.usage_errors import UsageErrorCommand
 
 app = typer.Typer(
     name="muster",
@@ -59,7 +59,7 @@ def sim(
     trace: Annotated[
         Path | None, typer.Option(help="Write the decision log here; `muster replay` runs it again.", show_default=False)
     ] = None,
-    story: Annotated[
+    timeline: Annotated[
         bool | None,
         typer.Option(
             "--story/--no-story", help="Tell all that happened, or nothing of it; else as much as fits.", show_default=False
@@ -70,19 +70,20 @@ def sim(
     json: Annotated[bool, typer.Option("--json", help="Everything, for machines.")] = False,
 ) -> None:
     """Run scenarios on a simulated cluster: hours pass in seconds, and the same file gives the same result every time."""
-    from muster.cli.sim import Wishes, simulate
+    from muster.cli.sim import SimOptions as Wishes
+    from muster.cli.sim import simulate
 
-    wishes = Wishes(
+    options = Wishes(
         files=tuple(files or ()),
         generate=generate,
         policy=policy,
         trace=trace,
         json=json,
         quiet=quiet,
-        story=story,
+        timeline=timeline,
         all_gangs=everything,
     )
-    _end("sim", json=json, work=lambda: simulate(wishes))
+    _end("sim", json=json, work=lambda: simulate(options))
 
 
 @app.command(epilog=_EPILOG_CODES)
@@ -94,13 +95,14 @@ def replay(
     json: Annotated[bool, typer.Option("--json", help="The result for machines.")] = False,
 ) -> None:
     """Run a decision log again and prove that every decision is the same, byte for byte."""
-    from muster.cli.rerun import rerun
+    from muster.cli.replay_command import replay_log
 
-    _end("replay", json=json, work=lambda: rerun(log, policy=policy, json=json))
+    _end("replay", json=json, work=lambda: replay_log(log, policy=policy, json=json))
 
 
 @app.command(
-    cls=Answers, epilog="Exit codes: 0 it runs now, 2 it runs after evictions, 3 it cannot run, 64 the input cannot be used."
+    cls=UsageErrorCommand,
+    epilog="Exit codes: 0 it runs now, 2 it runs after evictions, 3 it cannot run, 64 the input cannot be used.",
 )
 def plan(
     job: Annotated[
@@ -123,7 +125,7 @@ def plan(
     json: Annotated[bool, typer.Option("--json", help="Everything, for machines.")] = False,
 ) -> None:
     """Say whether a job would run, where, and who would have to leave; nothing is done."""
-    from muster.cli.plan import Wishes
+    from muster.cli.plan import PlanOptions as Wishes
     from muster.cli.plan import plan as make_plan
 
     raise typer.Exit(make_plan(Wishes(job=job, cluster=cluster, policy=policy, after_steps=after_steps, json=json)))
@@ -148,13 +150,13 @@ def bench(
         list[str] | None, typer.Argument(help="Groups of workloads; all of them if none.", show_default=False)
     ] = None,
     only_list: Annotated[bool, typer.Option("--list", help="List the workloads without running them.")] = False,
-    check_bars: Annotated[bool, typer.Option("--check", help="Fail where a bar is missed by more than 20 %.")] = False,
+    check_targets: Annotated[bool, typer.Option("--check", help="Fail where a bar is missed by more than 20 %.")] = False,
     json: Annotated[bool, typer.Option("--json", help="The figures for machines.")] = False,
 ) -> None:
     """Measure how fast Muster decides on this machine, against the bars that it must clear."""
-    from muster.cli.measure import bench as run_bench
+    from muster.cli.bench_command import bench as run_bench
 
-    _end("bench", json=json, work=lambda: run_bench(groups or (), json=json, check=check_bars, only_list=only_list))
+    _end("bench", json=json, work=lambda: run_bench(groups or (), json=json, check=check_targets, only_list=only_list))
 
 
 @app.command(epilog=_EPILOG_CODES)
@@ -165,7 +167,7 @@ def demo(
     seconds: Annotated[float, typer.Option(help="How long the real one takes.")] = 60.0,
 ) -> None:
     """Show what Muster does: two hours in the simulator, or a minute on a real API server."""
-    from muster.cli.demo import Wishes
+    from muster.cli.demo import DemoOptions as Wishes
     from muster.cli.demo import demo as perform
 
     raise typer.Exit(perform(Wishes(kube=kube, seconds=seconds)))
@@ -221,9 +223,10 @@ def run(
     ] = None,
 ) -> None:
     """Schedule a real cluster until told to stop."""
-    from muster.cli.run import Wishes, schedule
+    from muster.cli.run import RunOptions as Wishes
+    from muster.cli.run import run_scheduler
 
-    wishes = Wishes(
+    options = Wishes(
         kubeconfig=kubeconfig,
         context=context,
         policy=policy,
@@ -236,7 +239,7 @@ def run(
         log_format=log_format,
         qps=qps,
     )
-    raise typer.Exit(schedule(wishes))
+    raise typer.Exit(run_scheduler(options))
 
 
 @app.command(epilog=_EPILOG_CODES)
@@ -246,9 +249,9 @@ def crds(
     context: Annotated[str, _CONTEXT] = "",
 ) -> None:
     """Print the definitions of the custom objects that Muster reads, or install those that are absent."""
-    from muster.cli.crds import install_absent, show
+    from muster.cli.crds import install_missing, show
 
-    raise typer.Exit(install_absent(kubeconfig, context) if install else show())
+    raise typer.Exit(install_missing(kubeconfig, context) if install else show())
 
 
 @app.command(epilog=_EPILOG_CODES)
@@ -272,7 +275,7 @@ def _end(command: str, *, json: bool, work: Callable[[], int]) -> NoReturn:
         raise typer.Exit(work())
     except UserError as error:
         if json:
-            from muster.cli.machine import errors_document, show_json
+            from muster.cli.json_output import errors_document, write_json
 
-            show_json(command, ok=False, errors=errors_document(error))
+            write_json(command, ok=False, errors=errors_document(error))
         raise

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 BARS = " ▁▂▃▄▅▆▇█"
 PLAIN_BARS = " .:-=+*#%"
-_EIGHTHS = " ▏▎▍▌▋▊▉"
-_MOST_ROWS = 6
+_EIGHTH_BLOCKS = " ▏▎▍▌▋▊▉"
+_MAX_ROWS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Series:
         return [self.mean(start + i * step, start + (i + 1) * step) for i in range(width)]
 
 
-def spark(values: Iterable[float], *, top: float, unicode: bool = True) -> str:
+def sparkline(values: Iterable[float], *, top: float, unicode: bool = True) -> str:
     """One character for each value. Only nothing is blank, and only all is full."""
     bars = BARS if unicode else PLAIN_BARS
     most = len(bars) - 1
@@ -61,14 +61,14 @@ def bar(part: float, *, width: int, unicode: bool = True) -> str:
     if not unicode:
         return "#" * round(part * width)
     eighths = round(part * width * 8)
-    return "█" * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")
+    return "█" * (eighths // 8) + (_EIGHTH_BLOCKS[eighths % 8] if eighths % 8 else "")
 
 
 def column_of(at: float, *, start: float, until: float, width: int) -> int:
     return min(width - 1, max(0, int((at - start) / (until - start) * width))) if until > start else 0
 
 
-def notes(marks: Sequence[tuple[int, str]], *, width: int, unicode: bool = True) -> list[str]:
+def mark_lines(marks: Sequence[tuple[int, str]], *, width: int, unicode: bool = True) -> list[str]:
     """Lines below a chart: an arrow at each column and its words beside it, as many lines as that takes, up to a bound."""
     arrow = "↑" if unicode else "^"
     rows: list[list[tuple[int, str]]] = []
@@ -79,15 +79,15 @@ def notes(marks: Sequence[tuple[int, str]], *, width: int, unicode: bool = True)
         row = next((row for row in rows if column + len(text) + 2 <= row[-1][0]), None)
         if row is not None:
             row.append((column, text))
-        elif len(rows) < _MOST_ROWS:
+        elif len(rows) < _MAX_ROWS:
             rows.append([(column, text)])
         else:
             left_out += 1
-    lines = [_note_line(row) for row in rows]
+    lines = [_mark_line(row) for row in rows]
     return [*lines, f"{'':{max(0, width - 20)}}and {left_out} more"] if left_out else lines
 
 
-def _note_line(row: list[tuple[int, str]]) -> str:
+def _mark_line(row: list[tuple[int, str]]) -> str:
     line = ""
     for column, text in reversed(row):
         line = f"{line:{column}}{text}"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from muster.cli import OK
-from muster.cli.errors import BadFiles
-from muster.cli.files import read_text
-from muster.cli.screen import DIM, NOTE, Line, to_stderr, to_stdout
+from muster.cli.errors import InvalidFiles
+from muster.cli.scenario_files import read_text
+from muster.cli.screen import DIM, NOTE, TextLine, to_stderr, to_stdout
 from muster.convert import convert
-from muster.yaml_marks import InputError
+from muster.yaml_positions import InputError
 
 
 def convert_file(file: Path) -> int:
@@ -17,10 +17,10 @@ def convert_file(file: Path) -> int:
     try:
         made = convert(read_text(file), file=str(file))
     except InputError as error:
-        raise BadFiles(error.faults) from None
-    to_stdout().say(made.text.rstrip("\n"))
+        raise InvalidFiles(error.faults) from None
+    to_stdout().print_line(made.text.rstrip("\n"))
     screen = to_stderr()
     for note in made.notes:
         place = f"{file}:{note.line}: " if note.line else f"{file}: "
-        screen.say(Line.of((place, DIM), (note.text, NOTE)))
+        screen.print_line(TextLine.of((place, DIM), (note.text, NOTE)))
     return OK

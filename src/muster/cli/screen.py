@@ -20,30 +20,30 @@ ERROR, BAD, GOOD, DIM, BOLD, NOTE, PLAIN = "bold red", "red", "green", "dim", "b
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 # Charts and wrapped columns in output that nobody's terminal bounds.
-WIDTH_UNBOUND = 120
+UNBOUNDED_WIDTH = 120
 
-Part = str | tuple[str, str]
+TextPart = str | tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class TextLine:
     """Pieces of text, each with a style."""
 
     parts: tuple[tuple[str, str], ...]
 
     @staticmethod
-    def of(*parts: Part) -> Line:
-        return Line(tuple((part, PLAIN) if isinstance(part, str) else part for part in parts))
+    def of(*parts: TextPart) -> TextLine:
+        return TextLine(tuple((part, PLAIN) if isinstance(part, str) else part for part in parts))
 
     @property
     def plain(self) -> str:
         return "".join(text for text, _ in self.parts)
 
     def text(self) -> Text:
-        return Text.assemble(*((visible(text), style) for text, style in self.parts))
+        return Text.assemble(*((escape_control(text), style) for text, style in self.parts))
 
 
-def visible(text: str) -> str:
+def escape_control(text: str) -> str:
     """Control characters as what they are: a file's name must not repaint anybody's terminal."""
     return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
@@ -66,29 +66,29 @@ class Screen:
     @property
     def chart_width(self) -> int:
         """What is left beside a label and some figures."""
-        return max(20, min((self.width or WIDTH_UNBOUND) - 60, 80))
+        return max(20, min((self.width or UNBOUNDED_WIDTH) - 60, 80))
 
-    def say(self, line: object = "") -> None:
+    def print_line(self, line: object = "") -> None:
         if self._quiet:
             return
-        text = line.text() if isinstance(line, Line) else Text(visible(str(line)))
+        text = line.text() if isinstance(line, TextLine) else Text(escape_control(str(line)))
         text.rstrip()
         self._console.print(text, soft_wrap=True)
 
-    def say_all(self, lines: object) -> None:
+    def print_lines(self, lines: object) -> None:
         for line in lines if isinstance(lines, list | tuple) else [lines]:
-            self.say(line)
+            self.print_line(line)
 
 
 def to_stdout(*, quiet: bool = False) -> Screen:
-    return Screen(_tolerant(sys.stdout), quiet=quiet)
+    return Screen(_replacing_errors(sys.stdout), quiet=quiet)
 
 
 def to_stderr() -> Screen:
-    return Screen(_tolerant(sys.stderr))
+    return Screen(_replacing_errors(sys.stderr))
 
 
-def _tolerant(stream: IO[str]) -> IO[str]:
+def _replacing_errors(stream: IO[str]) -> IO[str]:
     """A terminal that cannot show a character shows a question mark; it is no reason to stop."""
     reconfigure = getattr(stream, "reconfigure", None)
     if reconfigure is not None:
@@ -96,5 +96,5 @@ def _tolerant(stream: IO[str]) -> IO[str]:
     return stream
 
 
-def width_of(text: str) -> int:
+def display_width(text: str) -> int:
     return cell_len(text)

@@ -8,26 +8,26 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
-from muster.adapters.trace import TraceWriter
 from muster.cli import BAD_INPUT, FAILED, OK
-from muster.cli.clusters import SUFFIXES, read_cluster
-from muster.cli.errors import BadFiles, UserError, fault_lines
-from muster.cli.files import scenarios_of
-from muster.cli.live import Watch
-from muster.cli.machine import faults_document, report_document, show_json
-from muster.cli.screen import BAD, BOLD, DIM, ERROR, GOOD, Line, Screen, to_stdout
-from muster.cli.story import story, story_lines
+from muster.cli.cluster_file import CLUSTER_SUFFIXES, read_cluster
+from muster.cli.errors import InvalidFiles, UserError, fault_lines
+from muster.cli.json_output import faults_document, report_document, write_json
+from muster.cli.progress_bar import ProgressBar
+from muster.cli.scenario_files import read_scenarios
+from muster.cli.screen import BAD, BOLD, DIM, ERROR, GOOD, Screen, TextLine, to_stdout
 from muster.cli.summary import main_resource, summary
-from muster.cli.words import count, real, span
+from muster.cli.text_format import count, duration, real_time
+from muster.cli.timeline import timeline, timeline_lines
 from muster.config import load_policy
-from muster.scenario import Report, Scenario, generate_from, run
-from muster.scenario.report import Failure
-from muster.yaml_marks import Fault, InputError
+from muster.decision_log import DecisionLogWriter
+from muster.scenario import Report, Scenario, generate_from_text, run
+from muster.scenario.run_report import ExpectationFailure
+from muster.yaml_positions import InputError, InputFault
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
-    """What the options say. `story` None: as much of it as fits a screen, and only for a single scenario."""
+class SimOptions:
+    """What the options say. `timeline` None: as much of it as fits a screen, and only for a single scenario."""
 
     files: Sequence[str]
     generate: str | None = None
@@ -35,66 +35,66 @@ class Wishes:
     trace: Path | None = None
     json: bool = False
     quiet: bool = False
-    story: bool | None = None
+    timeline: bool | None = None
     all_gangs: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ScenarioResult:
     """A scenario that was run, or that the cluster would not have."""
 
     scenario: Scenario
     report: Report | None
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[InputFault, ...] = ()
 
     @property
     def ok(self) -> bool:
         return self.report is not None and self.report.ok
 
 
-def simulate(wishes: Wishes) -> int:
-    scenarios = _scenarios(wishes)
-    screen = to_stdout(quiet=wishes.quiet)
-    ended: list[Ended] = []
-    with _log(wishes.trace) as log, Watch(quiet=wishes.quiet or wishes.json) as watch:
+def simulate(options: SimOptions) -> int:
+    scenarios = _scenarios(options)
+    screen = to_stdout(quiet=options.quiet)
+    results: list[ScenarioResult] = []
+    with _decision_log(options.trace) as log, ProgressBar(quiet=options.quiet or options.json) as progress_bar:
         for scenario in scenarios:
-            watch.begin(scenario.name)
-            ended.append(_run(scenario, watch, log))
-            if len(scenarios) > 1 and wishes.story is not True and not wishes.json:
-                _show_line(ended[-1], screen, new_file=len(ended) == 1 or ended[-2].scenario.file != scenario.file)
-    if wishes.json:
-        _show_machine(ended)
-    elif len(scenarios) == 1 or wishes.story:
-        for each in ended:
-            _show_whole(each, screen, wishes)
-    if not wishes.json:
-        _show_count(ended, screen)
-        _tell_what_failed(ended, wishes)
-    return BAD_INPUT if any(each.report is None for each in ended) else OK if all(each.ok for each in ended) else FAILED
+            progress_bar.begin(scenario.name)
+            results.append(_run(scenario, progress_bar, log))
+            if len(scenarios) > 1 and options.timeline is not True and not options.json:
+                _show_line(results[-1], screen, new_file=len(results) == 1 or results[-2].scenario.file != scenario.file)
+    if options.json:
+        _show_json(results)
+    elif len(scenarios) == 1 or options.timeline:
+        for each in results:
+            _show_report(each, screen, options)
+    if not options.json:
+        _show_count(results, screen)
+        _show_failures(results, options)
+    return BAD_INPUT if any(each.report is None for each in results) else OK if all(each.ok for each in results) else FAILED
 
 
 # -- what to run -------------------------------------------------------------------------------------------------------------------
 
 
-def _scenarios(wishes: Wishes) -> list[Scenario]:
-    if wishes.generate is not None and wishes.files:
+def _scenarios(options: SimOptions) -> list[Scenario]:
+    if options.generate is not None and options.files:
         raise UserError("either files or --generate, not both")
-    if wishes.generate is None and not wishes.files:
+    if options.generate is None and not options.files:
         raise UserError("name a scenario file or a folder of them, such as `muster sim scenarios/demo.yaml`, or use --generate")
     try:
-        found = [generate_from(wishes.generate)] if wishes.generate is not None else list(_read(wishes.files))
-        if wishes.policy is not None:
-            load_policy(wishes.policy)
+        found = [generate_from_text(options.generate)] if options.generate is not None else list(_read(options.files))
+        if options.policy is not None:
+            load_policy(options.policy)
     except InputError as error:
-        raise BadFiles(error.faults) from None
-    return [replace(scenario, policy=wishes.policy) for scenario in found] if wishes.policy is not None else found
+        raise InvalidFiles(error.faults) from None
+    return [replace(scenario, policy=options.policy) for scenario in found] if options.policy is not None else found
 
 
 def _read(words: Sequence[str]) -> Iterator[Scenario]:
     """Scenarios, and clusters that somebody saved."""
-    yield from scenarios_of(word for word in words if not word.endswith(SUFFIXES))
+    yield from read_scenarios(word for word in words if not word.endswith(CLUSTER_SUFFIXES))
     for word in words:
-        if word.endswith(SUFFIXES):
+        if word.endswith(CLUSTER_SUFFIXES):
             saved = read_cluster(Path(word))
             if saved is None:
                 raise UserError(f"{word}: this is no list of Kubernetes objects, as `muster snapshot` writes one")
@@ -102,7 +102,7 @@ def _read(words: Sequence[str]) -> Iterator[Scenario]:
 
 
 @contextmanager
-def _log(path: Path | None) -> Iterator[TraceWriter | None]:
+def _decision_log(path: Path | None) -> Iterator[DecisionLogWriter | None]:
     if path is None:
         yield None
         return
@@ -112,103 +112,105 @@ def _log(path: Path | None) -> Iterator[TraceWriter | None]:
     except OSError as error:
         raise UserError(f"{path}: the decision log cannot be written: {(error.strerror or str(error)).lower()}") from None
     with file:
-        yield TraceWriter(file)
+        yield DecisionLogWriter(file)
 
 
-def _run(scenario: Scenario, watch: Watch, log: TraceWriter | None) -> Ended:
+def _run(scenario: Scenario, progress_bar: ProgressBar, log: DecisionLogWriter | None) -> ScenarioResult:
     try:
-        return Ended(scenario, run(scenario, observer=watch, log=log))
+        return ScenarioResult(scenario, run(scenario, observer=progress_bar, log=log))
     except InputError as error:
-        return Ended(scenario, None, error.faults)
+        return ScenarioResult(scenario, None, error.faults)
 
 
 # -- what a person sees ------------------------------------------------------------------------------------------------------------
 
 
-def _show_whole(ended: Ended, screen: Screen, wishes: Wishes) -> None:
-    report = ended.report
+def _show_report(results: ScenarioResult, screen: Screen, options: SimOptions) -> None:
+    report = results.report
     if report is None:
         return
-    screen.say(_headline(report))
-    if wishes.story is not False:
-        screen.say()
-        events = story(report, resource=main_resource(report))
-        screen.say_all(story_lines(events, width=screen.width, whole=bool(wishes.story)))
-    screen.say_all(list(summary(report, screen, all_gangs=wishes.all_gangs)))
-    screen.say()
+    screen.print_line(_headline(report))
+    if options.timeline is not False:
+        screen.print_line()
+        events = timeline(report, resource=main_resource(report))
+        screen.print_lines(timeline_lines(events, width=screen.width, whole=bool(options.timeline)))
+    screen.print_lines(list(summary(report, screen, all_gangs=options.all_gangs)))
+    screen.print_line()
 
 
-def _headline(report: Report) -> Line:
-    spent = f"{count(report.cycles, 'cycle')}, {span(report.virtual_s)} virtual in {real(report.real_s)}"
-    return Line.of(" ", (report.name, BOLD), (f"   {spent}", DIM))
+def _headline(report: Report) -> TextLine:
+    spent = f"{count(report.cycles, 'cycle')}, {duration(report.virtual_s)} virtual in {real_time(report.wall_s)}"
+    return TextLine.of(" ", (report.name, BOLD), (f"   {spent}", DIM))
 
 
-def _show_line(ended: Ended, screen: Screen, *, new_file: bool) -> None:
+def _show_line(results: ScenarioResult, screen: Screen, *, new_file: bool) -> None:
     """One line, below a line with the file's name where that is another one."""
-    scenario, report = ended.scenario, ended.report
+    scenario, report = results.scenario, results.report
     if new_file:
-        screen.say(Line.of((f" {scenario.file}", BOLD)))
-    word, style = ("ok", GOOD) if ended.ok else ("failed", BAD) if report is not None else ("error", BAD)
-    spent = "" if report is None else f"   {count(report.cycles, 'cycle')}, {span(report.virtual_s)} in {real(report.real_s)}"
-    screen.say(Line.of((f"   {word:6} ", style), (f":{scenario.line:<4} ", DIM), scenario.name, (spent, DIM)))
+        screen.print_line(TextLine.of((f" {scenario.file}", BOLD)))
+    word, style = ("ok", GOOD) if results.ok else ("failed", BAD) if report is not None else ("error", BAD)
+    spent = (
+        "" if report is None else f"   {count(report.cycles, 'cycle')}, {duration(report.virtual_s)} in {real_time(report.wall_s)}"
+    )
+    screen.print_line(TextLine.of((f"   {word:6} ", style), (f":{scenario.line:<4} ", DIM), scenario.name, (spent, DIM)))
 
 
-def _show_count(ended: list[Ended], screen: Screen) -> None:
-    if len(ended) < 2:
+def _show_count(results: list[ScenarioResult], screen: Screen) -> None:
+    if len(results) < 2:
         return
-    good = sum(each.ok for each in ended)
-    bad = len(ended) - good
+    good = sum(each.ok for each in results)
+    bad = len(results) - good
     figures = f", {bad} failed" if bad else ""
-    screen.say()
-    screen.say(Line.of((f" {count(len(ended), 'scenario')}: {good} ok{figures}.", BAD if bad else GOOD)))
+    screen.print_line()
+    screen.print_line(TextLine.of((f" {count(len(results), 'scenario')}: {good} ok{figures}.", BAD if bad else GOOD)))
 
 
-def _tell_what_failed(ended: list[Ended], wishes: Wishes) -> None:
+def _show_failures(results: list[ScenarioResult], options: SimOptions) -> None:
     """Said in any case, quiet or not: it is what the exit code is about."""
     screen = to_stdout()
     first = True
-    for each in ended:
+    for each in results:
         if each.ok:
             continue
-        if not (first and wishes.quiet):
-            screen.say()
+        if not (first and options.quiet):
+            screen.print_line()
         first = False
-        screen.say_all(list(_failed_lines(each)))
+        screen.print_lines(list(_failed_lines(each)))
 
 
-def _failed_lines(ended: Ended) -> Iterator[Line]:
-    for fault in ended.faults:
+def _failed_lines(results: ScenarioResult) -> Iterator[TextLine]:
+    for fault in results.faults:
         yield from fault_lines(fault)
-    if ended.report is None:
+    if results.report is None:
         return
-    for failure in ended.report.failures:
+    for failure in results.report.failures:
         yield from _failure_lines(failure)
-    scenario = ended.scenario
-    for breach in ended.report.breaches:
+    scenario = results.scenario
+    for violation in results.report.violations:
         place = f"{scenario.file}:{scenario.line}: "
-        yield Line.of((place, ERROR), f"law broken in cycle {breach.cycle}: {breach.law}")
-        yield Line.of(f"  {breach.text}")
-    yield Line.of((f"  scenario: {scenario.name}", DIM))
+        yield TextLine.of((place, ERROR), f"law broken in cycle {violation.cycle}: {violation.invariant}")
+        yield TextLine.of(f"  {violation.text}")
+    yield TextLine.of((f"  scenario: {scenario.name}", DIM))
     if not scenario.file.startswith("<"):
-        yield Line.of((f"  again:    muster sim {scenario.file}:{scenario.line}", DIM))
+        yield TextLine.of((f"  again:    muster sim {scenario.file}:{scenario.line}", DIM))
 
 
-def _failure_lines(failure: Failure) -> Iterator[Line]:
-    yield Line.of((f"{failure.file}:{failure.line}: ", ERROR), f"after {span(failure.at_s)} this does not hold:")
-    for each in failure.differences:
+def _failure_lines(failure: ExpectationFailure) -> Iterator[TextLine]:
+    yield TextLine.of((f"{failure.file}:{failure.line}: ", ERROR), f"after {duration(failure.at_s)} this does not hold:")
+    for each in failure.mismatches:
         where = "" if each.line in (0, failure.line) else f" (line {each.line})"
-        yield Line.of(("  ", ""), (each.what, BOLD), where)
-        yield Line.of(("    expected  ", DIM), (each.expected, GOOD))
-        yield Line.of(("    found     ", DIM), (each.found, BAD))
+        yield TextLine.of(("  ", ""), (each.what, BOLD), where)
+        yield TextLine.of(("    expected  ", DIM), (each.expected, GOOD))
+        yield TextLine.of(("    found     ", DIM), (each.found, BAD))
 
 
 # -- what a machine sees -----------------------------------------------------------------------------------------------------------
 
 
-def _show_machine(ended: list[Ended]) -> None:
-    show_json(
+def _show_json(results: list[ScenarioResult]) -> None:
+    write_json(
         "sim",
-        ok=all(each.ok for each in ended),
-        errors=faults_document(fault for each in ended for fault in each.faults),
-        scenarios=[report_document(each.report) for each in ended if each.report is not None],
+        ok=all(each.ok for each in results),
+        errors=faults_document(fault for each in results for fault in each.faults),
+        scenarios=[report_document(each.report) for each in results if each.report is not None],
     )

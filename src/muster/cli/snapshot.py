@@ -7,21 +7,21 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from muster.adapters.kube.access import AccessError, read_access
-from muster.adapters.kube.client import ApiError, Client
-from muster.adapters.kube.refs import Manifest
 from muster.cli import OK
 from muster.cli.errors import UserError
 from muster.cli.screen import to_stdout
-from muster.cli.words import count
-from muster.snapshot.anonymous import anonymous as renamed
-from muster.snapshot.file import write
-from muster.snapshot.take import take
+from muster.cli.text_format import count
+from muster.kube.read.object_references import Manifest
+from muster.kube.watch.access import AccessError, read_access
+from muster.kube.watch.client import ApiError, Client
+from muster.snapshot.anonymize import anonymize as renamed
+from muster.snapshot.capture import capture
+from muster.snapshot.snapshot_file import write
 
 
 def save(output: Path, *, kubeconfig: Path | None, context: str, anonymous: bool) -> int:
     try:
-        objects = asyncio.run(_taken(kubeconfig, context))
+        objects = asyncio.run(_take_snapshot(kubeconfig, context))
     except AccessError as error:
         raise UserError(str(error)) from None
     except ApiError as error:
@@ -32,13 +32,13 @@ def save(output: Path, *, kubeconfig: Path | None, context: str, anonymous: bool
         raise UserError(f"{output}: {(error.strerror or str(error)).lower()}") from None
     kinds = Counter(str(each["kind"]) for each in objects)
     figures = f"{count(kinds['Node'], 'node')}, {count(kinds['Pod'], 'pod')}, {count(len(objects), 'object')} in all"
-    to_stdout().say(f"{output}: {figures}, {size / 1024:.0f} KiB{', names replaced' if anonymous else ''}")
+    to_stdout().print_line(f"{output}: {figures}, {size / 1024:.0f} KiB{', names replaced' if anonymous else ''}")
     return OK
 
 
-async def _taken(kubeconfig: Path | None, context: str) -> list[Manifest]:
+async def _take_snapshot(kubeconfig: Path | None, context: str) -> list[Manifest]:
     client = Client(await read_access(kubeconfig, context))
     try:
-        return await take(client)
+        return await capture(client)
     finally:
         await client.close()

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from muster.config.catalogue import Entry, catalogue
-from muster.config.policy import DEFAULT_POLICY, PolicyError, default_policy, load_policy
+from muster.config.plugin_catalogue import PluginEntry, catalogue
+from muster.config.policy_file import DEFAULT_POLICY, PolicyError, default_policy, load_policy
 
-__all__ = ["DEFAULT_POLICY", "Entry", "PolicyError", "catalogue", "default_policy", "load_policy"]
+__all__ = ["DEFAULT_POLICY", "PluginEntry", "PolicyError", "catalogue", "default_policy", "load_policy"]

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 
-from muster.config.catalogue import Entry, catalogue
-from muster.config.options import REQUIRED, Option
-from muster.config.policy import DEFAULT_POLICY, KEYS, SETTINGS
+from muster.config.plugin_catalogue import PluginEntry, catalogue
+from muster.config.plugin_options import REQUIRED, Option
+from muster.config.policy_file import DEFAULT_POLICY, KEYS, SETTINGS
 from muster.engine import hooks
 from muster.engine.cycle import ACTIONS
 
-_ACTIONS: Mapping[str, str] = {
+_ACTION_DOCS: Mapping[str, str] = {
     "expire": "Ends what time has ended: waits that ran out, and claims that can no longer be redeemed.",
     "enqueue": "Says which PodGroups may have their pods attempted at all, and why the others may not.",
     "allocate": "Places gangs on free room, the most entitled first, each whole or not at all; redeems what they were promised.",
@@ -39,7 +39,7 @@ def default_policy() -> Iterator[str]:
 
 def actions() -> Iterator[str]:
     yield from ("| action | what it does |", "| --- | --- |")
-    yield from (f"| `{name}` | {_ACTIONS[name]} |" for name in ACTIONS)
+    yield from (f"| `{name}` | {_ACTION_DOCS[name]} |" for name in ACTIONS)
 
 
 def settings() -> Iterator[str]:
@@ -56,7 +56,7 @@ def hook_table() -> Iterator[str]:
     yield from (line for line in (hooks.__doc__ or "").splitlines() if line.startswith("|"))
 
 
-def _plugin(entry: Entry) -> Iterator[str]:
+def _plugin(entry: PluginEntry) -> Iterator[str]:
     yield from (f"### `{entry.name}`", "", *entry.doc.splitlines(), "")
     if entry.options:
         yield from (*_options(entry.options), "")
@@ -65,11 +65,11 @@ def _plugin(entry: Entry) -> Iterator[str]:
 def _options(options: tuple[Option, ...]) -> Iterator[str]:
     yield from ("| option | takes | default | meaning |", "| --- | --- | --- | --- |")
     for option in options:
-        default = "needed" if option.default is REQUIRED else f"`{_written(option.default)}`"
-        yield f"| `{option.key}` | {option.words} | {default} | {option.doc} |"
+        default = "needed" if option.default is REQUIRED else f"`{_as_yaml(option.default)}`"
+        yield f"| `{option.key}` | {option.type_text} | {default} | {option.doc} |"
 
 
-def _written(value: object) -> str:
+def _as_yaml(value: object) -> str:
     """As a policy file has it."""
     match value:
         case bool():
@@ -79,13 +79,13 @@ def _written(value: object) -> str:
         case float():
             return f"{value:g}"
         case Mapping():
-            return "{" + ", ".join(f"{key}: {_written(each)}" for key, each in value.items()) + "}"
+            return "{" + ", ".join(f"{key}: {_as_yaml(each)}" for key, each in value.items()) + "}"
         case list() | tuple():
-            return "[" + ", ".join(_written(each) for each in value) + "]"
+            return "[" + ", ".join(_as_yaml(each) for each in value) + "]"
     return "" if value is None else str(value)
 
 
-PARTS: Mapping[str, Callable[[], Iterator[str]]] = {
+SECTIONS: Mapping[str, Callable[[], Iterator[str]]] = {
     "keys": keys,
     "default": default_policy,
     "actions": actions,
@@ -94,18 +94,18 @@ PARTS: Mapping[str, Callable[[], Iterator[str]]] = {
     "hooks": hook_table,
 }
 FILES = ("policy.md", "plugins.md")
-_PART = re.compile(r"(<!-- (\S+): written by muster\.config\.manual -->\n).*?(<!-- end of \2 -->\n)", re.DOTALL)
+_SECTION = re.compile(r"(<!-- (\S+): written by muster\.config\.manual -->\n).*?(<!-- end of \2 -->\n)", re.DOTALL)
 
 
-def brought_up_to_date(path: Path) -> str:
+def render_page(path: Path) -> str:
     """The page with every part that stands between marks written anew. A part with a dot in its name is a file of examples/."""
 
     def written(found: re.Match[str]) -> str:
         begin, name, end = found.groups()
-        lines = PARTS[name]() if name in PARTS else _example(path.parent.parent / "examples" / name)
+        lines = SECTIONS[name]() if name in SECTIONS else _example(path.parent.parent / "examples" / name)
         return begin + "\n".join(lines).rstrip() + "\n" + end
 
-    return _PART.sub(written, path.read_text(encoding="utf-8"))
+    return _SECTION.sub(written, path.read_text(encoding="utf-8"))
 
 
 def _example(path: Path) -> Iterator[str]:
@@ -117,7 +117,7 @@ def _example(path: Path) -> Iterator[str]:
 def main() -> None:
     for file in FILES:
         path = Path(sys.argv[1]) / file
-        path.write_text(brought_up_to_date(path), encoding="utf-8")
+        path.write_text(render_page(path), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from muster.config import load_policy
-from muster.convert.actions import convert_actions
-from muster.convert.conf import read_conf
-from muster.convert.draft import Draft, Note
-from muster.convert.plugins import convert_plugins
-from muster.yaml_marks import Faults, Marked, marked, read
+from muster.convert.policy_draft import ConversionNote, PolicyDraft
+from muster.convert.volcano_actions import convert_actions
+from muster.convert.volcano_conf import read_conf
+from muster.convert.volcano_plugins import convert_plugins
+from muster.yaml_positions import InputFaults, YamlValue, read_yaml, yaml_value
 
 __all__ = ["Converted", "Note", "convert", "convert_plain"]
 
@@ -22,46 +22,46 @@ _CONF_SUFFIX = ".conf"
 
 
 @dataclass(frozen=True, slots=True)
-class Converted:
+class Conversion:
     """A policy file, and what to know about it."""
 
     text: str
-    notes: tuple[Note, ...]
+    notes: tuple[ConversionNote, ...]
 
 
-def convert(text: str, *, file: str = "volcano-scheduler.conf") -> Converted:
+def convert(text: str, *, file: str = "volcano-scheduler.conf") -> Conversion:
     """From the text of the file, or of the ConfigMap that holds it. What is no such file is an InputError with its line."""
-    root = read(text, file=file)
+    root = read_yaml(text, file=file)
     inner = _in_config_map(root)
     if inner is not None:
-        file, root = f"{file} (data.{inner[0]})", read(inner[1], file=inner[0])
+        file, root = f"{file} (data.{inner[0]})", read_yaml(inner[1], file=inner[0])
     heading = f"Made from {file.rsplit('/', 1)[-1]}. What could not be taken over was told when it was made."
-    return _convert(root, Faults(file), flags_default=True, heading=heading)
+    return _convert(root, InputFaults(file), flags_default=True, heading=heading)
 
 
-def convert_plain(conf: Mapping[str, object], *, flags_default: bool) -> Converted:
+def convert_data(conf: Mapping[str, object], *, flags_default: bool) -> Conversion:
     """From the same in data. `flags_default` is what a flag means that is not there."""
-    return _convert(marked(conf), Faults("<configuration>"), flags_default=flags_default, heading="")
+    return _convert(yaml_value(conf), InputFaults("<configuration>"), flags_default=flags_default, heading="")
 
 
-def _in_config_map(root: Marked) -> tuple[str, str] | None:
+def _in_config_map(root: YamlValue) -> tuple[str, str] | None:
     """Name and text of the configuration in a ConfigMap; None if the document is none."""
-    if root.mapping.get("kind", Marked(None)).value != "ConfigMap":
+    if root.mapping.get("kind", YamlValue(None)).value != "ConfigMap":
         return None
-    data = root.mapping.get("data", Marked(None)).mapping
+    data = root.mapping.get("data", YamlValue(None)).mapping
     return next(((key, value.text) for key, value in data.items() if key.endswith(_CONF_SUFFIX)), None)
 
 
-def _convert(root: Marked, faults: Faults, *, flags_default: bool, heading: str) -> Converted:
+def _convert(root: YamlValue, faults: InputFaults, *, flags_default: bool, heading: str) -> Conversion:
     conf = read_conf(root, faults, flags_default=flags_default)
     faults.raise_any()
-    draft = Draft(scheduler_names=("volcano", "muster"))
-    draft.tell("schedulerNames has volcano in it, which is what your pods say: stop Volcano's scheduler before Muster starts")
+    draft = PolicyDraft(scheduler_names=("volcano", "muster"))
+    draft.add_note("schedulerNames has volcano in it, which is what your pods say: stop Volcano's scheduler before Muster starts")
     convert_plugins(conf, draft)
     convert_actions(conf, draft)
     if conf.metrics.value is not None:
-        draft.tell("metrics was left out: what nodes really use is not looked at", conf.metrics)
+        draft.add_note("metrics was left out: what nodes really use is not looked at", conf.metrics)
     faults.raise_any()
     text = draft.text(heading=heading)
     load_policy(text, file="<converted policy>")
-    return Converted(text, tuple(draft.notes))
+    return Conversion(text, tuple(draft.notes))

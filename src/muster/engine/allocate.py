@@ -6,55 +6,55 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from muster.engine import explain
-from muster.engine.claims import Attempted, bind_held, nominate_on_room_being_left, redeem
-from muster.engine.domains import Settled, place_gang, settle, why_refused
-from muster.engine.holds import could_ever_complete, take_holds
+from muster.engine.domain_placement import DomainPlacement, place_gang, place_in_best_domain, why_refused
+from muster.engine.gang_order import gangs_in_order
 from muster.engine.hooks import Ask, Domain, Purpose
-from muster.engine.order import in_order
-from muster.engine.quota import may_enter
+from muster.engine.nominations import AttemptResult, bind_nominated, bind_reserved, nominate_on_releasing
+from muster.engine.quota import queue_accepts
+from muster.engine.reservations import could_ever_complete, take_reservations
 from muster.engine.session import Session
 from muster.model.effects import Verdict
 from muster.model.gang import Gang, Mode
-from muster.model.pod import SEATED, Phase, Pod
-from muster.state.cells import with_cells
-from muster.state.lifecycle import count, has_enough_members, reaches_min
+from muster.model.pod import PLACED, Phase, Pod
+from muster.state.gangs.gang_stage import count, has_enough_members, reaches_min
+from muster.state.gangs.subgroups import with_subgroup_members
 from muster.state.world import World
 
 BOUND_WHY = "every member that the gang needs has a node"
-HELD_WHY = "kept until the gang has every member that it needs"
+RESERVED_WHY = "kept until the gang has every member that it needs"
 FITS = "Fits"
 
 
 def allocate(s: Session) -> None:
     visited: set[str] = set()
-    for gang in in_order(s):
+    for gang in gangs_in_order(s):
         visited.add(gang.key)
-        if not s.is_settled(gang):
+        if not s.is_still_refused(gang):
             result = attempt(s, gang, visited)
-            s.judge(gang, result.verdict)
+            s.record_verdict(gang, result.verdict)
             if not result.complete or not result.verdict.ok:
                 s.refused[gang.key] = result.verdict
 
 
-def attempt(s: Session, gang: Gang, visited: set[str]) -> Attempted:
+def attempt(s: Session, gang: Gang, visited: set[str]) -> AttemptResult:
     """One attempt: everything this gang may have in this cycle. A strict gang that fails leaves no trace.
 
     `visited` are the gangs that came before it in the order, and itself: holds of all others give way if that completes it.
     """
-    verdict = ready(s.world, gang)
+    verdict = may_attempt(s.world, gang)
     if not verdict.ok:
-        return Attempted(complete=False, verdict=verdict)
-    _count(s, gang)
-    first = seat(s, gang)
+        return AttemptResult(complete=False, verdict=verdict)
+    _count_attempt(s, gang)
+    first = place_on_free(s, gang)
     if first.complete:
         return first
-    second = take_holds(s, gang, visited, seat)
+    second = take_reservations(s, gang, visited, place_on_free)
     if second.complete:
         return second
-    return nominate_on_room_being_left(s, gang) or first
+    return nominate_on_releasing(s, gang) or first
 
 
-def _count(s: Session, gang: Gang) -> None:
+def _count_attempt(s: Session, gang: Gang) -> None:
     attempts = s.world.memory.attempts
     before = attempts[gang.key]
     if before.started is None:
@@ -64,76 +64,76 @@ def _count(s: Session, gang: Gang) -> None:
     s.count("attempts")
 
 
-def ready(world: World, gang: Gang) -> Verdict:
+def may_attempt(world: World, gang: Gang) -> Verdict:
     """May the gang be attempted at all?"""
-    if gang.unreadable:
-        return Verdict(ok=False, why=gang.unreadable, code=explain.INVALID)
-    if gang.waits_for or not has_enough_members(gang):
-        return explain.gathering(gang)
-    marked = next((pod for pod in gang.pods() if pod.timed_out or pod.uid in world.memory.marked), None)
+    if gang.invalid_because:
+        return Verdict(ok=False, why=gang.invalid_because, code=explain.INVALID)
+    if gang.waiting_for or not has_enough_members(gang):
+        return explain.waiting_for_pods(gang)
+    marked = next((pod for pod in gang.pods() if pod.timed_out or pod.uid in world.memory.timed_out), None)
     if marked is not None:
-        why = f"{marked.title} is marked as timed out: delete and re-create the pods, or remove the mark"
+        why = f"{marked.full_name} is marked as timed out: delete and re-create the pods, or remove the mark"
         return Verdict(ok=False, why=why, code=explain.TIMED_OUT)
-    return may_enter(world, gang)
+    return queue_accepts(world, gang)
 
 
-def seat(s: Session, gang: Gang) -> Attempted:
+def place_on_free(s: Session, gang: Gang) -> AttemptResult:
     """Seats for the gang on what is free now: first what it was promised, then a search."""
-    if s.world.placements.unseated[gang.key] and any(pod.uid in s.world.placements.claims for pod in gang.pods()):
-        redeemed = redeem(s, gang)
-        if redeemed is not None:
-            return redeemed
-    pods, needed = wanted(s.world, gang)
+    if s.world.placements.unplaced_members[gang.key] and any(pod.uid in s.world.placements.reservations for pod in gang.pods()):
+        binding_reservations = bind_nominated(s, gang)
+        if binding_reservations is not None:
+            return binding_reservations
+    pods, needed = members_to_place(s.world, gang)
     ask = Ask(gang, tuple(pods), Purpose.ALLOCATE, needed=needed)
     verdict = s.admit(ask)
     if not verdict.ok:
-        return Attempted(complete=False, verdict=verdict)
+        return AttemptResult(complete=False, verdict=verdict)
     where = s.where(ask)
     if not where.domains:
-        return Attempted(complete=reaches_min(s.world, gang), verdict=where.verdict)
-    return _settle(s, replace(ask, admitted=needed >= len(pods)), where.domains)
+        return AttemptResult(complete=reaches_min(s.world, gang), verdict=where.verdict)
+    return _place(s, replace(ask, admitted=needed >= len(pods)), where.domains)
 
 
-def wanted(world: World, gang: Gang) -> tuple[list[Pod], int]:
+def members_to_place(world: World, gang: Gang) -> tuple[list[Pod], int]:
     """Members without a node: first what each role needs for its minimum, then the others; and how many the minimum needs."""
     placements = world.placements.by_uid
     first: list[Pod] = []
     rest: list[Pod] = []
-    seats = 0
+    placed_count = 0
     for role in gang.roles:
         waiting = [pod for pod in role.pods if pod.uid not in placements]
-        if role.bounded:
+        if role.has_declared_total:
             waiting = waiting[: role.total]
-        seated = count(world, role, SEATED) + role.succeeded
+        seated = count(world, role, PLACED) + role.succeeded
         needed = max(0, role.min - seated)
         first.extend(waiting[:needed])
         rest.extend(waiting[needed:])
-        seats += seated
+        placed_count += seated
     if reaches_min(world, gang):
         return first + rest, 0
-    first, rest = with_cells(world, gang, first, rest)
-    return first + rest, max(len(first), gang.min - seats)
+    first, rest = with_subgroup_members(world, gang, first, rest)
+    return first + rest, max(len(first), gang.min - placed_count)
 
 
-def _settle(s: Session, ask: Ask, domains: Sequence[Domain]) -> Attempted:
+def _place(s: Session, ask: Ask, domains: Sequence[Domain]) -> AttemptResult:
     with s.trial(BOUND_WHY, cause=FITS) as trial:
-        settled = settle(s, trial, ask, domains, phase=Phase.BINDING)
-        verdict = _verdict(s, ask, settled, among=len(domains))
+        settled = place_in_best_domain(s, trial, ask, domains, phase=Phase.BINDING)
+        verdict = _verdict(s, ask, settled, domain_count=len(domains))
         if settled.complete:
-            bind_held(s.world, trial, ask.gang)
+            bind_reserved(s.world, trial, ask.gang)
             trial.commit()
-            return Attempted(complete=True, verdict=verdict)
+            return AttemptResult(complete=True, verdict=verdict)
     if ask.gang.mode is Mode.NON_STRICT and could_ever_complete(s, ask.gang):
-        with s.trial(HELD_WHY, cause="Accumulates") as trial:
-            place_gang(s, trial, ask.pods, domain=settled.domain, phase=Phase.HELD, needed=ask.needed)
+        with s.trial(RESERVED_WHY, cause="Accumulates") as trial:
+            place_gang(s, trial, ask.pods, domain=settled.domain, phase=Phase.RESERVED, needed=ask.needed)
             trial.commit()
-    return Attempted(complete=False, verdict=verdict)
+    return AttemptResult(complete=False, verdict=verdict)
 
 
-def _verdict(s: Session, ask: Ask, settled: Settled, *, among: int) -> Verdict:
+def _verdict(s: Session, ask: Ask, settled: DomainPlacement, *, domain_count: int) -> Verdict:
     """Why not everybody was placed, with those who were still in the trial."""
     if settled.placed.first_refused is None:
-        return explain.later(s.world, ask.gang) if settled.complete else explain.clearing(s.world, ask.gang)
+        return explain.next_cycle(s.world, ask.gang) if settled.complete else explain.waiting_for_preemption(s.world, ask.gang)
     verdict = why_refused(s, ask.gang, settled)
     # Of the other domains it is not known whether an eviction could help there.
-    return verdict if among == 1 else replace(verdict, why=f"{verdict.why} (best of {among} domains)", curable=True)
+    return verdict if domain_count == 1 else replace(verdict, why=f"{verdict.why} (best of {domain_count} domains)", curable=True)

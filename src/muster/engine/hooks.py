@@ -9,7 +9,7 @@ those, as a column.
 | `prepare` | nothing | each, once a cycle |
 | `admit` | Verdict | all must agree; the first refusal is the reason |
 | `queue_key`, `gang_key`, `pod_key` | a comparable value | a tuple in the policy's order, then creation and name |
-| `quota_room` | Room | the least of all; how many more pods like this one its queues take |
+| `quota_fit` | QuotaFit | the least of all; how many more pods like this one its queues take |
 | `deserved`, `over_share` | Resources | of `deserved` the first answer, of `over_share` what all agree on |
 | `queue_fields` | names and values | all of them; they go to the queue's status |
 | `domains` | ordered domains, a refusing Verdict, or None | the first opinion decides; an empty list is a refusal |
@@ -19,18 +19,18 @@ those, as a column.
 | `match` | bool column | and; what eviction cannot change; kept per kind of pod, apart from its affinity and spread |
 | `prefer` | float column, 0 to 1 | weighted sum; a score that follows from labels and taints alone; kept per kind of pod |
 | `fit` | bool column | and; what eviction can change; must follow from the rows' own figures |
-| `minds` | bool | optional, beside `fit`: False for a pod that it lets onto every node; saves asking |
+| `applies_to` | bool | optional, beside `fit`: False for a pod that it lets onto every node; saves asking |
 | `score` | float column, 0 to 1 | weighted sum; must follow from the rows' own figures |
-| `entangled`, then `fit_among`, `score_among` | as `fit` and `score` | for pods whose place depends on other nodes' pods |
-| `gate`, `stamp` | a Gate; any value | optional, beside `entangled`: equal pods with equal stamps are placed together |
+| `has_inter_pod_constraints`, then `fit_inter_pod`, `score_inter_pod` | as `fit` and `score` | for pods whose place depends on other nodes' pods |
+| `inter_pod_state`, `inter_pod_key` | an InterPodState; any value | optional, beside `has_inter_pod_constraints`: equal pods with equal keys are placed together |
 | `slots` | slots of devices for each of equal pods, or None | the first opinion decides; asked as pods are placed |
-| `blame` | words for the rows refused | the first plugin that refuses a row explains it |
+| `reasons` | words for the rows refused | the first plugin that refuses a row explains it |
 | `evictable` | bool column over seats | and; whom an ask may never take; asked once for all candidates of a domain |
-| `free_at` | float column over seats | the next of all times from which on a veto of `evictable` no longer holds |
-| `may_take` | Verdict | all must agree; asked as each unit is taken, with those before it already gone |
-| `guards` | bool column over units | or; units on a node on which more could go than a disruption budget allows |
-| `violates` | bool column over units | or; units whose going alone would break a disruption budget |
-| `beyond` | count | sum; how many victims, taken together, are more than their budgets allow |
+| `evictable_at` | float column over seats | the next of all times from which on a veto of `evictable` no longer holds |
+| `allows_eviction` | Verdict | all must agree; asked as each unit is taken, with those before it already gone |
+| `may_exceed_budget` | bool column over units | or; units on a node on which more could go than a disruption budget allows |
+| `violates_budget` | bool column over units | or; units whose going alone would break a disruption budget |
+| `budget_violations` | count | sum; how many victims, taken together, are more than their budgets allow |
 | `lost_hours` | float column over seats | sum; what an eviction costs beside the seat itself |
 | `victims` | numbers of units in order, or None | the first opinion decides; the vetoes stand all the same |
 | `node_cost` | a comparable value | a tuple in the policy's order; the node with the least is taken |
@@ -43,19 +43,19 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Literal, Protocol, TypeVar, runtime_checkable
 
-from muster.engine.gates import Gate
-from muster.model.devices import Slot
+from muster.engine.inter_pod_state import InterPodState
+from muster.model.device import DeviceSlot
 from muster.model.effects import YES, Verdict
-from muster.model.gang import Cell, Gang
+from muster.model.gang import Gang, Subgroup
 from muster.model.pod import Phase, Pod
-from muster.model.resources import Resources
-from muster.state.domains import WHOLE_CLUSTER as WHOLE_CLUSTER
-from muster.state.domains import Domain as Domain
-from muster.state.table import BoolColumn, FloatColumn, RowIndex, Rows
+from muster.model.resource_amounts import Resources
+from muster.state.derived.topology_domains import WHOLE_CLUSTER as WHOLE_CLUSTER
+from muster.state.derived.topology_domains import Domain as Domain
+from muster.state.node_table import BoolColumn, FloatColumn, NodeRows, RowIndex
 
 if TYPE_CHECKING:
-    from muster.engine.evict.bundles import Bundles
-    from muster.engine.evict.seats import SeatTable
+    from muster.engine.evict.eviction_units import EvictionUnits
+    from muster.engine.evict.victims import VictimTable
     from muster.engine.session import Session
 
 
@@ -79,7 +79,7 @@ class Ask:
     needed: int | None = None
     """So many of the first pods are what the gang's minimum still needs: these are admitted together or not at all. None: all."""
 
-    cell: Cell | None = None
+    subgroup: Subgroup | None = None
     """The cell that all the pods belong to, where seats are asked for it alone; `within` is where its gang goes."""
     within: Domain | None = None
 
@@ -92,15 +92,15 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class QuotaFit:
     """How many seats there are, and why there are not more."""
 
-    seats: int
+    fit_count: int
     verdict: Verdict = YES
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
+class AllowedDomains:
     """Domains that an ask may go to, in order; the verdict says why there are none."""
 
     domains: Sequence[Domain]
@@ -129,11 +129,11 @@ class Admits(Protocol):
 class BoundsQueues(Protocol):
     """Asked as members are placed, with all that was placed before them already counted. `phase` is what they are to become."""
 
-    def quota_room(self, s: Session, pod: Pod, *, count: int, phase: Phase) -> Room: ...
+    def quota_fit(self, s: Session, pod: Pod, *, count: int, phase: Phase) -> QuotaFit: ...
 
 
 @runtime_checkable
-class SharesOut(Protocol):
+class DeservedShares(Protocol):
     """What a queue deserves, and what it uses beyond that, in the dimensions in which it deserves anything in particular. A
     queue without any deserves nothing in particular, and all that it uses is beyond its share."""
 
@@ -150,7 +150,7 @@ class DescribesQueues(Protocol):
 
 
 @runtime_checkable
-class KnowsUnlabelled(Protocol):
+class DefaultsPreemptible(Protocol):
     """Whether a pod is preemptible that does not say so itself."""
 
     @property
@@ -158,7 +158,7 @@ class KnowsUnlabelled(Protocol):
 
 
 @runtime_checkable
-class KnowsJobs(Protocol):
+class ConfiguresJobPreemption(Protocol):
     """How whole jobs make room for themselves in a quota."""
 
     @property
@@ -186,7 +186,7 @@ class OrdersPods(Protocol):
 
 
 @runtime_checkable
-class NamesDomains(Protocol):
+class AllowsDomains(Protocol):
     """Where an ask may go. An ask for a cell is answered with domains inside `ask.within`."""
 
     def domains(self, s: Session, ask: Ask) -> Sequence[Domain] | Verdict | None: ...
@@ -201,7 +201,7 @@ class FillsDomains(Protocol):
 
 @runtime_checkable
 class Matches(Protocol):
-    def match(self, s: Session, pod: Pod, rows: Rows) -> BoolColumn: ...
+    def match(self, s: Session, pod: Pod, rows: NodeRows) -> BoolColumn: ...
 
 
 @runtime_checkable
@@ -209,19 +209,19 @@ class Prefers(Protocol):
     @property
     def weight(self) -> float: ...
 
-    def prefer(self, s: Session, pod: Pod, rows: Rows) -> FloatColumn: ...
+    def prefer(self, s: Session, pod: Pod, rows: NodeRows) -> FloatColumn: ...
 
 
 @runtime_checkable
 class Fits(Protocol):
-    def fit(self, s: Session, pod: Pod, rows: Rows) -> BoolColumn: ...
+    def fit(self, s: Session, pod: Pod, rows: NodeRows) -> BoolColumn: ...
 
 
 @runtime_checkable
-class MindsSome(Protocol):
+class AppliesToSome(Protocol):
     """For a `fit` that has nothing to say of most pods: False where it lets this one onto every node."""
 
-    def minds(self, s: Session, pod: Pod) -> bool: ...
+    def applies_to(self, s: Session, pod: Pod) -> bool: ...
 
 
 @runtime_checkable
@@ -229,7 +229,7 @@ class Scores(Protocol):
     @property
     def weight(self) -> float: ...
 
-    def score(self, s: Session, pod: Pod, rows: Rows) -> FloatColumn: ...
+    def score(self, s: Session, pod: Pod, rows: NodeRows) -> FloatColumn: ...
 
 
 @runtime_checkable
@@ -249,68 +249,70 @@ class ScoresDomainsAhead(Protocol):
 
 
 @runtime_checkable
-class Entangles(Protocol):
+class InterPodFits(Protocol):
     """A check over more than the row itself: other pods, other nodes, devices. Asked again after every move."""
 
-    def entangled(self, s: Session, pod: Pod) -> bool: ...
+    def has_inter_pod_constraints(self, s: Session, pod: Pod) -> bool: ...
 
-    def fit_among(self, s: Session, pod: Pod, rows: Rows) -> BoolColumn: ...
+    def fit_inter_pod(self, s: Session, pod: Pod, rows: NodeRows) -> BoolColumn: ...
 
 
 @runtime_checkable
-class ScoresAmong(Protocol):
+class InterPodScores(Protocol):
     @property
     def weight(self) -> float: ...
 
-    def score_among(self, s: Session, pod: Pod, rows: Rows) -> FloatColumn: ...
+    def score_inter_pod(self, s: Session, pod: Pod, rows: NodeRows) -> FloatColumn: ...
 
 
 @runtime_checkable
-class Gates(Protocol):
-    """For a check over other pods that can follow equal pods without their being moved: see `Gate`. Pods of one kind for which
-    `stamp` says the same are the same to it."""
+class InterPodStates(Protocol):
+    """For a check over other pods that can follow equal pods without their being moved: see `InterPodState`. Pods of one kind for which
+    `inter_pod_key` says the same are the same to it."""
 
-    def gate(self, s: Session, pod: Pod, rows: Rows) -> Gate: ...
+    def inter_pod_state(self, s: Session, pod: Pod, rows: NodeRows) -> InterPodState: ...
 
-    def stamp(self, s: Session, pod: Pod) -> object: ...
+    def inter_pod_key(self, s: Session, pod: Pod) -> object: ...
 
 
 @runtime_checkable
 class ChoosesSlots(Protocol):
     """Which slots of a node's devices pods take. The pods are equal and go onto these nodes one after the other, where `fit` let
-    them; a pod that needs none on a node gets an empty tuple. `soon`: what those who leave have counts as free."""
+    them; a pod that needs none on a node gets an empty tuple. `after_releases`: what those who leave have counts as free."""
 
-    def slots(self, s: Session, pod: Pod, places: Sequence[str], *, soon: bool) -> list[tuple[Slot, ...]] | None: ...
-
-
-@runtime_checkable
-class Blames(Protocol):
-    def blame(self, s: Session, pod: Pod, rows: Rows) -> str: ...
+    def slots(
+        self, s: Session, pod: Pod, places: Sequence[str], *, after_releases: bool
+    ) -> list[tuple[DeviceSlot, ...]] | None: ...
 
 
 @runtime_checkable
-class Vetoes(Protocol):
+class GivesReasons(Protocol):
+    def reasons(self, s: Session, pod: Pod, rows: NodeRows) -> str: ...
+
+
+@runtime_checkable
+class FiltersVictims(Protocol):
     """Asked once for all candidates of a domain, in order: whom may the ask never take? Seats are rows of the seat table."""
 
-    def evictable(self, s: Session, ask: Ask, seats: SeatTable, seat: RowIndex) -> BoolColumn: ...
+    def evictable(self, s: Session, ask: Ask, victim_table: VictimTable, victim: RowIndex) -> BoolColumn: ...
 
 
 @runtime_checkable
-class Waits(Protocol):
+class DelaysEviction(Protocol):
     """A veto that time ends: from when on each of these may be taken."""
 
-    def free_at(self, s: Session, ask: Ask, seats: SeatTable, seat: RowIndex) -> FloatColumn: ...
+    def evictable_at(self, s: Session, ask: Ask, victim_table: VictimTable, victim: RowIndex) -> FloatColumn: ...
 
 
 @runtime_checkable
-class Limits(Protocol):
+class LimitsEvictions(Protocol):
     """Asked as each unit is taken, with all that was taken before already gone: may this one go too?"""
 
-    def may_take(self, s: Session, ask: Ask, pods: Sequence[Pod]) -> Verdict: ...
+    def allows_eviction(self, s: Session, ask: Ask, pods: Sequence[Pod]) -> Verdict: ...
 
 
 @runtime_checkable
-class GuardsBudgets(Protocol):
+class ChecksBudgets(Protocol):
     """Units whose going would break a disruption budget: they go last where they may go at all."""
 
     @property
@@ -318,27 +320,31 @@ class GuardsBudgets(Protocol):
         """Budgets are never broken: victims are evicted through the API, which minds them."""
         ...
 
-    def guards(self, s: Session, seats: SeatTable, seat: RowIndex, unit: RowIndex, units: int) -> BoolColumn: ...
+    def may_exceed_budget(
+        self, s: Session, victim_table: VictimTable, victim: RowIndex, unit: RowIndex, units: int
+    ) -> BoolColumn: ...
 
-    def violates(self, s: Session, seats: SeatTable, seat: RowIndex, unit: RowIndex, units: int) -> BoolColumn: ...
+    def violates_budget(
+        self, s: Session, victim_table: VictimTable, victim: RowIndex, unit: RowIndex, units: int
+    ) -> BoolColumn: ...
 
-    def beyond(self, s: Session, pods: Sequence[Pod]) -> int:
+    def budget_violations(self, s: Session, pods: Sequence[Pod]) -> int:
         """Asked with the pods already told to go."""
         ...
 
 
 @runtime_checkable
-class Losses(Protocol):
+class CountsLostHours(Protocol):
     """Hours of work that are lost with each seat, and hours to get going again."""
 
-    def lost_hours(self, s: Session, seats: SeatTable, seat: RowIndex) -> FloatColumn: ...
+    def lost_hours(self, s: Session, victim_table: VictimTable, victim: RowIndex) -> FloatColumn: ...
 
 
 @runtime_checkable
 class SelectsVictims(Protocol):
     """May replace the choice of units: numbers of units in the order in which to take them, or None for no opinion."""
 
-    def victims(self, s: Session, ask: Ask, bundles: Bundles) -> Sequence[int] | None: ...
+    def victims(self, s: Session, ask: Ask, eviction_units: EvictionUnits) -> Sequence[int] | None: ...
 
 
 @runtime_checkable
@@ -356,7 +362,7 @@ def setting(default: T, doc: str) -> T:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class PolicySettings:
     """What a policy file sets that belongs to no plugin."""
 
     scheduler_names: tuple[str, ...] = ("muster",)
@@ -378,14 +384,14 @@ class Settings:
     default_wait_s: float = setting(600.0, "How long a gang holds nodes for members that do not come, where nobody says otherwise.")
 
 
-DEFAULT_SETTINGS = Settings()
+DEFAULT_SETTINGS = PolicySettings()
 
 
 class Policy:
     """The plugins and actions that a policy file chose, sorted by what they take part in."""
 
     def __init__(
-        self, plugins: Sequence[Plugin], actions: Sequence[str], *, settings: Settings = DEFAULT_SETTINGS, source: str = ""
+        self, plugins: Sequence[Plugin], actions: Sequence[str], *, settings: PolicySettings = DEFAULT_SETTINGS, source: str = ""
     ) -> None:
         self.plugins = tuple(plugins)
         self.actions = tuple(actions)
@@ -394,38 +400,38 @@ class Policy:
         self.prepares = [p for p in plugins if isinstance(p, Prepares)]
         self.admits = [p for p in plugins if isinstance(p, Admits)]
         self.bounds_queues = [p for p in plugins if isinstance(p, BoundsQueues)]
-        self.preemptible_by_default = all(p.preemptible_by_default for p in plugins if isinstance(p, KnowsUnlabelled))
-        jobs = [p for p in plugins if isinstance(p, KnowsJobs)]
-        self.needs_can_preempt = any(p.disable_default_trigger_preemption for p in jobs)
-        self.soft_jobs = any(not p.pod_should_be_deleted_when_preempted for p in jobs)
+        self.preemptible_by_default = all(p.preemptible_by_default for p in plugins if isinstance(p, DefaultsPreemptible))
+        jobs = [p for p in plugins if isinstance(p, ConfiguresJobPreemption)]
+        self.requires_can_preempt = any(p.disable_default_trigger_preemption for p in jobs)
+        self.soft_job_preemption = any(not p.pod_should_be_deleted_when_preempted for p in jobs)
         self.describes_queues = [p for p in plugins if isinstance(p, DescribesQueues)]
-        self.shares_out = [p for p in plugins if isinstance(p, SharesOut)]
+        self.deserved_shares = [p for p in plugins if isinstance(p, DeservedShares)]
         self.orders_queues = [p for p in plugins if isinstance(p, OrdersQueues)]
         self.orders_gangs = [p for p in plugins if isinstance(p, OrdersGangs)]
         self.orders_pods = [p for p in plugins if isinstance(p, OrdersPods)]
-        self.names_domains = [p for p in plugins if isinstance(p, NamesDomains)]
+        self.allows_domains = [p for p in plugins if isinstance(p, AllowsDomains)]
         self.fills_domains = [p for p in plugins if isinstance(p, FillsDomains)]
         self.matches = [p for p in plugins if isinstance(p, Matches)]
         self.prefers = [p for p in plugins if isinstance(p, Prefers)]
         self.fits = [p for p in plugins if isinstance(p, Fits)]
-        self.minds = [p if isinstance(p, MindsSome) else None for p in self.fits]
+        self.applies_to = [p if isinstance(p, AppliesToSome) else None for p in self.fits]
         """Beside each of `fits`: what tells whether it has anything to say of a pod, where it can tell."""
         self.scores = [p for p in plugins if isinstance(p, Scores)]
         self.scores_domains = [p for p in plugins if isinstance(p, ScoresDomains)]
-        self.entangles = [p for p in plugins if isinstance(p, Entangles)]
-        self.vetoes = [p for p in plugins if isinstance(p, Vetoes)]
-        self.waits = [p for p in plugins if isinstance(p, Waits)]
-        self.limits = [p for p in plugins if isinstance(p, Limits)]
-        self.budgets = [p for p in plugins if isinstance(p, GuardsBudgets)]
-        self.losses = [p for p in plugins if isinstance(p, Losses)]
+        self.inter_pod_fits = [p for p in plugins if isinstance(p, InterPodFits)]
+        self.filters_victims = [p for p in plugins if isinstance(p, FiltersVictims)]
+        self.delays_eviction = [p for p in plugins if isinstance(p, DelaysEviction)]
+        self.limits_evictions = [p for p in plugins if isinstance(p, LimitsEvictions)]
+        self.checks_budgets = [p for p in plugins if isinstance(p, ChecksBudgets)]
+        self.counts_lost_hours = [p for p in plugins if isinstance(p, CountsLostHours)]
         self.selects_victims = [p for p in plugins if isinstance(p, SelectsVictims)]
         self.costs_nodes = [p for p in plugins if isinstance(p, CostsNodes)]
-        self.scores_among = [p for p in plugins if isinstance(p, ScoresAmong)]
-        self.gates = [p for p in plugins if isinstance(p, Gates)]
+        self.inter_pod_scores = [p for p in plugins if isinstance(p, InterPodScores)]
+        self.inter_pod_states = [p for p in plugins if isinstance(p, InterPodStates)]
         self.chooses_slots = [p for p in plugins if isinstance(p, ChoosesSlots)]
 
     def manner(self, action: str) -> str:
         """How victims of an action go: asked softly, evicted through the API, which minds the budgets, or deleted."""
-        if action == "job-preempt" and self.soft_jobs:
+        if action == "job-preempt" and self.soft_job_preemption:
             return "soft"
-        return "evict" if any(plugin.is_hard for plugin in self.budgets) else "delete"
+        return "evict" if any(plugin.is_hard for plugin in self.checks_budgets) else "delete"

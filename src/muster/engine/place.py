@@ -13,25 +13,32 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from muster.engine.among import FREE, Ties, pick, place_one, put, ties_of
-from muster.engine.columns import REFUSED, KindColumns, values
-from muster.engine.hooks import Domain, Room
+from muster.engine.hooks import Domain, QuotaFit
+from muster.engine.inter_pod_placement import (
+    NO_INTER_POD_CONSTRAINTS,
+    InterPodConstraints,
+    inter_pod_constraints_of,
+    pick_inter_pod_rows,
+    place_one,
+    place_pod,
+)
+from muster.engine.node_scores import REFUSED, NodeScores, score_column
 from muster.engine.session import Session
-from muster.model.devices import Slot
+from muster.model.device import DeviceSlot
 from muster.model.effects import Verdict
 from muster.model.pod import Phase, Pod
-from muster.state.devices import are_free
-from muster.state.table import FloatColumn, RowIndex, Rows
+from muster.state.derived.device_usage import are_free
+from muster.state.node_table import FloatColumn, NodeRows, RowIndex
 from muster.state.trial import Trial
 
 # Of how many further seats on one row the plugins are asked at once, at most.
-_DEEPEST = 64
+_MAX_LOOKAHEAD = 64
 # So many best rows are found one by one; whoever needs more sorts all of them.
 _FEW_ROWS = 24
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlaceResult:
     """How many were placed, and who was refused first. `verdict` says why where it was a queue that refused."""
 
     count: int
@@ -39,90 +46,104 @@ class Placed:
     verdict: Verdict | None = None
 
 
-def place(s: Session, trial: Trial, pods: Sequence[Pod], *, domain: Domain, phase: Phase, admitted: bool = False) -> Placed:
+def place(s: Session, trial: Trial, pods: Sequence[Pod], *, domain: Domain, phase: Phase, admitted: bool = False) -> PlaceResult:
     """Place as many of these as fit, in turn; each is tried once. `admitted`: their queues are known to have room for all."""
     count, first_refused, verdict = 0, None, None
-    for run, ties in _runs(s, in_turn(s, pods)):
-        room = Room(len(run)) if admitted else s.room(run[0], count=len(run), phase=phase)
-        seated = _place_run(s, trial, run[: room.seats], ties, domain, phase) if room.seats else 0
+    for run, inter_pod_constraints in _equal_runs(s, placement_order(s, pods)):
+        quota_fit = QuotaFit(len(run)) if admitted else s.quota_fit(run[0], count=len(run), phase=phase)
+        seated = (
+            _place_equal_pods(s, trial, run[: quota_fit.fit_count], inter_pod_constraints, domain, phase)
+            if quota_fit.fit_count
+            else 0
+        )
         count += seated
         if seated < len(run) and first_refused is None:
             first_refused = run[seated]
-            verdict = room.verdict if seated == room.seats else None
-    return Placed(count, first_refused, verdict)
+            verdict = quota_fit.verdict if seated == quota_fit.fit_count else None
+    return PlaceResult(count, first_refused, verdict)
 
 
-def in_turn(s: Session, pods: Sequence[Pod]) -> Sequence[Pod]:
+def placement_order(s: Session, pods: Sequence[Pod]) -> Sequence[Pod]:
     """The members in the order in which they are placed: as given, but for what plugins want first."""
     keys = s.policy.orders_pods
     return sorted(pods, key=lambda pod: [plugin.pod_key(s, pod) for plugin in keys]) if keys else pods
 
 
-def is_clear(s: Session, pod: Pod) -> bool:
+def passes_filters(s: Session, pod: Pod) -> bool:
     """Is nobody in the way of a pod that was promised a node, apart from the room: by a port, on a device, by a volume?"""
-    if not pod.kind.ports and not pod.kind.devices and not s.is_entangled(pod):
+    if not pod.signature.ports and not pod.signature.devices and not s.has_inter_pod_constraints(pod):
         return True
     now = s.world.placement(pod)
     with s.trial("to look at its node without it", cause="Looks") as trial:
         trial.release(pod)
-        return fits_on(s, pod, now.node or "", soon=False, devices=now.devices)
+        return fits_on(s, pod, now.node or "", after_releases=False, devices=now.devices)
 
 
-def fits_on(s: Session, pod: Pod, node: str, *, soon: bool, devices: tuple[Slot, ...] = ()) -> bool:
+def fits_on(s: Session, pod: Pod, node: str, *, after_releases: bool, devices: tuple[DeviceSlot, ...] = ()) -> bool:
     """Would every check let the pod onto this node as the world stands? `devices`: with exactly these slots."""
     row = s.world.table.row.get(node)
     if row is None:
         return False
-    rows = Rows(s.world.table, np.array([row], dtype=np.intp), soon=soon)
+    rows = NodeRows(s.world.table, np.array([row], dtype=np.intp), after_releases=after_releases)
     checks = [plugin.match(s, pod, rows) for plugin in s.policy.matches]
     checks += [plugin.fit(s, pod, rows) for plugin in s.policy.fits]
-    checks += [plugin.fit_among(s, pod, rows) for plugin in s.policy.entangles if plugin.entangled(s, pod)]
-    return all(bool(column[0]) for column in checks) and (not devices or are_free(s.world, node, devices, soon=soon))
+    checks += [plugin.fit_inter_pod(s, pod, rows) for plugin in s.policy.inter_pod_fits if plugin.has_inter_pod_constraints(s, pod)]
+    return all(bool(column[0]) for column in checks) and (
+        not devices or are_free(s.world, node, devices, after_releases=after_releases)
+    )
 
 
-def _runs(s: Session, pods: Sequence[Pod]) -> Iterator[tuple[Sequence[Pod], Ties]]:
+def _equal_runs(s: Session, pods: Sequence[Pod]) -> Iterator[tuple[Sequence[Pod], InterPodConstraints]]:
     """Stretches of interchangeable members: the same kind, role and queue, and the same ties to other pods. A stretch is cut when
     its turn comes, because those placed before it may have tied it up."""
-    members, tangles = s.world.facts.members, bool(s.policy.entangles)
+    members, tangles = s.world.facts.members, bool(s.policy.inter_pod_fits)
     start = 0
     while start < len(pods):
         a = pods[start]
-        ties = ties_of(s, a, alone=start + 1 == len(pods)) if tangles else FREE
+        inter_pod_constraints = (
+            inter_pod_constraints_of(s, a, alone=start + 1 == len(pods)) if tangles else NO_INTER_POD_CONSTRAINTS
+        )
         end = start + 1
-        while end < len(pods) and ties.stamps is not None:
+        while end < len(pods) and inter_pod_constraints.inter_pod_keys is not None:
             b = pods[end]
-            alike = (a.kind is b.kind or a.kind == b.kind) and members[a.uid] == members[b.uid]
-            if not alike or (tangles and ties_of(s, b) != ties):
+            alike = (a.signature is b.signature or a.signature == b.signature) and members[a.uid] == members[b.uid]
+            if not alike or (tangles and inter_pod_constraints_of(s, b) != inter_pod_constraints):
                 break
             end += 1
-        yield pods[start:end], ties
+        yield pods[start:end], inter_pod_constraints
         start = end
 
 
-def _place_run(s: Session, trial: Trial, pods: Sequence[Pod], ties: Ties, domain: Domain, phase: Phase) -> int:
-    if len(pods) == 1 and ties.plugins:
-        return place_one(s, trial, pods[0], ties, domain, phase)
-    columns = s.columns(pods[0], soon=phase is Phase.NOMINATED)
+def _place_equal_pods(
+    s: Session, trial: Trial, pods: Sequence[Pod], inter_pod_constraints: InterPodConstraints, domain: Domain, phase: Phase
+) -> int:
+    if len(pods) == 1 and inter_pod_constraints.plugins:
+        return place_one(s, trial, pods[0], inter_pod_constraints, domain, phase)
+    columns = s.node_scores(pods[0], after_releases=phase is Phase.NOMINATED)
     names = s.world.table.names
     if len(pods) == 1:
         row = _best_row(columns.value, domain.rows)
         if row is None:
             return 0
-        put(s, trial, pods[0], names[row], phase=phase)
+        place_pod(s, trial, pods[0], names[row], phase=phase)
         return 1
-    seats = _Seats(s, pods[0], columns)
-    if ties.plugins:
-        value = _inside(columns.value, domain.rows)
-        picked = pick(s, pods[0], ties, value, seats, wanted=len(pods), soon=columns.soon)
+    next_scores = _NextScores(s, pods[0], columns)
+    if inter_pod_constraints.plugins:
+        value = _only_rows(columns.value, domain.rows)
+        picked = pick_inter_pod_rows(
+            s, pods[0], inter_pod_constraints, value, next_scores, wanted=len(pods), after_releases=columns.after_releases
+        )
     else:
-        picked = _pick(seats, _Untouched(columns.value, domain.rows), len(pods))
+        picked = _pick_rows(next_scores, _RowsByScore(columns.value, domain.rows), len(pods))
     if picked:
         places = [names[row] for row in picked]
-        trial.place_many(pods[: len(picked)], places, phase=phase, devices=s.slots(pods[0], places, soon=columns.soon))
+        trial.place_many(
+            pods[: len(picked)], places, phase=phase, devices=s.slots(pods[0], places, after_releases=columns.after_releases)
+        )
     return len(picked)
 
 
-def _inside(value: FloatColumn, rows: RowIndex | None) -> FloatColumn:
+def _only_rows(value: FloatColumn, rows: RowIndex | None) -> FloatColumn:
     """A copy that is REFUSED outside of these rows."""
     if rows is None:
         return value.copy()
@@ -139,7 +160,7 @@ def _best_row(value: FloatColumn, rows: RowIndex | None) -> int | None:
     return at if rows is None else int(rows[at])
 
 
-def _pick(seats: _Seats, untouched: _Untouched, wanted: int) -> list[int]:
+def _pick_rows(next_scores: _NextScores, untouched: _RowsByScore, wanted: int) -> list[int]:
     """The rows that `wanted` equal pods take one after the other: each goes to the row whose next seat has the highest score.
 
     The heap has the next seat of some rows, best first; `limit` is the worst of those when they were fetched, so that whatever
@@ -154,7 +175,7 @@ def _pick(seats: _Seats, untouched: _Untouched, wanted: int) -> list[int]:
             fetched *= 4
             if fresh:
                 limit = fresh[-1]
-                seats.open([row for _, row in fresh], left=wanted - len(picked))
+                next_scores.add_rows([row for _, row in fresh], left=wanted - len(picked))
                 for seat in fresh:
                     heapq.heappush(heap, seat)
             elif not heap:
@@ -163,15 +184,15 @@ def _pick(seats: _Seats, untouched: _Untouched, wanted: int) -> list[int]:
                 limit = (np.inf, -1)
         row = heap[0][1]
         picked.append(row)
-        following = seats.after_taking(row)
-        if following == REFUSED:
+        counter_of = next_scores.score_after_placing(row)
+        if counter_of == REFUSED:
             heapq.heappop(heap)
         else:
-            heapq.heapreplace(heap, (-following, row))
+            heapq.heapreplace(heap, (-counter_of, row))
     return picked
 
 
-class _Untouched:
+class _RowsByScore:
     """Rows that got none of the pods yet, as (minus score, row): the best first, of equals the first by row. Refused ones never."""
 
     def __init__(self, value: FloatColumn, rows: RowIndex | None) -> None:
@@ -186,7 +207,7 @@ class _Untouched:
         if self._found <= _FEW_ROWS:
             return list(self._highest(count))
         if self._sorted is None:
-            self._sorted = self._from_worst_to_best()
+            self._sorted = self._sorted_worst_first()
         cut = max(0, len(self._sorted) - count)
         found = self._sorted[cut:][::-1]
         del self._sorted[cut:]
@@ -201,47 +222,49 @@ class _Untouched:
             self._value[at] = REFUSED
             yield -score, at if self._rows is None else int(self._rows[at])
 
-    def _from_worst_to_best(self) -> list[tuple[float, int]]:
+    def _sorted_worst_first(self) -> list[tuple[float, int]]:
         left = np.flatnonzero(self._value > REFUSED)
         order = left[np.argsort(-self._value[left], kind="stable")][::-1]
         rows = order if self._rows is None else self._rows[order]
         return list(zip((-self._value[order]).tolist(), rows.tolist(), strict=True))
 
 
-class _Seats:
+class _NextScores:
     """The scores of further seats on rows, asked for many rows and seats at a time."""
 
-    def __init__(self, s: Session, pod: Pod, columns: KindColumns) -> None:
+    def __init__(self, s: Session, pod: Pod, columns: NodeScores) -> None:
         self._s, self._pod, self._columns = s, pod, columns
         self._request = s.world.request(pod)
-        self._unasked: list[int] = []
-        self._depth = 1
-        self._ahead: dict[int, list[float]] = {}
-        self._taken: dict[int, int] = {}
+        self._unscored_rows: list[int] = []
+        self._lookahead = 1
+        self._scores_ahead: dict[int, list[float]] = {}
+        self._placed_on: dict[int, int] = {}
 
-    def open(self, rows: list[int], *, left: int) -> None:
+    def add_rows(self, rows: list[int], *, left: int) -> None:
         """These rows come next. Nothing is asked before one of them is taken, and then as deep as rows were filled so far."""
-        filled = -(-sum(self._taken.values()) // len(self._taken)) if self._taken else left
-        self._unasked.extend(rows)
-        self._depth = max(1, min(2 * filled, left, _DEEPEST))
+        filled = -(-sum(self._placed_on.values()) // len(self._placed_on)) if self._placed_on else left
+        self._unscored_rows.extend(rows)
+        self._lookahead = max(1, min(2 * filled, left, _MAX_LOOKAHEAD))
 
-    def after_taking(self, row: int) -> float:
+    def score_after_placing(self, row: int) -> float:
         """Take one seat on the row; the score of its next seat, or REFUSED."""
-        taken = self._taken[row] = self._taken.get(row, 0) + 1
-        ahead = self._ahead.get(row)
+        taken = self._placed_on[row] = self._placed_on.get(row, 0) + 1
+        ahead = self._scores_ahead.get(row)
         if ahead is None:
-            for each, scores in zip(self._unasked, self._ask(self._unasked, start=1, depth=self._depth), strict=True):
-                self._ahead[each] = scores
-            self._unasked = []
-            ahead = self._ahead[row]
+            for each, scores in zip(
+                self._unscored_rows, self._score_rows(self._unscored_rows, start=1, depth=self._lookahead), strict=True
+            ):
+                self._scores_ahead[each] = scores
+            self._unscored_rows = []
+            ahead = self._scores_ahead[row]
         elif taken > len(ahead):
-            ahead.extend(self._ask([row], start=taken, depth=3 * len(ahead))[0])
+            ahead.extend(self._score_rows([row], start=taken, depth=3 * len(ahead))[0])
         return ahead[taken - 1]
 
-    def _ask(self, rows: Sequence[int], *, start: int, depth: int) -> list[list[float]]:
+    def _score_rows(self, rows: Sequence[int], *, start: int, depth: int) -> list[list[float]]:
         """For each row, the scores after `start`, `start` + 1, ... further pods."""
         index = np.repeat(np.array(rows, dtype=np.intp), depth)
         extra = np.tile(np.arange(start, start + depth, dtype=np.int64), len(rows))
-        view = Rows(self._s.world.table, index, soon=self._columns.soon, extra=extra, request=self._request)
-        answer: list[list[float]] = values(self._s, self._pod, view, self._columns.base).reshape(len(rows), depth).tolist()
+        view = NodeRows(self._s.world.table, index, after_releases=self._columns.after_releases, extra=extra, request=self._request)
+        answer: list[list[float]] = score_column(self._s, self._pod, view, self._columns.base).reshape(len(rows), depth).tolist()
         return answer

@@ -10,7 +10,7 @@ from muster.engine.reporting import condition_news, is_news
 from muster.engine.session import Session
 from muster.model.effects import Condition, QueueStatus
 from muster.model.queue import Queue, QueueState, show_queue
-from muster.model.resources import BadQuantity, amount, written
+from muster.model.resource_amounts import BadQuantity, amount, written
 from muster.model.topics import Topic
 from muster.state.memory import QueuesReported
 from muster.state.world import World
@@ -19,7 +19,7 @@ INVALID = "Invalid"
 VALID = "Valid"
 
 
-def queue_news(s: Session, gangs: Sequence[str]) -> Iterator[Condition | QueueStatus]:
+def queue_updates(s: Session, gangs: Sequence[str]) -> Iterator[Condition | QueueStatus]:
     """News of the queues that something happened to, or to one of these gangs in them."""
     world, changes = s.world, s.world.changes
     before = world.memory.reported_queues
@@ -29,7 +29,7 @@ def queue_news(s: Session, gangs: Sequence[str]) -> Iterator[Condition | QueueSt
     for key in _changed(s, gangs, before, now):
         queue = world.facts.queues[key]
         status = QueueStatus(key, _fields(s, queue))
-        if is_news(world, queue.uid or key, status, queue.status, says=partial(_reads, queue, status)):
+        if is_news(world, queue.uid or key, status, queue.status, says=partial(_object_has, queue, status)):
             yield status
     world.memory.reported_queues = now
 
@@ -54,14 +54,14 @@ def _changed(s: Session, gangs: Sequence[str], before: QueuesReported | None, no
 def _conditions(world: World) -> Iterator[Condition]:
     """What is wrong with a queue, where that is something else than before."""
     for key, queue in sorted(world.facts.queues.items()):
-        yield from condition_news(world, queue.uid or key, _complaint(world, queue), _all_well(key))
+        yield from condition_news(world, queue.uid or key, _validity_condition(world, queue), _all_well(key))
 
 
 def _all_well(key: str) -> Condition:
     return Condition("queue", key, True, VALID, f"nothing is wrong with {show_queue(key)} any more")
 
 
-def _complaint(world: World, queue: Queue) -> Condition | None:
+def _validity_condition(world: World, queue: Queue) -> Condition | None:
     fault = world.facts.tree.faults.get(queue.key)
     if fault is not None:
         return Condition("queue", queue.key, False, fault.code, fault.why)
@@ -73,10 +73,10 @@ def _complaint(world: World, queue: Queue) -> Condition | None:
 
 # -- status ------------------------------------------------------------------------------------------------------------------------
 
-Fields = tuple[tuple[str, str], ...]
+StatusFields = tuple[tuple[str, str], ...]
 
 
-def _fields(s: Session, queue: Queue) -> Fields:
+def _fields(s: Session, queue: Queue) -> StatusFields:
     if queue.is_quota:
         names = {*queue.limit, *queue.deserved}
         own = _amounts(s.world, queue.key, "used", names)
@@ -87,25 +87,25 @@ def _fields(s: Session, queue: Queue) -> Fields:
     return tuple(sorted((*own, *more)))
 
 
-def _amounts(world: World, key: str, word: str, names: Iterable[str]) -> Fields:
+def _amounts(world: World, key: str, word: str, names: Iterable[str]) -> StatusFields:
     used, position = world.ledger.used(key).tolist(), world.columns.position
     return tuple((f"{word}.{name}", written(name, used[position[name]])) for name in sorted(names))
 
 
-def _counts(s: Session, queue: Queue) -> Fields:
+def _counts(s: Session, queue: Queue) -> StatusFields:
     """How many gangs wait before the door, wait inside, and run. A queue that closes is closed when its last gang has gone."""
     world = s.world
     pending = inqueue = running = 0
-    for key in world.facts.in_queue.get(queue.key, ()):
+    for key in world.facts.gangs_in_queue.get(queue.key, ()):
         gang = world.facts.gangs[key]
-        unseated = world.placements.unseated.get(key, 0)
-        if unseated < gang.size:
+        unplaced_members = world.placements.unplaced_members.get(key, 0)
+        if unplaced_members < gang.size:
             running += 1
-        elif key in world.facts.awaited or (
+        elif key in world.facts.without_pods or (
             gang.min_resources and "enqueue" in s.policy.actions and not world.memory.attempts[key].enqueued
         ):
             pending += 1
-        elif unseated:
+        elif unplaced_members:
             inqueue += 1
     state = queue.state
     if state is QueueState.CLOSING and not pending + inqueue + running:
@@ -114,15 +114,15 @@ def _counts(s: Session, queue: Queue) -> Fields:
     return (*((word, str(count)) for word, count in counts), ("state", state.value))
 
 
-def _reads(queue: Queue, status: QueueStatus) -> bool:
+def _object_has(queue: Queue, status: QueueStatus) -> bool:
     """Does the object say so already?"""
     said = dict(queue.status)
     amounts = {key for key in said if key.startswith(("allocated.", "used."))}
-    told = dict(status.fields)
-    return amounts <= told.keys() and all(_same(key, said.get(key, "0"), value) for key, value in told.items())
+    reported = dict(status.fields)
+    return amounts <= reported.keys() and all(_same_value(key, said.get(key, "0"), value) for key, value in reported.items())
 
 
-def _same(key: str, said: str, value: str) -> bool:
+def _same_value(key: str, said: str, value: str) -> bool:
     if said == value:
         return True
     resource = key.partition(".")[2]

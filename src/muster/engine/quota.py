@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from muster.engine.hooks import Ask, Purpose, Room
+from muster.engine.hooks import Ask, Purpose, QuotaFit
 from muster.model.effects import YES, Verdict
 from muster.model.gang import Gang
-from muster.model.pod import Kind, Phase, Pod
+from muster.model.pod import Phase, Pod, PodSignature
 from muster.model.queue import Queue, show_queue
-from muster.model.resources import Resources, short_name, show_amount
+from muster.model.resource_amounts import Resources, short_name, show_amount
 from muster.model.topics import Topic, TopicKey
-from muster.state.columns import Amounts
-from muster.state.derived import Derived
+from muster.state.derived_values import Derived
 from muster.state.facts import Member
-from muster.state.ledger import Rows
-from muster.state.queues import QUEUE_CLOSED
-from muster.state.table import BoolColumn
+from muster.state.ledger import LedgerRows
+from muster.state.node_table import BoolColumn
+from muster.state.queue_tree import QUEUE_CLOSED
+from muster.state.resource_columns import Amounts
 from muster.state.world import World
 
 if TYPE_CHECKING:
@@ -38,20 +38,20 @@ QUEUE_LIMIT = "QueueLimit"
 UNLIMITED = 2**61
 """More than any amount, and far enough from the largest integer to be added to."""
 
-EVICTING = frozenset({"preempt", "gang-preempt", "gang-reclaim", "job-preempt"})
+EVICTING_ACTIONS = frozenset({"preempt", "gang-preempt", "gang-reclaim", "job-preempt"})
 """Actions that can make room in a queue that is full."""
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class QueueBounds:
     """At most so much in each queue: rows as in the ledger, UNLIMITED where nothing was configured."""
 
     rows: Amounts
-    word: str = "limit"
+    bound_name: str = "limit"
     code: str = QUEUE_LIMIT
     topics: tuple[TopicKey, ...] = ()
     """What can change the bounds, beside the queues themselves."""
-    binding: bool = True
+    is_limited: bool = True
     """False where nothing is bounded at all."""
     _paths: dict[str, tuple[tuple[int, int, int], ...]] = field(default_factory=dict, repr=False, compare=False)
 
@@ -65,7 +65,7 @@ class Bounds:
         return found
 
 
-def bounds(world: World, of: Callable[[Queue], Resources]) -> Amounts:
+def queue_bounds(world: World, of: Callable[[Queue], Resources]) -> Amounts:
     """One row of bounds for each queue of the ledger."""
     ledger, position = world.ledger, world.columns.position
     for queue in world.facts.tree.nodes.values():
@@ -81,15 +81,15 @@ def bounds(world: World, of: Callable[[Queue], Resources]) -> Amounts:
 BY_QUEUE = (Topic.QUEUES, Topic.LEDGER_LAYOUT)
 """What is worked out from the queues, row by row of the ledger, depends on these."""
 
-_LIMITS: Derived[Bounds] = Derived("limits of queues", *BY_QUEUE)
+_LIMITS: Derived[QueueBounds] = Derived("limits of queues", *BY_QUEUE)
 
 
-def limits(world: World) -> Bounds:
+def limits(world: World) -> QueueBounds:
     """The limits of all queues."""
 
-    def build() -> Bounds:
-        binding = any(queue.limit.items for queue in world.facts.tree.nodes.values())
-        return Bounds(bounds(world, lambda queue: queue.limit), binding=binding)
+    def build() -> QueueBounds:
+        is_limited = any(queue.limit.items for queue in world.facts.tree.nodes.values())
+        return QueueBounds(queue_bounds(world, lambda queue: queue.limit), is_limited=is_limited)
 
     return _LIMITS.of(world, build)
 
@@ -97,11 +97,11 @@ def limits(world: World) -> Bounds:
 # -- may the gang enter at all? ----------------------------------------------------------------------------------------------------
 
 
-def may_enter(world: World, gang: Gang) -> Verdict:
+def queue_accepts(world: World, gang: Gang) -> Verdict:
     """Every role's queue must exist, have its place in the tree, and be open to gangs that do not run yet."""
     for role in gang.roles:
         fault = world.facts.tree.fault(role.queue)
-        if fault is None or (fault.code == QUEUE_CLOSED and world.placements.unseated.get(gang.key, 0) < gang.size):
+        if fault is None or (fault.code == QUEUE_CLOSED and world.placements.unplaced_members.get(gang.key, 0) < gang.size):
             continue
         return Verdict(ok=False, why=fault.why, code=fault.code, topics=(Topic.QUEUES.any,))
     return YES
@@ -110,7 +110,7 @@ def may_enter(world: World, gang: Gang) -> Verdict:
 # -- is there room for the whole minimum? ------------------------------------------------------------------------------------------
 
 
-def needs(s: Session, ask: Ask) -> dict[str, Amounts]:
+def minimum_by_queue(s: Session, ask: Ask) -> dict[str, Amounts]:
     """What the minimum of an ask needs in each queue. Before there are pods, that is what the PodGroup says it needs."""
     if ask.purpose is Purpose.ENQUEUE:
         return {ask.gang.queue: s.world.columns.vector(ask.gang.min_resources)}
@@ -119,48 +119,48 @@ def needs(s: Session, ask: Ask) -> dict[str, Amounts]:
 
 def total_by_queue(world: World, pods: Iterable[Pod]) -> dict[str, Amounts]:
     total: dict[str, Amounts] = {}
-    kind: Kind | None = None
+    kind: PodSignature | None = None
     member: Member | None = None
     count = 0
     for pod in (*pods, None):
-        if pod is not None and pod.kind is kind and world.facts.members[pod.uid] is member:
+        if pod is not None and pod.signature is kind and world.facts.members[pod.uid] is member:
             count += 1
             continue
         if kind is not None and member is not None:
             amounts = count * world.columns.vector(kind.request)
             total[member.queue] = total[member.queue] + amounts if member.queue in total else amounts
         if pod is not None:
-            kind, member, count = pod.kind, world.facts.members[pod.uid], 1
+            kind, member, count = pod.signature, world.facts.members[pod.uid], 1
     return total
 
 
-def admit(s: Session, ask: Ask, bound: Bounds) -> Verdict:
+def admit(s: Session, ask: Ask, bound: QueueBounds) -> Verdict:
     """Does the whole minimum fit into its queues and all above them?"""
-    if not bound.binding:
+    if not bound.is_limited:
         return YES
-    needed = s.needs(ask)
+    needed = s.minimum_by_queue(ask)
     if not needed:
         return YES
     if len(needed) == 1:
         ((queue, amounts),) = needed.items()
-        if ask.purpose is Purpose.ALLOCATE and fits_easily(s, bound, queue, amounts):
+        if ask.purpose is Purpose.ALLOCATE and fits_fast(s, bound, queue, amounts):
             return YES
         rows, wanted = s.world.ledger.rows_up(queue), amounts[None, :]
     else:
-        rows, wanted = _together(s.world, needed)
-    return fits(s, bound, rows, _standing(s, ask, rows), wanted)
+        rows, wanted = _merge_rows(s.world, needed)
+    return fits(s, bound, rows, _usage(s, ask, rows), wanted)
 
 
-def fits_easily(s: Session, bound: Bounds, queue: str, amounts: Amounts, *, own: bool = False) -> bool:
+def fits_fast(s: Session, bound: QueueBounds, queue: str, amounts: Amounts, *, own: bool = False) -> bool:
     """The same as `fits` for a bind in one queue and all above it (or its `own` bounds alone), without the words: most asks fit."""
-    standing, need = s.world.ledger.standing_up(queue), amounts.tolist()
+    usage, need = s.world.ledger.peak_up(queue), amounts.tolist()
     for up, column, most in bound.on_path(s.world, queue):
-        if need[column] and (not own or not up) and standing[up][column] + need[column] > most:
+        if need[column] and (not own or not up) and usage[up][column] + need[column] > most:
             return False
     return True
 
 
-def _together(world: World, needed: dict[str, Amounts]) -> tuple[Rows, Amounts]:
+def _merge_rows(world: World, needed: dict[str, Amounts]) -> tuple[LedgerRows, Amounts]:
     """Rows of all queues concerned, and what is asked of each: what lies above two of them is asked for both."""
     total: dict[int, Amounts] = {}
     for queue, amounts in needed.items():
@@ -169,52 +169,52 @@ def _together(world: World, needed: dict[str, Amounts]) -> tuple[Rows, Amounts]:
     return np.array(list(total), dtype=np.intp), np.array(list(total.values()), dtype=np.int64)
 
 
-def _standing(s: Session, ask: Ask, rows: Rows) -> Standing:
+def _usage(s: Session, ask: Ask, rows: LedgerRows) -> QueueUsage:
     ledger = s.world.ledger
     match ask.purpose:
         case Purpose.ALLOCATE:
-            return Standing((("used", ledger.standing_in(rows)),))
+            return QueueUsage((("used", ledger.peak_in(rows)),))
         case Purpose.NOMINATE:
-            return Standing((("used", ledger.taken_in(rows)),))
+            return QueueUsage((("used", ledger.planned_in(rows)),))
         case Purpose.EVICT:
-            return Standing((("used", np.zeros_like(s.ahead[rows])),))
+            return QueueUsage((("used", np.zeros_like(s.inqueue_resources[rows])),))
         case Purpose.ENQUEUE:
-            used = ledger.taken_in(rows) * (not may_evict(s, ask.gang))
-            return Standing((("used", used), ("ahead", s.ahead[rows])))
+            used = ledger.planned_in(rows) * (not may_evict(s, ask.gang))
+            return QueueUsage((("used", used), ("ahead", s.inqueue_resources[rows])))
 
 
 def may_evict(s: Session, gang: Gang) -> bool:
     """Could somebody be asked to leave for this gang? Then a full queue is no reason to keep it out."""
-    return not gang.never_preempts and not EVICTING.isdisjoint(s.policy.actions)
+    return not gang.never_preempts and not EVICTING_ACTIONS.isdisjoint(s.policy.actions)
 
 
 # -- is there room for one more of these? ------------------------------------------------------------------------------------------
 
 
-def room(s: Session, pod: Pod, bound: Bounds, *, count: int, phase: Phase) -> Room:
+def quota_fit(s: Session, pod: Pod, bound: QueueBounds, *, count: int, phase: Phase) -> QuotaFit:
     """How many of `count` pods like this one its queues take as the ledger stands now."""
-    if not bound.binding:
-        return Room(count)
+    if not bound.is_limited:
+        return QuotaFit(count)
     world = s.world
     rows = world.ledger.rows_up(world.facts.members[pod.uid].queue)
-    return seats(s, bound, rows, standing_for(s, pod, rows, phase=phase), world.request(pod), count=count)
+    return fit_count(s, bound, rows, usage_for(s, pod, rows, phase=phase), world.request(pod), count=count)
 
 
-def standing_for(s: Session, pod: Pod, rows: Rows, *, phase: Phase) -> Standing:
+def usage_for(s: Session, pod: Pod, rows: LedgerRows, *, phase: Phase) -> QueueUsage:
     """What counts against a pod that is to enter this phase. Its own promise is not in its way."""
     ledger = s.world.ledger
     if phase is Phase.NOMINATED:
-        return Standing((("used", ledger.taken_in(rows)),))
+        return QueueUsage((("used", ledger.planned_in(rows)),))
     if s.world.phase(pod) is Phase.NOMINATED:
-        return Standing((("used", ledger.used_in(rows)),))
-    return Standing((("used", ledger.standing_in(rows)),))
+        return QueueUsage((("used", ledger.used_in(rows)),))
+    return QueueUsage((("used", ledger.peak_in(rows)),))
 
 
 # -- comparing, and saying so ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class QueueUsage:
     """What counts against an ask in some rows, in parts that have a name each."""
 
     parts: tuple[tuple[str, Amounts], ...]
@@ -227,20 +227,20 @@ class Standing:
         return total
 
 
-def fits(s: Session, bound: Bounds, rows: Rows, standing: Standing, wanted: Amounts) -> Verdict:
+def fits(s: Session, bound: QueueBounds, rows: LedgerRows, usage: QueueUsage, wanted: Amounts) -> Verdict:
     """Do these rows take all that is wanted? `wanted` has one row for all of them, or one for each."""
-    over = (standing.total + wanted > bound.rows.take(rows, axis=0)) & (wanted > 0)
+    over = (usage.total + wanted > bound.rows.take(rows, axis=0)) & (wanted > 0)
     if not np.count_nonzero(over):
         return YES
     at = int(over.any(axis=1).argmax())
-    return _refusal(s, bound, int(rows[at]), over[at], _row_of(standing, at), wanted[at if len(wanted) > 1 else 0])
+    return _over_limit_verdict(s, bound, int(rows[at]), over[at], _usage_in_row(usage, at), wanted[at if len(wanted) > 1 else 0])
 
 
-def seats(s: Session, bound: Bounds, rows: Rows, standing: Standing, need: Amounts, *, count: int) -> Room:
+def fit_count(s: Session, bound: QueueBounds, rows: LedgerRows, usage: QueueUsage, need: Amounts, *, count: int) -> QuotaFit:
     """How many of `count` equal pods do these rows take?"""
-    total, most = standing.total, bound.rows.take(rows, axis=0)
+    total, most = usage.total, bound.rows.take(rows, axis=0)
     if not np.count_nonzero((total + count * need > most) & (need > 0)):
-        return Room(count)
+        return QuotaFit(count)
     asked = np.flatnonzero(need)
     each = (most - total)[:, asked] // need[asked]
     fit = max(0, int(each.min()))
@@ -248,37 +248,39 @@ def seats(s: Session, bound: Bounds, rows: Rows, standing: Standing, need: Amoun
     over = np.zeros(len(need), dtype=np.bool_)
     over[asked] = each[at] < count
     # The sentence is for those who are left over: the others are as good as placed.
-    (first, amounts), *others = _row_of(standing, at)
-    return Room(fit, _refusal(s, bound, int(rows[at]), over, [(first, amounts + fit * need), *others], (count - fit) * need))
+    (first, amounts), *others = _usage_in_row(usage, at)
+    return QuotaFit(
+        fit, _over_limit_verdict(s, bound, int(rows[at]), over, [(first, amounts + fit * need), *others], (count - fit) * need)
+    )
 
 
 _Parts = list[tuple[str, Amounts]]
 
 
-def _row_of(standing: Standing, at: int) -> _Parts:
-    return [(word, amounts[at]) for word, amounts in standing.parts]
+def _usage_in_row(usage: QueueUsage, at: int) -> _Parts:
+    return [(bound_name, amounts[at]) for bound_name, amounts in usage.parts]
 
 
-def _refusal(s: Session, bound: Bounds, row: int, over: BoolColumn, parts: _Parts, need: Amounts) -> Verdict:
+def _over_limit_verdict(s: Session, bound: QueueBounds, row: int, over: BoolColumn, parts: _Parts, need: Amounts) -> Verdict:
     """The sentence with its numbers: `queue research: gpu 208 used + 48 asked > 224 limit`."""
     world, most = s.world, bound.rows[row]
     queue = world.ledger.names[row]
     said: list[str] = []
     for column in np.flatnonzero(over).tolist():
         name = world.columns.names[column]
-        terms = [f"{show_amount(name, int(amounts[column]))} {word}" for word, amounts in parts[:1]]
-        terms += [f"{show_amount(name, int(amounts[column]))} {word}" for word, amounts in parts[1:] if amounts[column]]
+        terms = [f"{show_amount(name, int(amounts[column]))} {bound_name}" for bound_name, amounts in parts[:1]]
+        terms += [f"{show_amount(name, int(amounts[column]))} {bound_name}" for bound_name, amounts in parts[1:] if amounts[column]]
         terms.append(f"{show_amount(name, int(need[column]))} asked")
-        said.append(f"{short_name(name)} {' + '.join(terms)} > {show_amount(name, int(most[column]))} {bound.word}")
+        said.append(f"{short_name(name)} {' + '.join(terms)} > {show_amount(name, int(most[column]))} {bound.bound_name}")
     curable = bool((need <= most)[over].all())
-    why = f"{show_queue(queue)}: {', '.join(said)}{_soon(world, queue, over)}"
+    why = f"{show_queue(queue)}: {', '.join(said)}{_releasing_note(world, queue, over)}"
     topics = (*(Topic.QUEUE_CAPACITY.of(key) for key in world.ledger.path(queue)[:-1]), *bound.topics)
     return Verdict(ok=False, why=why, code=bound.code, curable=curable, topics=topics)
 
 
-def _soon(world: World, queue: str, over: BoolColumn) -> str:
+def _releasing_note(world: World, queue: str, over: BoolColumn) -> str:
     """How much of what stands in the way is on its way out."""
-    leaving = world.ledger.leaving(queue)
+    leaving = world.ledger.releasing(queue)
     names = world.columns.names
     columns = np.flatnonzero(over & (leaving > 0)).tolist()
     parts = [f"{short_name(names[column])} {show_amount(names[column], int(leaving[column]))}" for column in columns]

@@ -6,52 +6,52 @@ that was torn before it was carried out is dropped whole.
 
 from __future__ import annotations
 
-from muster.engine.claims import let_stay
-from muster.engine.evict.actions import action_for
+from muster.engine.evict.evict_actions import action_for
+from muster.engine.nominations import cancel_eviction
 from muster.engine.place import fits_on
 from muster.engine.session import Session
-from muster.model.devices import Slot, are_asked_for
+from muster.model.device import DeviceSlot, satisfy_requests
 from muster.model.effects import Condition, Release
 from muster.model.gang import Gang
-from muster.model.pod import GOING, ClaimNote, Phase, Placement, Pod
-from muster.state.memory import PlanNote
+from muster.model.pod import RELEASING, Phase, Placement, Pod, ReservationNote
+from muster.state.memory import ActivePlan
 
 RECOVERED = "Recovered"
-STALE = "StaleClaim"
+STALE_RESERVATION = "StaleClaim"
 
 
 def recover(s: Session) -> None:
     world = s.world
-    if not world.facts.notes:
+    if not world.facts.reservation_notes:
         return
-    notes = world.take_notes()
-    found = sorted((world.facts.pods[uid] for uid in notes if uid in world.facts.pods), key=lambda pod: (pod.title, pod.uid))
-    torn = _torn_plans(s, found, notes)
+    notes = world.take_reservation_notes()
+    found = sorted((world.facts.pods[uid] for uid in notes if uid in world.facts.pods), key=lambda pod: (pod.full_name, pod.uid))
+    torn = _incomplete_plans(s, found, notes)
     for pod in found:
         if pod.node is None and notes[pod.uid].victims and notes[pod.uid].plan not in torn:
-            _send_away(s, pod, notes[pod.uid])
+            _evict_victims(s, pod, notes[pod.uid])
     for pod in found:
-        _take_over(s, pod, notes[pod.uid], torn)
+        _restore(s, pod, notes[pod.uid], torn)
     # These claims stood before the cycle began: what becomes of them in it is a change from there.
     world.placements.forget_steps(RECOVERED)
 
 
-def _send_away(s: Session, pod: Pod, note: ClaimNote) -> None:
+def _evict_victims(s: Session, pod: Pod, note: ReservationNote) -> None:
     """Victims named by a claim count as leaving: an eviction that was never issued is issued now."""
     gang = s.world.gang_of(pod)
-    if gang is None or _why_stale(s, pod, note, room=False):
+    if gang is None or _why_stale(s, pod, note, check_fit=False):
         return
     for uid in note.victims:
         victim = s.world.facts.pods.get(uid)
-        if victim is None or s.world.phase(victim) is not Phase.BOUND or not _may_go(s, gang, victim):
+        if victim is None or s.world.phase(victim) is not Phase.BOUND or not _may_evict(s, gang, victim):
             continue
-        why = f"evicted for {gang.title}, as was decided before the scheduler started"
-        with s.trial(why, cause=action_for(s, gang), for_gang=gang.title) as trial:
+        why = f"evicted for {gang.full_name}, as was decided before the scheduler started"
+        with s.trial(why, cause=action_for(s, gang), for_gang=gang.full_name) as trial:
             trial.evict(victim)
             trial.commit()
 
 
-def _may_go(s: Session, gang: Gang, victim: Pod) -> bool:
+def _may_evict(s: Session, gang: Gang, victim: Pod) -> bool:
     """Anybody can write a claim, so it cannot name just anybody: only who could have been chosen for this gang."""
     loser = s.world.gang_of(victim)
     if loser is None or victim.protected or loser.key == gang.key:
@@ -59,7 +59,7 @@ def _may_go(s: Session, gang: Gang, victim: Pod) -> bool:
     return loser.priority < gang.priority or loser.queue != gang.queue
 
 
-def _torn_plans(s: Session, found: list[Pod], notes: dict[str, ClaimNote]) -> set[str]:
+def _incomplete_plans(s: Session, found: list[Pod], notes: dict[str, ReservationNote]) -> set[str]:
     """Plans with fewer claims than they should have, unless they were being carried out already."""
     sizes: dict[str, int] = {}
     counts: dict[str, int] = {}
@@ -69,97 +69,99 @@ def _torn_plans(s: Session, found: list[Pod], notes: dict[str, ClaimNote]) -> se
             sizes[note.plan] = max(note.size, sizes.get(note.plan, 0))
             counts[note.plan] = counts.get(note.plan, 0) + 1
     short = {plan for plan, size in sizes.items() if counts[plan] < size}
-    return short - {notes[pod.uid].plan for pod in found if notes[pod.uid].plan in short and _is_begun(s, pod, notes[pod.uid])}
+    return short - {notes[pod.uid].plan for pod in found if notes[pod.uid].plan in short and _is_started(s, pod, notes[pod.uid])}
 
 
-def _is_begun(s: Session, pod: Pod, note: ClaimNote) -> bool:
-    return pod.node is not None or any(_is_going(s, uid) for uid in note.victims) or _has_bound_sibling(s, pod)
+def _is_started(s: Session, pod: Pod, note: ReservationNote) -> bool:
+    return pod.node is not None or any(_is_releasing(s, uid) for uid in note.victims) or _has_bound_member(s, pod)
 
 
-def _is_going(s: Session, uid: str) -> bool:
+def _is_releasing(s: Session, uid: str) -> bool:
     placement = s.world.placements.by_uid.get(uid)
-    return placement is not None and placement.phase in GOING
+    return placement is not None and placement.phase in RELEASING
 
 
-def _has_bound_sibling(s: Session, pod: Pod) -> bool:
+def _has_bound_member(s: Session, pod: Pod) -> bool:
     gang = s.world.gang_of(pod)
     return gang is not None and any(s.world.phase(other) is Phase.BOUND for other in gang.pods())
 
 
-def _take_over(s: Session, pod: Pod, note: ClaimNote, torn: set[str]) -> None:
+def _restore(s: Session, pod: Pod, note: ReservationNote, torn: set[str]) -> None:
     if pod.node is not None:
-        _clear(s, pod, note, "it is bound already", "AlreadyBound")
+        _release(s, pod, note, "it is bound already", "AlreadyBound")
         return
     why = "its plan was never completely written" if note.plan in torn else _why_stale(s, pod, note)
     if why:
-        _let_stay(s, note)
-        _clear(s, pod, note, why, STALE)
-        s.extra.append(Condition("pod", pod.title, False, STALE, f"the claim on node {note.node} was ignored: {why}"))
+        _cancel_evictions(s, note)
+        _release(s, pod, note, why, STALE_RESERVATION)
+        s.extra_effects.append(
+            Condition("pod", pod.full_name, False, STALE_RESERVATION, f"the claim on node {note.node} was ignored: {why}")
+        )
         return
     member = s.world.facts.members[pod.uid]
     if note.plan:
         soft = _is_soft(s, s.world.facts.gangs[member.gang], note)
         if note.plan not in s.world.memory.plans:
-            s.world.memory.plans.set(note.plan, PlanNote(member.gang, note.size, note.victims, note.since, soft=soft))
+            s.world.memory.plans.set(note.plan, ActivePlan(member.gang, note.size, note.victims, note.since, soft=soft))
     with s.trial("claimed before the scheduler started", cause=RECOVERED) as trial:
         trial.restore(pod, Placement(note.phase, note.node, note.since, _devices(s, pod, note), note.plan))
         trial.commit()
     s.count("claims recovered")
 
 
-def _let_stay(s: Session, note: ClaimNote) -> None:
+def _cancel_evictions(s: Session, note: ReservationNote) -> None:
     """A plan that was being given up is given up: whoever was only asked to leave for it is asked no more."""
-    given_up = any(_was_spared_since(s, uid, note.since) for uid in note.victims)
+    given_up = any(_eviction_cancelled_since(s, uid, note.since) for uid in note.victims)
     for victim in [
         s.world.facts.pods[uid]
         for uid in note.victims
-        if given_up and uid in s.world.placements.going and uid in s.world.facts.pods
+        if given_up and uid in s.world.placements.releasing and uid in s.world.facts.pods
     ]:
-        if victim.told_at is not None and victim.deleted_at is None:
-            let_stay(s, victim, "the plan for which it was asked to leave was given up")
+        if victim.eviction_marked_at is not None and victim.deleted_at is None:
+            cancel_eviction(s, victim, "the plan for which it was asked to leave was given up")
 
 
-def _devices(s: Session, pod: Pod, note: ClaimNote) -> tuple[Slot, ...]:
+def _devices(s: Session, pod: Pod, note: ReservationNote) -> tuple[DeviceSlot, ...]:
     """The slots that the claim names, where they are what the pod asks for; else others on the same node."""
-    if are_asked_for(pod.kind.devices, note.devices, s.world.facts.nodes[note.node].devices):
+    if satisfy_requests(pod.signature.devices, note.devices, s.world.facts.nodes[note.node].devices):
         return note.devices
-    slots = s.slots(pod, (note.node,), soon=note.phase is Phase.NOMINATED)
+    slots = s.slots(pod, (note.node,), after_releases=note.phase is Phase.NOMINATED)
     return slots[0] if slots is not None else ()
 
 
-def _was_spared_since(s: Session, uid: str, since: float) -> bool:
+def _eviction_cancelled_since(s: Session, uid: str, since: float) -> bool:
     pod = s.world.facts.pods.get(uid)
-    return pod is not None and pod.spared_at is not None and pod.spared_at >= since
+    return pod is not None and pod.eviction_cancelled_at is not None and pod.eviction_cancelled_at >= since
 
 
-def _is_soft(s: Session, gang: Gang, note: ClaimNote) -> bool:
+def _is_soft(s: Session, gang: Gang, note: ReservationNote) -> bool:
     """Were they asked softly, or are they to be now? Then they may stay when the claims end."""
     if s.policy.manner(action_for(s, gang)) == "soft":
         return True
-    return any(uid in s.world.facts.pods and s.world.facts.pods[uid].told_at is not None for uid in note.victims)
+    return any(uid in s.world.facts.pods and s.world.facts.pods[uid].eviction_marked_at is not None for uid in note.victims)
 
 
-def _why_stale(s: Session, pod: Pod, note: ClaimNote, *, room: bool = True) -> str:
+def _why_stale(s: Session, pod: Pod, note: ReservationNote, *, check_fit: bool = True) -> str:
     if pod.uid not in s.world.facts.members:
         return "the pod belongs to no gang"
     if s.world.placements.by_uid.get(pod.uid) is not None:
         return "the pod is placed otherwise"
     if note.phase is Phase.NOMINATED and pod.nominated_node != note.node:
         return f"the pod's status names {pod.nominated_node or 'no node'} instead"
-    if any(_was_spared_since(s, uid, note.since) for uid in note.victims):
+    if any(_eviction_cancelled_since(s, uid, note.since) for uid in note.victims):
         return "its plan was given up: those who should have left for it may stay"
     if note.node not in s.world.table.row:
         return "there is no such node"
-    soon = note.phase is Phase.NOMINATED
-    if not room:
+    after_releases = note.phase is Phase.NOMINATED
+    if not check_fit:
         return ""
-    if not fits_on(s, pod, note.node, soon=soon, devices=_devices(s, pod, note)):
+    if not fits_on(s, pod, note.node, after_releases=after_releases, devices=_devices(s, pod, note)):
         return "the pod does not fit there"
-    quota = s.room(pod, count=1, phase=note.phase)
-    return quota.verdict.why if not quota.seats else ""
+    quota = s.quota_fit(pod, count=1, phase=note.phase)
+    return quota.verdict.why if not quota.fit_count else ""
 
 
-def _clear(s: Session, pod: Pod, note: ClaimNote, why: str, cause: str) -> None:
+def _release(s: Session, pod: Pod, note: ReservationNote, why: str, cause: str) -> None:
     member = s.world.facts.members.get(pod.uid)
-    gang = s.world.facts.gangs[member.gang].title if member is not None else ""
-    s.extra.append(Release(pod.uid, pod.title, note.node, gang, why, cause))
+    gang = s.world.facts.gangs[member.gang].full_name if member is not None else ""
+    s.extra_effects.append(Release(pod.uid, pod.full_name, note.node, gang, why, cause))

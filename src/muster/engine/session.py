@@ -9,30 +9,30 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from muster.engine import quota
-from muster.engine.columns import COLUMNS, MOUNTING_COLUMNS, KindColumns
-from muster.engine.hooks import WHOLE_CLUSTER, Ask, Comparable, Domain, Policy, Room, ScoresDomainsAhead, Where
-from muster.model.devices import Slot
+from muster.engine.hooks import WHOLE_CLUSTER, AllowedDomains, Ask, Comparable, Domain, Policy, QuotaFit, ScoresDomainsAhead
+from muster.engine.node_scores import COLUMNS, MOUNTING_COLUMNS, NodeScores
+from muster.model.device import DeviceSlot
 from muster.model.effects import YES, Effect, Verdict
 from muster.model.gang import Gang
 from muster.model.pod import Phase, Pod
-from muster.model.resources import NOTHING, Resources
-from muster.state.columns import Amounts
-from muster.state.lifecycle import is_half_bound
-from muster.state.table import FloatColumn
+from muster.model.resource_amounts import NOTHING, Resources
+from muster.state.gangs.gang_stage import is_partially_bound
+from muster.state.node_table import FloatColumn
+from muster.state.resource_columns import Amounts
 from muster.state.trial import Trial
 from muster.state.world import World
 
 NO_DOMAIN = "NoDomain"
 
 if TYPE_CHECKING:
-    from muster.engine.evict.search import NoPlan, Plan
+    from muster.engine.evict.victim_search import NoPlan, Plan
 
 # A refused gang is tried again this often, whatever happens.
 RETRY_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class EvictionAttempt:
     """What an evicting action found for a gang in one domain: a plan, or why there is none."""
 
     gang: str
@@ -48,23 +48,23 @@ class Session:
         self.now = world.now
         self.same_moment = world.memory.decided_at == world.now
         """True when no time has passed since the cycle before: what it decided is as young as what this one does."""
-        self.is_first = world.memory.decided_at < 0
+        self.is_first_cycle = world.memory.decided_at < 0
         """True in the first cycle of a scheduler."""
         self.verdicts: dict[str, Verdict] = {}
         self.stats: dict[str, int] = {}
         self.refused: dict[str, Verdict] = {}
         """Gangs that were attempted in this cycle and did not get what they need, in their order, by key."""
-        self.without: dict[str, str] = {}
+        self.why_without_eviction: dict[str, str] = {}
         """Why gangs that got a plan in this cycle could not do without, by key."""
-        self.curious = False
+        self.tries_all_domains = False
         """True for a forecast: all domains are looked into, also when one was found."""
-        self.tries: list[Tried] = []
+        self.eviction_attempts: list[EvictionAttempt] = []
         """What evicting actions found in each domain."""
-        self.extra: list[Effect] = []
+        self.extra_effects: list[Effect] = []
         """Effects that no move stands for."""
-        self.ahead: Amounts = np.zeros((len(world.ledger), len(world.columns.names)), dtype=np.int64)
+        self.inqueue_resources: Amounts = np.zeros((len(world.ledger), len(world.columns.names)), dtype=np.int64)
         """Minimum resources, by row of the ledger, of the gangs that were let in before and have no seat yet."""
-        self._needs: tuple[Ask, dict[str, Amounts]] | None = None
+        self._minimum_by_queue: tuple[Ask, dict[str, Amounts]] | None = None
 
     def prepare(self) -> None:
         for plugin in self.policy.prepares:
@@ -78,7 +78,7 @@ class Session:
 
     # -- verdicts ----------------------------------------------------------------------------------------------------------
 
-    def is_settled(self, gang: Gang) -> bool:
+    def is_still_refused(self, gang: Gang) -> bool:
         """Was this gang refused for a reason that nothing since has touched? Then another attempt is a waste."""
         memory = self.world.memory.attempts[gang.key]
         verdict = memory.verdict
@@ -88,7 +88,7 @@ class Session:
             return False
         return self.world.changes.versions(verdict.topics) == memory.versions
 
-    def judge(self, gang: Gang, verdict: Verdict) -> None:
+    def record_verdict(self, gang: Gang, verdict: Verdict) -> None:
         """Remember the verdict on a gang and what could change it."""
         attempts = self.world.memory.attempts
         before = attempts[gang.key]
@@ -99,11 +99,11 @@ class Session:
 
     # -- combined answers ----------------------------------------------------------------------------------------------------
 
-    def needs(self, ask: Ask) -> dict[str, Amounts]:
+    def minimum_by_queue(self, ask: Ask) -> dict[str, Amounts]:
         """What the minimum of an ask needs in each queue."""
-        if self._needs is None or self._needs[0] is not ask:
-            self._needs = (ask, quota.needs(self, ask))
-        return self._needs[1]
+        if self._minimum_by_queue is None or self._minimum_by_queue[0] is not ask:
+            self._minimum_by_queue = (ask, quota.minimum_by_queue(self, ask))
+        return self._minimum_by_queue[1]
 
     def admit(self, ask: Ask) -> Verdict:
         verdict = quota.admit(self, ask, quota.limits(self.world))
@@ -115,39 +115,39 @@ class Session:
                 return verdict
         return YES
 
-    def room(self, pod: Pod, *, count: int, phase: Phase) -> Room:
+    def quota_fit(self, pod: Pod, *, count: int, phase: Phase) -> QuotaFit:
         """How many of `count` pods like this one its queues take as they stand."""
-        least = quota.room(self, pod, quota.limits(self.world), count=count, phase=phase)
+        least = quota.quota_fit(self, pod, quota.limits(self.world), count=count, phase=phase)
         for plugin in self.policy.bounds_queues:
-            found = plugin.quota_room(self, pod, count=count, phase=phase)
-            if found.seats < least.seats:
+            found = plugin.quota_fit(self, pod, count=count, phase=phase)
+            if found.fit_count < least.fit_count:
                 least = found
         return least
 
     def deserved(self, queue: str) -> Resources:
         """What the queue deserves, as the first plugin says that knows."""
-        for plugin in self.policy.shares_out:
+        for plugin in self.policy.deserved_shares:
             return plugin.deserved(self, queue)
         return NOTHING
 
     def over_share(self, queue: str) -> Resources:
         """What the queue uses beyond its share, as far as all plugins agree."""
         over: Resources | None = None
-        for plugin in self.policy.shares_out:
+        for plugin in self.policy.deserved_shares:
             found = plugin.over_share(self, queue)
             over = found if over is None else Resources.of({n: min(v, found[n]) for n, v in over.items if found[n]})
         return over or NOTHING
 
-    def where(self, ask: Ask) -> Where:
+    def where(self, ask: Ask) -> AllowedDomains:
         """The first plugin with an opinion decides. None is no opinion; an empty list is one."""
-        for plugin in self.policy.names_domains:
+        for plugin in self.policy.allows_domains:
             found = plugin.domains(self, ask)
             if isinstance(found, Verdict):
-                return Where((), found)
+                return AllowedDomains((), found)
             if found is not None:
                 why = f"{plugin.name} allows no domain of the cluster"
-                return Where(found, YES if found else Verdict(ok=False, why=why, code=NO_DOMAIN))
-        return Where((ask.within or WHOLE_CLUSTER,))
+                return AllowedDomains(found, YES if found else Verdict(ok=False, why=why, code=NO_DOMAIN))
+        return AllowedDomains((ask.within or WHOLE_CLUSTER,))
 
     def fill_order(self, ask: Ask, domain: Domain) -> Sequence[Domain]:
         """In which order the parts of a domain are filled; empty where nobody minds."""
@@ -160,7 +160,7 @@ class Session:
     def gang_key(self, gang: Gang) -> tuple[Comparable, ...]:
         """A gang that was caught half bound goes before everybody; then the plugins' keys, creation and name."""
         keys = [plugin.gang_key(self, gang) for plugin in self.policy.orders_gangs]
-        return (0 if is_half_bound(self.world, gang) else 1, *keys, gang.created, gang.title, gang.key)
+        return (0 if is_partially_bound(self.world, gang) else 1, *keys, gang.created, gang.full_name, gang.key)
 
     def queue_key(self, queue: str) -> tuple[Comparable, ...]:
         return tuple([plugin.queue_key(self, queue) for plugin in self.policy.orders_queues])
@@ -177,28 +177,30 @@ class Session:
             total += plugin.weight * plugin.score_domains(self, ask, domains)
         return total
 
-    def slots(self, pod: Pod, places: Sequence[str], *, soon: bool) -> list[tuple[Slot, ...]] | None:
+    def slots(self, pod: Pod, places: Sequence[str], *, after_releases: bool) -> list[tuple[DeviceSlot, ...]] | None:
         """The slots of devices that equal pods take on these nodes, one after the other; None where they need none anywhere."""
-        for plugin in self.policy.chooses_slots if pod.kind.devices else ():
-            found = plugin.slots(self, pod, places, soon=soon)
+        for plugin in self.policy.chooses_slots if pod.signature.devices else ():
+            found = plugin.slots(self, pod, places, after_releases=after_releases)
             if found is not None:
                 return found
         return None
 
-    def minds_room_only(self, pod: Pod) -> bool:
+    def needs_capacity_only(self, pod: Pod) -> bool:
         """Is room all that decides where such a pod can go, among the nodes that match it?"""
-        return sum(plugin is None or plugin.minds(self, pod) for plugin in self.policy.minds) == 1 and not self.is_entangled(pod)
+        return sum(
+            plugin is None or plugin.applies_to(self, pod) for plugin in self.policy.applies_to
+        ) == 1 and not self.has_inter_pod_constraints(pod)
 
-    def is_entangled(self, pod: Pod) -> bool:
-        return any(plugin.entangled(self, pod) for plugin in self.policy.entangles)
+    def has_inter_pod_constraints(self, pod: Pod) -> bool:
+        return any(plugin.has_inter_pod_constraints(self, pod) for plugin in self.policy.inter_pod_fits)
 
-    def columns(self, pod: Pod, *, soon: bool) -> KindColumns:
+    def node_scores(self, pod: Pod, *, after_releases: bool) -> NodeScores:
         """What the plugins say of every node for this kind of pod, brought up to date. What a pod says of other pods is no part of
         it, so that the gangs of one template have one set of columns between them."""
-        derived = MOUNTING_COLUMNS if pod.kind.claims else COLUMNS
+        derived = MOUNTING_COLUMNS if pod.signature.volume_claims else COLUMNS
         return derived.of(
             self.world,
-            lambda: KindColumns(self, pod, soon=soon),
-            key=(self.policy, pod.kind.alone(), soon),
+            lambda: NodeScores(self, pod, after_releases=after_releases),
+            key=(self.policy, pod.signature.without_inter_pod_terms(), after_releases),
             update=lambda columns, rows: columns.update(self, pod, rows),
         )

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 import numpy as np
 
 from muster.engine.session import Session
-from muster.model.resources import PODS, Resources
+from muster.model.resource_amounts import PODS, Resources
 from muster.model.topics import Topic
-from muster.state.columns import Amounts
-from muster.state.derived import Derived
+from muster.state.derived_values import Derived
+from muster.state.resource_columns import Amounts
 
 _TOTAL: Derived[Amounts] = Derived("cluster total", Topic.ALLOCATABLE)
 _DIMENSIONS: Derived[list[tuple[int, int]]] = Derived("dimensions of shares", Topic.ALLOCATABLE)
@@ -25,8 +25,8 @@ def cluster_total(s: Session) -> Amounts:
 def total_for(s: Session, branches: Iterable[str]) -> Amounts:
     """What there is to share among these branches of the tree: all that the nodes have, without what others take of it."""
     world = s.world
-    own = sum((world.ledger.taken(queue) for queue in branches), start=np.zeros(len(world.columns.names), dtype=np.int64))
-    total: Amounts = np.maximum(cluster_total(s) - (world.table.taken.sum(axis=0) - own), 0)
+    own = sum((world.ledger.planned(queue) for queue in branches), start=np.zeros(len(world.columns.names), dtype=np.int64))
+    total: Amounts = np.maximum(cluster_total(s) - (world.table.planned.sum(axis=0) - own), 0)
     return total
 
 
@@ -43,7 +43,7 @@ def dimensions(s: Session) -> list[tuple[int, int]]:
 def dominant_share(s: Session, queue: str, *, plus: Amounts | None = None) -> float:
     """The largest part of any resource of the cluster that the queue has, or would have with `plus` added."""
     ledger = s.world.ledger
-    taken: list[int] = ledger.taken_list(queue) if plus is None else (ledger.taken(queue) + plus).tolist()
+    taken: list[int] = ledger.planned_list(queue) if plus is None else (ledger.planned(queue) + plus).tolist()
     share = 0.0
     for column, total in dimensions(s):
         part = taken[column] / total
@@ -51,9 +51,9 @@ def dominant_share(s: Session, queue: str, *, plus: Amounts | None = None) -> fl
     return share
 
 
-def beyond(s: Session, queue: str, deserved: Resources) -> Resources:
+def over_deserved(s: Session, queue: str, deserved: Resources) -> Resources:
     """What the queue uses beyond what it deserves, where it deserves anything; all of it where it deserves nothing."""
-    names, taken = s.world.columns.names, s.world.ledger.taken_list(queue)
+    names, taken = s.world.columns.names, s.world.ledger.planned_list(queue)
     if not deserved:
         return Resources.of({names[column]: taken[column] for column, _ in dimensions(s) if taken[column] > 0})
     position = s.world.columns.position

@@ -14,10 +14,10 @@ from pathlib import Path
 VERSION = "1.36.4"
 """Of Kubernetes. The files in `build/` belong to it."""
 
-Tell = Callable[[str], None]
+OnProgress = Callable[[str], None]
 
 
-class NoServers(Exception):
+class NoServerBinaries(Exception):
     """This machine has no servers and cannot make them. The message says why."""
 
 
@@ -35,29 +35,29 @@ class Assets:
         return [path.name for path in (self.etcd, self.kube_apiserver) if not os.access(path, os.X_OK) or not path.is_file()]
 
 
-def tell_on_stderr(line: str) -> None:
+def report_on_stderr(line: str) -> None:
     print(f"muster: {line}", file=sys.stderr, flush=True)
 
 
-def get_assets(*, tell: Tell = tell_on_stderr) -> Assets:
+def get_assets(*, report: OnProgress = report_on_stderr) -> Assets:
     """The programs, built first if need be, which takes minutes. Raises NoServers."""
-    found = find_assets(tell=tell)
+    found = find_assets(report=report)
     if found is None:
         # Only who really builds needs all that a build needs.
-        from muster.lab.building import build_into
+        from muster.lab.server_build import build_into
 
-        found = Assets.of(build_into(cache_folder() / f"kube-{VERSION}", tell=tell))
+        found = Assets.of(build_into(cache_folder() / f"kube-{VERSION}", report=report))
     return found
 
 
-def find_assets(*, tell: Tell = tell_on_stderr) -> Assets | None:
+def find_assets(*, report: OnProgress = report_on_stderr) -> Assets | None:
     """The programs, if they are on this machine already."""
     named = os.environ.get("KUBEBUILDER_ASSETS")
     if named:
         assets = Assets.of(Path(named))
         if not assets.missing:
             return assets
-        tell(f"KUBEBUILDER_ASSETS={named} has no {' and no '.join(assets.missing)}; looking elsewhere")
+        report(f"KUBEBUILDER_ASSETS={named} has no {' and no '.join(assets.missing)}; looking elsewhere")
     cached = Assets.of(cache_folder() / f"kube-{VERSION}")
     return None if cached.missing else cached
 
@@ -68,5 +68,5 @@ def cache_folder() -> Path:
     try:
         home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     except RuntimeError as error:
-        raise NoServers(f"there is no cache folder: {error}; set MUSTER_CACHE") from None
+        raise NoServerBinaries(f"there is no cache folder: {error}; set MUSTER_CACHE") from None
     return home / "muster"

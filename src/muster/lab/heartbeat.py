@@ -10,82 +10,82 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from muster.adapters.kube.client import ApiError, Client
-from muster.adapters.kube.encode import stamp
-from muster.adapters.kube.refs import NODE
-from muster.adapters.kube.resources import LEASE, resource_of
+from muster.kube.read.object_references import NODE
+from muster.kube.watch.api_resources import LEASE, resource_of
+from muster.kube.watch.client import ApiError, Client
+from muster.kube.write.patch_bodies import rfc3339
 
 log = structlog.get_logger(__name__)
 
 NAMESPACE: Final = "kube-node-lease"
-LEASE_S: Final = 40
-_BEATS_TO_A_STATUS = 30
-_SLICES = 10
-_MERGE = "application/merge-patch+json"
-_STRATEGIC = "application/strategic-merge-patch+json"
-_ABSENT = 404
+LEASE_DURATION_S: Final = 40
+_BEATS_PER_STATUS_UPDATE = 30
+_BATCHES = 10
+_MERGE_PATCH = "application/merge-patch+json"
+_STRATEGIC_MERGE = "application/strategic-merge-patch+json"
+_NOT_FOUND = 404
 
 
 class Heartbeat:
-    """`every_s`: from one beat of a node to its next; `silent`: nodes that are there and do not answer.
+    """`interval_s`: from one beat of a node to its next; `unreachable`: nodes that are there and do not answer.
 
     A tenth of the nodes beat at a time, so that the load is even.
     """
 
-    def __init__(self, client: Client, *, now: Callable[[], float], every_s: float, silent: Container[str]) -> None:
+    def __init__(self, client: Client, *, now: Callable[[], float], interval_s: float, unreachable: Container[str]) -> None:
         self._client = client
         self._now = now
-        self._every_s = every_s
-        self._silent = silent
-        self._beats: dict[str, int] = {}
+        self._interval_s = interval_s
+        self._unreachable = unreachable
+        self._beat_counts: dict[str, int] = {}
 
-    def react(self, node: str, *, gone: bool) -> None:
+    def on_change(self, node: str, *, gone: bool) -> None:
         if gone:
-            self._beats.pop(node, None)
+            self._beat_counts.pop(node, None)
         else:
-            self._beats.setdefault(node, 0)
+            self._beat_counts.setdefault(node, 0)
 
     async def run(self) -> None:
         turn = 0
         while True:
-            await asyncio.sleep(self._every_s / _SLICES)
-            mine = [node for i, node in enumerate(self._beats) if i % _SLICES == turn and node not in self._silent]
+            await asyncio.sleep(self._interval_s / _BATCHES)
+            mine = [node for i, node in enumerate(self._beat_counts) if i % _BATCHES == turn and node not in self._unreachable]
             await asyncio.gather(*(self._beat(node) for node in mine))
-            turn = (turn + 1) % _SLICES
+            turn = (turn + 1) % _BATCHES
 
     async def _beat(self, node: str) -> None:
-        count = self._beats.get(node)
+        count = self._beat_counts.get(node)
         if count is None:
             return
-        self._beats[node] = count + 1
+        self._beat_counts[node] = count + 1
         try:
             await self._renew(node)
-            if count % _BEATS_TO_A_STATUS == _BEATS_TO_A_STATUS - 1:
-                await self._say_ready(node)
+            if count % _BEATS_PER_STATUS_UPDATE == _BEATS_PER_STATUS_UPDATE - 1:
+                await self._patch_ready(node)
         except ApiError as error:
             # The next beat tries again; one that is missed is what a lease is for.
             log.debug("beat lost", node=node, error=str(error))
 
     async def _renew(self, node: str) -> None:
-        spec = {"holderIdentity": node, "leaseDurationSeconds": LEASE_S, "renewTime": _micro(self._now())}
+        spec = {"holderIdentity": node, "leaseDurationSeconds": LEASE_DURATION_S, "renewTime": _micro_time(self._now())}
         path = LEASE.path("v1", namespace=NAMESPACE, name=node)
         try:
-            await self._client.request("PATCH", path, body={"spec": spec}, content_type=_MERGE)
+            await self._client.request("PATCH", path, body={"spec": spec}, content_type=_MERGE_PATCH)
         except ApiError as error:
-            if error.status != _ABSENT:
+            if error.status != _NOT_FOUND:
                 raise
             made = {"apiVersion": LEASE.api_version("v1"), "kind": "Lease", "metadata": {"name": node}, "spec": spec}
             await self._client.request("POST", LEASE.path("v1", namespace=NAMESPACE), body=made)
 
-    async def _say_ready(self, node: str) -> None:
+    async def _patch_ready(self, node: str) -> None:
         path = resource_of(*NODE).path("v1", name=node)
         found: dict[str, Any] = msgspec.json.decode(await self._client.request("GET", path))
         ready = next((entry for entry in found["status"].get("conditions") or [] if entry["type"] == "Ready"), None)
         if ready is not None:
-            beat = {"conditions": [{**ready, "lastHeartbeatTime": stamp(self._now())}]}
-            await self._client.request("PATCH", f"{path}/status", body={"status": beat}, content_type=_STRATEGIC)
+            beat = {"conditions": [{**ready, "lastHeartbeatTime": rfc3339(self._now())}]}
+            await self._client.request("PATCH", f"{path}/status", body={"status": beat}, content_type=_STRATEGIC_MERGE)
 
 
-def _micro(when: float) -> str:
+def _micro_time(when: float) -> str:
     """Leases keep their times to the microsecond."""
     return datetime.fromtimestamp(when, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -13,28 +13,28 @@ from tempfile import mkdtemp
 from types import TracebackType
 
 from muster.lab.assets import Assets, get_assets
-from muster.lab.certs import Authority, Pair, key_pair
-from muster.lab.door import Door
-from muster.lab.processes import Server, ServerDied, Watchdog, free_ports, remove_folder, write_private
-from muster.lab.wiping import keys_in, wipe
+from muster.lab.blocking_client import BlockingClient
+from muster.lab.certificates import CertificateAuthority, KeyPair, service_account_keys
+from muster.lab.child_processes import Server, ServerDied, Watchdog, free_ports, remove_folder, write_private_file
+from muster.lab.etcd_reset import delete_objects, list_keys
 
 ADMIN = ("admin", ("system:masters",))
 """Who may do everything."""
 
-_READY_S = 60.0
+_READY_TIMEOUT_S = 60.0
 _POLL_S = 0.05
-_ANSWER_S = 2.0
-_TRIES = 3
+_PROBE_TIMEOUT_S = 2.0
+_START_ATTEMPTS = 3
 
 
 class Servers:
-    """A context manager. `native_gangs`: the server has PodGroups of its own, and pods that name them."""
+    """A context manager. `native_pod_groups`: the server has PodGroups of its own, and pods that name them."""
 
-    def __init__(self, assets: Assets | None = None, *, native_gangs: bool = True, flags: Iterable[str] = ()) -> None:
+    def __init__(self, assets: Assets | None = None, *, native_pod_groups: bool = True, flags: Iterable[str] = ()) -> None:
         self._assets = assets
-        self._native_gangs = native_gangs
+        self._native_pod_groups = native_pod_groups
         self._flags = tuple(flags)
-        self._numbers = count(1)
+        self._kubeconfig_numbers = count(1)
         self._stack = ExitStack()
 
     def __enter__(self) -> Servers:
@@ -43,10 +43,10 @@ class Servers:
             self.folder = Path(mkdtemp(prefix="muster-lab-"))
             stack.callback(remove_folder, self.folder)
             self._watchdog = Watchdog(self.folder)
-            stack.callback(self._watchdog.dismiss)
-            self._make_certificates()
+            stack.callback(self._watchdog.close)
+            self._write_certificates()
             self._start(assets, stack=stack)
-            self._first = keys_in(self._store)
+            self._initial_keys = list_keys(self._etcd_client)
             self._stack = stack.pop_all()
         return self
 
@@ -65,7 +65,7 @@ class Servers:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        return tuple(server.pid for server in self._running)
+        return tuple(server.pid for server in self._processes)
 
     def kubeconfig(self, user: str = ADMIN[0], groups: Iterable[str] | None = None) -> Path:
         """A new file for this user, with a certificate of its own. Without groups the admin is one, and others are in none."""
@@ -73,45 +73,45 @@ class Servers:
             groups = ADMIN[1] if user == ADMIN[0] else ()
         pair = self._authority.user(user, groups=groups)
         written = _kubeconfig(self.url, user=user, ca=self._authority.certificate, pair=pair)
-        return write_private(self.folder / f"kubeconfig-{next(self._numbers)}", json.dumps(written).encode())
+        return write_private_file(self.folder / f"kubeconfig-{next(self._kubeconfig_numbers)}", json.dumps(written).encode())
 
     @contextmanager
-    def door(self) -> Iterator[Door]:
+    def api(self) -> Iterator[BlockingClient]:
         """Requests without an event loop, as the admin."""
-        with closing(self._door(self._port)) as door:
-            yield door
+        with closing(self._client(self._port)) as api:
+            yield api
 
     def reset(self, *, kinds: bool = False) -> int:
         """Remove all objects that were made since the start; say how many. `kinds`: custom kinds as well."""
-        return wipe(self._store, keep=self._first, kinds=kinds)
+        return delete_objects(self._etcd_client, keep=self._initial_keys, kinds=kinds)
 
     def check(self) -> None:
         """Raises ServerDied, with the end of its log, if one of them does not run any more."""
-        for server in self._running:
+        for server in self._processes:
             server.check()
 
     # -- starting --------------------------------------------------------------------------------------------------------------
 
-    def _make_certificates(self) -> None:
-        self._authority = Authority()
+    def _write_certificates(self) -> None:
+        self._authority = CertificateAuthority()
         (self.folder / "ca.crt").write_bytes(self._authority.certificate)
         for name in ("etcd", "apiserver"):
             self._write_pair(name, self._authority.server(name))
         self._write_pair("admin", self._authority.user(ADMIN[0], groups=ADMIN[1]))
-        private, public = key_pair()
-        write_private(self.folder / "accounts.key", private)
+        private, public = service_account_keys()
+        write_private_file(self.folder / "accounts.key", private)
         (self.folder / "accounts.pub").write_bytes(public)
 
-    def _write_pair(self, name: str, pair: Pair) -> None:
+    def _write_pair(self, name: str, pair: KeyPair) -> None:
         (self.folder / f"{name}.crt").write_bytes(pair.certificate)
-        write_private(self.folder / f"{name}.key", pair.key)
+        write_private_file(self.folder / f"{name}.key", pair.key)
 
     def _start(self, assets: Assets, *, stack: ExitStack) -> None:
         """A port that was free a moment ago may be taken now: then try others."""
-        for tries_left in reversed(range(_TRIES)):
+        for tries_left in reversed(range(_START_ATTEMPTS)):
             with ExitStack() as attempt:
                 try:
-                    self._try_to_start(assets, stack=attempt)
+                    self._start_once(assets, stack=attempt)
                 except ServerDied as died:
                     if "address already in use" in str(died) and tries_left:
                         continue
@@ -119,46 +119,46 @@ class Servers:
                 stack.push(attempt.pop_all())
                 return
 
-    def _try_to_start(self, assets: Assets, *, stack: ExitStack) -> None:
-        store_port, peer_port, self._port = free_ports(3)
-        etcd = self._run(_etcd(assets.etcd, self.folder, port=store_port, peer_port=peer_port), stack=stack)
-        command = _apiserver(assets.kube_apiserver, self.folder, port=self._port, store_port=store_port)
-        gangs = _NATIVE_GANGS if self._native_gangs else ()
-        apiserver = self._run([*command, *gangs, *self._flags], stack=stack)
-        self._running = (etcd, apiserver)
+    def _start_once(self, assets: Assets, *, stack: ExitStack) -> None:
+        etcd_port, peer_port, self._port = free_ports(3)
+        etcd = self._spawn(_etcd_command(assets.etcd, self.folder, port=etcd_port, peer_port=peer_port), stack=stack)
+        command = _apiserver_command(assets.kube_apiserver, self.folder, port=self._port, etcd_port=etcd_port)
+        gangs = _NATIVE_POD_GROUP_FLAGS if self._native_pod_groups else ()
+        apiserver = self._spawn([*command, *gangs, *self._flags], stack=stack)
+        self._processes = (etcd, apiserver)
         # Whoever listens there instead of our server may be silent for ever.
         with (
-            closing(self._door(store_port, timeout_s=_ANSWER_S)) as store,
-            closing(self._door(self._port, timeout_s=_ANSWER_S)) as api,
+            closing(self._client(etcd_port, timeout_s=_PROBE_TIMEOUT_S)) as store,
+            closing(self._client(self._port, timeout_s=_PROBE_TIMEOUT_S)) as api,
         ):
-            self._wait(lambda: store.is_open("/health") and api.is_open("/readyz"))
-        self._store = self._door(store_port)
-        stack.callback(self._store.close)
+            self._wait_until(lambda: store.is_ready("/health") and api.is_ready("/readyz"))
+        self._etcd_client = self._client(etcd_port)
+        stack.callback(self._etcd_client.close)
 
-    def _run(self, command: list[str], *, stack: ExitStack) -> Server:
+    def _spawn(self, command: list[str], *, stack: ExitStack) -> Server:
         server = Server(command, log=self.folder / f"{Path(command[0]).name}.log", watchdog=self._watchdog)
         stack.callback(server.stop)
         return server
 
-    def _wait(self, ready: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + _READY_S
+    def _wait_until(self, ready: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + _READY_TIMEOUT_S
         while not ready():
             self.check()
             if time.monotonic() > deadline:
-                words = "\n".join(f"{server.name}:\n{server.last_words()}" for server in self._running)
-                raise ServerDied(f"the servers were not ready after {_READY_S:.0f} s\n{words}")
+                words = "\n".join(f"{server.name}:\n{server.log_tail()}" for server in self._processes)
+                raise ServerDied(f"the servers were not ready after {_READY_TIMEOUT_S:.0f} s\n{words}")
             time.sleep(_POLL_S)
 
-    def _door(self, port: int, *, timeout_s: float = 30.0) -> Door:
+    def _client(self, port: int, *, timeout_s: float = 30.0) -> BlockingClient:
         certificate, key = self.folder / "admin.crt", self.folder / "admin.key"
-        return Door(port, ca_file=self.ca_file, certificate=certificate, key=key, timeout_s=timeout_s)
+        return BlockingClient(port, ca_file=self.ca_file, certificate=certificate, key=key, timeout_s=timeout_s)
 
 
 # The gate alone never becomes ready: it wants the version served as well.
-_NATIVE_GANGS = ("--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1alpha2=true")
+_NATIVE_POD_GROUP_FLAGS = ("--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1alpha2=true")
 
 
-def _etcd(program: Path, folder: Path, *, port: int, peer_port: int) -> list[str]:
+def _etcd_command(program: Path, folder: Path, *, port: int, peer_port: int) -> list[str]:
     clients, peers = f"https://127.0.0.1:{port}", f"https://127.0.0.1:{peer_port}"
     flags = {
         "name": "lab",
@@ -184,9 +184,9 @@ def _etcd(program: Path, folder: Path, *, port: int, peer_port: int) -> list[str
     return [str(program), *(f"--{flag}={value}" for flag, value in flags.items())]
 
 
-def _apiserver(program: Path, folder: Path, *, port: int, store_port: int) -> list[str]:
+def _apiserver_command(program: Path, folder: Path, *, port: int, etcd_port: int) -> list[str]:
     flags = {
-        "etcd-servers": f"https://127.0.0.1:{store_port}",
+        "etcd-servers": f"https://127.0.0.1:{etcd_port}",
         "etcd-cafile": folder / "ca.crt",
         "etcd-certfile": folder / "admin.crt",
         "etcd-keyfile": folder / "admin.key",
@@ -213,18 +213,18 @@ def _apiserver(program: Path, folder: Path, *, port: int, store_port: int) -> li
     return [str(program), *(f"--{flag}={value}" for flag, value in flags.items())]
 
 
-def _kubeconfig(url: str, *, user: str, ca: bytes, pair: Pair) -> dict[str, object]:
+def _kubeconfig(url: str, *, user: str, ca: bytes, pair: KeyPair) -> dict[str, object]:
     """JSON is YAML as well."""
-    credentials = {"client-certificate-data": _data(pair.certificate), "client-key-data": _data(pair.key)}
+    credentials = {"client-certificate-data": _base64(pair.certificate), "client-key-data": _base64(pair.key)}
     return {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": "lab", "cluster": {"server": url, "certificate-authority-data": _data(ca)}}],
+        "clusters": [{"name": "lab", "cluster": {"server": url, "certificate-authority-data": _base64(ca)}}],
         "users": [{"name": user, "user": credentials}],
         "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": user}}],
         "current-context": "lab",
     }
 
 
-def _data(pem: bytes) -> str:
+def _base64(pem: bytes) -> str:
     return b64encode(pem).decode()

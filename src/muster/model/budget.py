@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from muster.model.pod import Problem
-from muster.model.selectors import LabelSelector
+from muster.model.pod_constraints import LabelSelector
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from muster.model.devices import Grant, Slot
+from muster.model.device import DeviceGrant, DeviceSlot
 from muster.model.topics import TopicKey
-from muster.model.volumes import VolumeChoice
+from muster.model.volume import VolumeChoice
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,15 +17,15 @@ class Bind:
     gang: str
     why: str
     cause: str = "fits"
-    devices: tuple[Slot, ...] = ()
+    devices: tuple[DeviceSlot, ...] = ()
     volumes: tuple[VolumeChoice, ...] = ()
     """What its claims that wait for a node get: to be written first, because the pod cannot run without them."""
-    grants: tuple[Grant, ...] = ()
+    grants: tuple[DeviceGrant, ...] = ()
     """Its slots in the words of the device plugins: to be written with the bind, because those look for them at once."""
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class Reserve:
     """Keep free room on a node for a pod whose gang is not complete yet."""
 
     uid: str
@@ -35,7 +35,7 @@ class Hold:
     why: str
     cause: str
     since: float = 0.0
-    devices: tuple[Slot, ...] = ()
+    devices: tuple[DeviceSlot, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Nominate:
     plan: str = ""
     size: int = 0
     victims: tuple[str, ...] = ()
-    devices: tuple[Slot, ...] = ()
+    devices: tuple[DeviceSlot, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +79,11 @@ class Evict:
     for_gang: str
     why: str
     cause: str
-    manner: str = "delete"
+    method: str = "delete"
 
 
 @dataclass(frozen=True, slots=True)
-class Spare:
+class CancelEviction:
     """A pod that was only asked to leave may stay: its mark is removed."""
 
     uid: str
@@ -107,7 +107,7 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupStatus:
+class PodGroupStatus:
     """The status of a PodGroup as it should read now."""
 
     group: str
@@ -127,11 +127,11 @@ class QueueStatus:
     fields: tuple[tuple[str, str], ...]
 
 
-Deed = Bind | Hold | Nominate | Release | Evict | Spare
+PodEffect = Bind | Reserve | Nominate | Release | Evict | CancelEviction
 """What is done to a pod."""
-Word = Condition | GroupStatus | QueueStatus
+StatusEffect = Condition | PodGroupStatus | QueueStatus
 """What an object is to say."""
-Effect = Deed | Word
+Effect = PodEffect | StatusEffect
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from muster.model.budget import Budget
-from muster.model.gang import Group
+from muster.model.gang import PodGroup
 from muster.model.node import Inventory, Node
 from muster.model.pod import Pod, Problem, no_labels
 from muster.model.queue import Queue
-from muster.model.topology import DomainSpec
-from muster.model.volumes import CsiNode, PersistentVolume, StorageClass, VolumeClaim
+from muster.model.topology_spec import DomainSpec
+from muster.model.volume import CsiNode, PersistentVolume, StorageClass, VolumeClaim
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,24 +32,24 @@ class Namespace:
     problems: tuple[Problem, ...] = ()
 
 
-Thing = (
-    Pod | Node | Group | Queue | PriorityClass | Namespace | DomainSpec | Budget
+ClusterObject = (
+    Pod | Node | PodGroup | Queue | PriorityClass | Namespace | DomainSpec | Budget
     | PersistentVolume | VolumeClaim | StorageClass | CsiNode | Inventory
 )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class Upsert:
     """A thing exists and looks like this now."""
 
-    thing: Thing
+    obj: ClusterObject
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class Delete:
     """A thing exists no more. `what` is its class name, `key` its UID for pods, its key or name otherwise."""
 
-    what: str
+    kind: str
     key: str
     version: int = 0
 
@@ -71,7 +71,7 @@ class EvictFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimFailed:
+class ReservationFailed:
     """A claim could not be written onto its pod: after a restart nobody would know of it. `since` is the claim's own."""
 
     uid: str
@@ -80,4 +80,4 @@ class ClaimFailed:
     why: str
 
 
-Event = Seen | Gone | BindFailed | EvictFailed | ClaimFailed
+Event = Upsert | Delete | BindFailed | EvictFailed | ReservationFailed

@@ -1,6 +1,6 @@
 """A gang: the unit that is placed whole or not at all. A lone pod is a gang of one; a GangGroup is one whose roles are PodGroups.
 
-`Group` is a PodGroup object of any dialect as it was declared; `Gang` is what the scheduler makes of groups, annotations and pods.
+`PodGroup` is a PodGroup object of any dialect as it was declared; `Gang` is what the scheduler makes of groups, annotations and pods.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeVar
 
-from muster.model.pod import NOT_DECLARED, Declared, Dialect, Pod, Problem
-from muster.model.resources import NOTHING, Resources
-from muster.model.selectors import EVERYTHING, LabelSelector
-from muster.model.topology import TopologyAsk
+from muster.model.pod import NOT_DECLARED, ApiFlavour, Declared, Pod, Problem
+from muster.model.pod_constraints import EVERYTHING, LabelSelector
+from muster.model.resource_amounts import NOTHING, Resources
+from muster.model.topology_spec import TopologyConstraint
 
 T = TypeVar("T", "Role", "Gang")
 
@@ -32,10 +32,10 @@ class MatchPolicy(Enum):
 class Stage(Enum):
     """How far a gang is. Derived from its children every time, never stored."""
 
-    GATHERING = "gathering"
+    WAITING_FOR_PODS = "gathering"
     WAITING = "waiting"
-    HOLDING = "holding"
-    CLEARING = "clearing"
+    WAITING_ON_PERMIT = "holding"
+    PREEMPTING = "clearing"
     SATISFIED = "satisfied"
     TIMED_OUT = "timed out"
     FINISHED = "finished"
@@ -48,10 +48,10 @@ class RoleMin:
 
 
 @dataclass(frozen=True, slots=True)
-class SubGroup:
+class SubgroupPolicy:
     """Some members of a PodGroup, as declared: those of a role, or that the selector selects, told apart by the values of labels.
 
-    Those with the same values are one cell, of which `size` members at least belong together; `min_cells` cells are needed.
+    Those with the same values are one cell, of which `size` members at least belong together; `min_subgroups` cells are needed.
     """
 
     name: str
@@ -60,15 +60,15 @@ class SubGroup:
     selector: LabelSelector = EVERYTHING
     label_keys: tuple[str, ...] = ()
     size: int = 1
-    min_cells: int = 0
-    topology: TopologyAsk | None = None
+    min_subgroups: int = 0
+    topology: TopologyConstraint | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class PodGroup:
     """A PodGroup as declared. Its key is the slot in which its pods gather: families of dialects do not share names."""
 
-    dialect: Dialect
+    flavour: ApiFlavour
     namespace: str
     name: str
     uid: str = ""
@@ -81,8 +81,8 @@ class Group:
     priority: int | None = None
     never_preempts: bool = False
     queue: str = ""
-    topology: TopologyAsk | None = None
-    sub_groups: tuple[SubGroup, ...] = ()
+    topology: TopologyConstraint | None = None
+    sub_groups: tuple[SubgroupPolicy, ...] = ()
     wait_s: float | None = None
     declared: Declared = NOT_DECLARED
     phase: str = ""
@@ -94,19 +94,19 @@ class Group:
 
     @property
     def key(self) -> str:
-        return f"{self.dialect.family}:{self.namespace}/{self.name}"
+        return f"{self.flavour.family}:{self.namespace}/{self.name}"
 
     @property
-    def title(self) -> str:
+    def full_name(self) -> str:
         return f"{self.namespace}/{self.name}"
 
 
 _VOLCANO_PHASE = {"PreScheduling": "Inqueue", "Finished": "Completed"}
 
 
-def phase_in(dialect: Dialect, phase: str) -> str:
+def phase_in(dialect: ApiFlavour, phase: str) -> str:
     """A PodGroup's phase in the words of its own API: Volcano's controllers look for theirs."""
-    return _VOLCANO_PHASE.get(phase, phase) if dialect is Dialect.VOLCANO else phase
+    return _VOLCANO_PHASE.get(phase, phase) if dialect is ApiFlavour.VOLCANO else phase
 
 
 def changed(thing: T, **fields: object) -> T:
@@ -127,7 +127,7 @@ class Role:
     pods: tuple[Pod, ...] = ()
     total: int = 0
     """The expected size: what was declared, never less than `min`."""
-    bounded: bool = False
+    has_declared_total: bool = False
     """True where the expected size was declared: one cycle tries no more than that."""
     named_queue: str = ""
     """The queue that was named for it, as it was named, or empty."""
@@ -138,14 +138,14 @@ class Role:
     """Key of the PodGroup that declares it, or empty."""
     succeeded: int = 0
     failed: int = 0
-    leaving: tuple[Pod, ...] = ()
+    terminating: tuple[Pod, ...] = ()
     """Members that were told to go: they fill their nodes and queues, and count for nothing else."""
     gated: int = 0
     """Members that a scheduling gate keeps back."""
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class Subgroup:
     """Members of a gang that belong together more closely than the rest: a PodGroup of a GangGroup, or one part of a sub-group.
 
     With fewer than `min` members it is not begun. `sub_group` is the sub-group that it is a part of, or empty.
@@ -156,7 +156,7 @@ class Cell:
     """UIDs of those that live."""
     min: int = 0
     succeeded: int = 0
-    topology: TopologyAsk | None = None
+    topology: TopologyConstraint | None = None
     sub_group: str = ""
 
 
@@ -165,26 +165,26 @@ class Gang:
     """`key` is unique for ever; `title` is what a person calls it; `min` counts members of all roles together."""
 
     key: str
-    title: str
+    full_name: str
     roles: tuple[Role, ...]
     min: int
     priority: int = 0
     created: float = 0.0
-    dialect: Dialect = Dialect.LONE
+    flavour: ApiFlavour = ApiFlavour.SINGLE_POD
     mode: Mode = Mode.STRICT
-    match: MatchPolicy = MatchPolicy.WAITING_AND_RUNNING
+    match_policy: MatchPolicy = MatchPolicy.WAITING_AND_RUNNING
     wait_s: float = 600.0
-    topology: TopologyAsk | None = None
-    cells: tuple[Cell, ...] = ()
-    cell_mins: tuple[tuple[str, int], ...] = ()
+    topology: TopologyConstraint | None = None
+    subgroups: tuple[Subgroup, ...] = ()
+    subgroup_mins: tuple[tuple[str, int], ...] = ()
     """How many cells of a sub-group must have their minimum."""
     min_resources: Resources = NOTHING
     never_preempts: bool = False
     started: float | None = None
     """When it was first attempted, as its PodGroups say: a scheduler that starts anew does not count from now on."""
-    waits_for: str = ""
+    waiting_for: str = ""
     """What is still missing before the gang can be judged at all (its PodGroup, a sibling), or empty."""
-    unreadable: str = ""
+    invalid_because: str = ""
     """Why nobody can tell how many members it needs, or empty: it must not start with fewer than were meant."""
     problems: tuple[Problem, ...] = ()
 
@@ -194,9 +194,9 @@ class Gang:
         return self.roles[0].queue if self.roles else ""
 
     @property
-    def is_lone(self) -> bool:
+    def is_single_pod(self) -> bool:
         """A pod that nobody declared to be part of anything."""
-        return self.dialect is Dialect.LONE
+        return self.flavour is ApiFlavour.SINGLE_POD
 
     @property
     def size(self) -> int:

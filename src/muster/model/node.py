@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from muster.model.devices import Device
+from muster.model.device import Device
 from muster.model.pod import Problem, no_labels
-from muster.model.resources import NOTHING, Resources
-from muster.model.selectors import Taint
+from muster.model.pod_constraints import Taint
+from muster.model.resource_amounts import NOTHING, Resources
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, IntEnum
 from functools import lru_cache
 
-from muster.model.devices import DeviceAsk, Slot, SlotNote
-from muster.model.resources import NOTHING, Resources
-from muster.model.selectors import (
+from muster.model.device import DeviceRequest, DeviceSlot, DeviceSlotNote
+from muster.model.pod_constraints import (
     NO_NODE_AFFINITY,
     NO_POD_AFFINITY,
     HostPort,
@@ -21,6 +20,7 @@ from muster.model.selectors import (
     SpreadConstraint,
     Toleration,
 )
+from muster.model.resource_amounts import NOTHING, Resources
 
 
 class Phase(IntEnum):
@@ -29,20 +29,20 @@ class Phase(IntEnum):
     PENDING = 0
     NOMINATED = 1
     """A node is promised: the room there is still being left by others."""
-    HELD = 2
+    RESERVED = 2
     """A node is kept: the room is free now, and the pod waits there for its gang."""
     BINDING = 3
     BOUND = 4
-    LEAVING = 5
+    TERMINATING = 5
     OVERDUE = 6
     """Should have left long ago: still fills its node, but nobody counts on it going."""
 
 
-CLAIMS = frozenset({Phase.NOMINATED, Phase.HELD})
-SEATED = frozenset({Phase.HELD, Phase.BINDING, Phase.BOUND})
-PROMISED = SEATED | {Phase.NOMINATED}
-UNSEATED = frozenset({Phase.PENDING, Phase.NOMINATED, Phase.HELD})
-GOING = frozenset({Phase.LEAVING, Phase.OVERDUE})
+RESERVATIONS = frozenset({Phase.NOMINATED, Phase.RESERVED})
+PLACED = frozenset({Phase.RESERVED, Phase.BINDING, Phase.BOUND})
+PLACED_OR_NOMINATED = PLACED | {Phase.NOMINATED}
+NOT_PLACED = frozenset({Phase.PENDING, Phase.NOMINATED, Phase.RESERVED})
+RELEASING = frozenset({Phase.TERMINATING, Phase.OVERDUE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +52,14 @@ class Placement:
     phase: Phase
     node: str | None = None
     since: float = 0.0
-    devices: tuple[Slot, ...] = ()
+    devices: tuple[DeviceSlot, ...] = ()
     plan: str = ""
 
 
 UNPLACED = Placement(Phase.PENDING)
 
 
-class _KnowsItsHash:
+class _CachedHash:
     """A place for a hash that is worked out once; no field, so that it is neither compared nor written anywhere."""
 
     __slots__ = ("_hash",)
@@ -67,7 +67,7 @@ class _KnowsItsHash:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind(_KnowsItsHash):
+class PodSignature(_CachedHash):
     """All that decides where a pod may go, apart from its own labels. Pods of one kind are interchangeable for a placement."""
 
     request: Resources = NOTHING
@@ -78,11 +78,11 @@ class Kind(_KnowsItsHash):
     affinity: PodAffinity = NO_POD_AFFINITY
     anti_affinity: PodAffinity = NO_POD_AFFINITY
     spread: tuple[SpreadConstraint, ...] = ()
-    claims: tuple[str, ...] = ()
+    volume_claims: tuple[str, ...] = ()
     """Names of the PersistentVolumeClaims it mounts, in its own namespace."""
     namespace: str = ""
     """Only where one of the fields above depends on it, so that plain pods of all namespaces are one kind."""
-    devices: tuple[DeviceAsk, ...] = ()
+    devices: tuple[DeviceRequest, ...] = ()
     """What it asks of devices with indices, beside the amounts in its request."""
 
     def __hash__(self) -> int:
@@ -92,11 +92,11 @@ class Kind(_KnowsItsHash):
         except AttributeError:
             nodes = (self.node_selector, self.node_affinity, self.tolerations, self.ports)
             others = (self.affinity, self.anti_affinity, self.spread)
-            found = hash((self.request, nodes, others, self.claims, self.namespace, self.devices))
+            found = hash((self.request, nodes, others, self.volume_claims, self.namespace, self.devices))
             object.__setattr__(self, "_hash", found)
             return found
 
-    def alone(self) -> Kind:
+    def without_inter_pod_terms(self) -> PodSignature:
         """The same kind as far as other pods do not come into it: what it says of them is left out."""
         if not self.spread and self.affinity == self.anti_affinity == NO_POD_AFFINITY:
             return self
@@ -104,12 +104,12 @@ class Kind(_KnowsItsHash):
 
 
 @lru_cache(maxsize=4096)
-def _alone(kind: Kind) -> Kind:
-    namespace = kind.namespace if kind.claims else ""
+def _alone(kind: PodSignature) -> PodSignature:
+    namespace = kind.namespace if kind.volume_claims else ""
     return replace(kind, affinity=NO_POD_AFFINITY, anti_affinity=NO_POD_AFFINITY, spread=(), namespace=namespace)
 
 
-class Running(Enum):
+class PodStatusPhase(Enum):
     """The pod's own phase, as the kubelet reports it."""
 
     PENDING = "Pending"
@@ -128,7 +128,7 @@ class Problem:
     """True where nothing of the value could be used: its field counts as not written."""
 
 
-class Dialect(Enum):
+class ApiFlavour(Enum):
     """Who declared a gang. Later ones lose where a pod declares itself in several."""
 
     VOLCANO = "volcano"
@@ -136,12 +136,12 @@ class Dialect(Enum):
     SIGS = "sigs"
     NATIVE = "native"
     ANNOTATION = "annotation"
-    LONE = "lone"
+    SINGLE_POD = "lone"
 
     @property
     def family(self) -> str:
         """Dialects of one family share their names: an annotation and a PodGroup can declare the same gang."""
-        return "koordinator" if self is Dialect.ANNOTATION else self.value
+        return "koordinator" if self is ApiFlavour.ANNOTATION else self.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ NOT_DECLARED = Declared()
 class Membership:
     """To which gang a pod says it belongs. `needs_group`: the gang waits for a PodGroup object of that name."""
 
-    dialect: Dialect
+    flavour: ApiFlavour
     name: str
     role: str = ""
     needs_group: bool = True
@@ -175,7 +175,7 @@ class Membership:
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimNote:
+class ReservationNote:
     """A claim as it was written onto the pod object, for a scheduler that starts anew."""
 
     phase: Phase
@@ -185,7 +185,7 @@ class ClaimNote:
     size: int = 0
     """How many claims the plan has: fewer found means that the plan was torn."""
     victims: tuple[str, ...] = ()
-    devices: tuple[Slot, ...] = ()
+    devices: tuple[DeviceSlot, ...] = ()
 
 
 _NO_LABELS: Mapping[str, str] = {}
@@ -200,7 +200,7 @@ class Pod:
     uid: str
     namespace: str
     name: str
-    kind: Kind
+    signature: PodSignature
     created: float = 0.0
     version: int = 0
     ours: bool = True
@@ -220,19 +220,19 @@ class Pod:
     """The queue that the pod itself names, or empty."""
     gates: tuple[str, ...] = ()
     node: str | None = None
-    running: Running = Running.PENDING
+    status_phase: PodStatusPhase = PodStatusPhase.PENDING
     started: float | None = None
     deleted_at: float | None = None
     """Its deletionTimestamp: by when it should be gone, grace period included. None while nobody asked it to go."""
     nominated_node: str | None = None
-    claim: ClaimNote | None = None
-    slots: tuple[SlotNote, ...] = ()
+    reservation_note: ReservationNote | None = None
+    device_slots: tuple[DeviceSlotNote, ...] = ()
     """Which devices it has, where somebody wrote that onto it."""
-    told_at: float | None = None
+    eviction_marked_at: float | None = None
     """When it was softly asked to leave: somebody else removes it. None while nobody asked."""
-    told_for: str = ""
+    eviction_marked_for: str = ""
     """The gang for which it was asked, where the mark says so as ours do."""
-    spared_at: float | None = None
+    eviction_cancelled_at: float | None = None
     """When such an asking was last taken back."""
     timed_out: bool = False
     checkpoint: float | None = None
@@ -242,9 +242,9 @@ class Pod:
     problems: tuple[Problem, ...] = ()
 
     @property
-    def title(self) -> str:
+    def full_name(self) -> str:
         return f"{self.namespace}/{self.name}"
 
     @property
     def finished(self) -> bool:
-        return self.running is Running.SUCCEEDED or self.running is Running.FAILED
+        return self.status_phase is PodStatusPhase.SUCCEEDED or self.status_phase is PodStatusPhase.FAILED

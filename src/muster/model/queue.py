@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from muster.model.pod import Problem
-from muster.model.resources import NOTHING, Resources
+from muster.model.resource_amounts import NOTHING, Resources
 
 ROOT_QUEUE = "root"
 DEFAULT_QUEUE = "queue/default"

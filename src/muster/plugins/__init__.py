@@ -14,7 +14,7 @@ from muster.plugins.conformance import Conformance
 from muster.plugins.creation import Creation
 from muster.plugins.devices import Devices
 from muster.plugins.drf import Drf
-from muster.plugins.elastic_quota import ElasticQuota
+from muster.plugins.elastic_quota import ElasticQuotas
 from muster.plugins.fit import Fit
 from muster.plugins.lost_work import LostWork
 from muster.plugins.min_runtime import MinRuntime
@@ -22,7 +22,7 @@ from muster.plugins.node_affinity_preference import NodeAffinityPreference
 from muster.plugins.nominated import Nominated
 from muster.plugins.overcommit import Overcommit
 from muster.plugins.pdb import Pdb
-from muster.plugins.pod_affinity import PodAffinity
+from muster.plugins.pod_affinity import InterPodAffinity
 from muster.plugins.pod_affinity_preference import PodAffinityPreference
 from muster.plugins.ports import Ports
 from muster.plugins.priority import Priority
@@ -43,7 +43,7 @@ PLUGINS: Mapping[str, Callable[..., Plugin]] = {
     "drf": Drf,
     "proportion": Proportion,
     "capacity": Capacity,
-    "elastic_quota": ElasticQuota,
+    "elastic_quota": ElasticQuotas,
     "overcommit": Overcommit,
     "topology": Topology,
     "unschedulable": Unschedulable,
@@ -53,7 +53,7 @@ PLUGINS: Mapping[str, Callable[..., Plugin]] = {
     "ports": Ports,
     "fit": Fit,
     "devices": Devices,
-    "pod_affinity": PodAffinity,
+    "pod_affinity": InterPodAffinity,
     "spread_constraints": SpreadConstraints,
     "binpack": Binpack,
     "spread": Spread,

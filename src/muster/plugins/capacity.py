@@ -6,23 +6,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from muster.engine.hooks import Ask, Room
-from muster.engine.quota import BY_QUEUE, admit, room
+from muster.engine.hooks import Ask, QuotaFit
+from muster.engine.quota import BY_QUEUE, admit, quota_fit
 from muster.engine.session import Session
-from muster.engine.shares import beyond
+from muster.engine.shares import over_deserved
 from muster.model.effects import Verdict
 from muster.model.pod import Phase, Pod
 from muster.model.queue import show_queue
-from muster.model.resources import Resources
+from muster.model.resource_amounts import Resources
 from muster.model.topics import Topic
-from muster.plugins._capability import beside_guarantees, configured, most_of
-from muster.state.columns import Amounts
-from muster.state.derived import Derived
+from muster.plugins._real_capability import configured_row, guarantee_bounds, real_capability
+from muster.state.derived_values import Derived
+from muster.state.resource_columns import Amounts
 
 NOT_A_LEAF = "NotALeaf"
 
 # So many children are named to somebody who named their parent.
-_MOST_NAMED = 3
+_MAX_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -39,13 +39,13 @@ class Capacity:
     def queue_key(self, s: Session, queue: str) -> tuple[int, float, int]:
         node = s.world.facts.tree.nodes.get(queue)
         priority = node.priority if node is not None else 0
-        deserved = _in_use(s).get(queue)
+        deserved = _deserved_by_queue(s).get(queue)
         if not deserved:
             return (-priority, 1.0, 1)
-        taken = s.world.ledger.taken_list(queue)
+        planned = s.world.ledger.planned_list(queue)
         share = 0.0
         for column, value in deserved:
-            part = taken[column] / value
+            part = planned[column] / value
             share = part if part > share else share
         return (-priority, share, 0)
 
@@ -54,57 +54,57 @@ class Capacity:
             children = s.world.facts.tree.children.get(role.queue)
             if children:
                 return _not_a_leaf(role.queue, children)
-        return admit(s, ask, beside_guarantees(s))
+        return admit(s, ask, guarantee_bounds(s))
 
-    def quota_room(self, s: Session, pod: Pod, *, count: int, phase: Phase) -> Room:
-        return room(s, pod, beside_guarantees(s), count=count, phase=phase)
+    def quota_fit(self, s: Session, pod: Pod, *, count: int, phase: Phase) -> QuotaFit:
+        return quota_fit(s, pod, guarantee_bounds(s), count=count, phase=phase)
 
     def deserved(self, s: Session, queue: str) -> Resources:
         names = s.world.columns.names
-        return Resources.of({names[column]: value for column, value in _in_use(s).get(queue, ())})
+        return Resources.of({names[column]: value for column, value in _deserved_by_queue(s).get(queue, ())})
 
     def over_share(self, s: Session, queue: str) -> Resources:
-        return beyond(s, queue, self.deserved(s, queue))
+        return over_deserved(s, queue, self.deserved(s, queue))
 
 
 def _not_a_leaf(queue: str, children: tuple[str, ...]) -> Verdict:
-    named = ", ".join(child.rsplit("/", 1)[-1] for child in children[:_MOST_NAMED])
-    others = f" and {len(children) - _MOST_NAMED} more" if len(children) > _MOST_NAMED else ""
+    named = ", ".join(child.rsplit("/", 1)[-1] for child in children[:_MAX_NAMED])
+    others = f" and {len(children) - _MAX_NAMED} more" if len(children) > _MAX_NAMED else ""
     why = f"{show_queue(queue)} has children, and gangs wait in leaves only: name one of {named}{others}"
     return Verdict(
         ok=False, why=why if len(children) > 1 else why.replace("one of ", ""), code=NOT_A_LEAF, topics=(Topic.QUEUES.any,)
     )
 
 
-_Shares = dict[str, tuple[tuple[int, int], ...]]
+_DeservedByQueue = dict[str, tuple[tuple[int, int], ...]]
 
 
-_DESERVED: Derived[_Shares] = Derived("configured shares", *BY_QUEUE, Topic.ALLOCATABLE)
+_DESERVED: Derived[_DeservedByQueue] = Derived("configured shares", *BY_QUEUE, Topic.ALLOCATABLE)
 
 
-def _in_use(s: Session) -> _Shares:
+def _deserved_by_queue(s: Session) -> _DeservedByQueue:
     """What each queue deserves, by column, where anything was configured."""
-    return _DESERVED.of(s.world, lambda: _deserved(s))
+    return _DESERVED.of(s.world, lambda: _compute_deserved(s))
 
 
-def _deserved(s: Session) -> _Shares:
+def _compute_deserved(s: Session) -> _DeservedByQueue:
     tree = s.world.facts.tree
     order = list(tree.children[""])
     for queue in order:
         order.extend(tree.children.get(queue, ()))
     rows: dict[str, Amounts] = {}
     for queue in reversed(order):
-        own = _own(s, queue)
+        own = _own_deserved(s, queue)
         below = [rows[child] for child in tree.children.get(queue, ())]
         rows[queue] = np.where(own > 0, own, np.sum(below, axis=0)) if below else own
     return {queue: tuple((i, value) for i, value in enumerate(row.tolist()) if value > 0) for queue, row in rows.items()}
 
 
-def _own(s: Session, queue: str) -> Amounts:
+def _own_deserved(s: Session, queue: str) -> Amounts:
     """What was configured, no more than the queue may have and no less than its guarantee."""
     node = s.world.facts.tree.nodes[queue]
     if not node.deserved and not node.guarantee:
         return np.zeros(len(s.world.columns.names), dtype=np.int64)
-    guarantee = configured(s.world, node.guarantee)
-    own: Amounts = np.maximum(np.minimum(configured(s.world, node.deserved), most_of(s, queue)), guarantee)
+    guarantee = configured_row(s.world, node.guarantee)
+    own: Amounts = np.maximum(np.minimum(configured_row(s.world, node.deserved), real_capability(s, queue)), guarantee)
     return own

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from muster.engine.evict.seats import SeatTable
+from muster.engine.evict.victims import VictimTable
 from muster.engine.hooks import Ask
 from muster.engine.session import Session
-from muster.state.table import BoolColumn, RowIndex
+from muster.state.node_table import BoolColumn, RowIndex
 
 
 @dataclass(frozen=True)
@@ -24,5 +24,5 @@ class Conformance:
 
     name: str = "conformance"
 
-    def evictable(self, s: Session, ask: Ask, seats: SeatTable, seat: RowIndex) -> BoolColumn:
-        return np.array([not seats.pods[at].protected for at in seat.tolist()], dtype=np.bool_)
+    def evictable(self, s: Session, ask: Ask, victim_table: VictimTable, victim: RowIndex) -> BoolColumn:
+        return np.array([not victim_table.pods[at].protected for at in victim.tolist()], dtype=np.bool_)

@@ -10,15 +10,15 @@ import numpy as np
 
 from muster.engine.explain import nodes
 from muster.engine.session import Session
-from muster.model.devices import DeviceAsk, DeviceDialect, Slot
+from muster.model.device import DeviceApi, DeviceRequest, DeviceSlot
 from muster.model.pod import Pod
-from muster.model.resources import MEMORY, show_amount
+from muster.model.resource_amounts import MEMORY, show_amount
 from muster.model.topics import Topic
-from muster.plugins._options import option
-from muster.state.derived import Derived
-from muster.state.devices import Left, Occupancy, occupancy
-from muster.state.slot_choice import Choices, seats_by_device
-from muster.state.table import BoolColumn, Rows
+from muster.plugins._option_field import option
+from muster.state.derived.device_usage import DeviceUsage, Left, device_usage
+from muster.state.derived_values import Derived
+from muster.state.device_slot_choice import Choices, seats_by_device
+from muster.state.node_table import BoolColumn, NodeRows
 from muster.state.world import World
 
 
@@ -36,75 +36,79 @@ class Devices:
     )
     name: str = "devices"
 
-    def match(self, s: Session, pod: Pod, rows: Rows) -> BoolColumn:
+    def match(self, s: Session, pod: Pod, rows: NodeRows) -> BoolColumn:
         """Could the node ever give the pod what it asks for?"""
-        asks = pod.kind.devices
+        asks = pod.signature.devices
         if not asks:
             return np.ones(len(rows), dtype=np.bool_)
-        if len({ask.dialect for ask in asks}) > 1:
+        if len({ask.api for ask in asks}) > 1:
             return np.zeros(len(rows), dtype=np.bool_)
-        book = occupancy(s.world)
-        return _serves(book, asks, rows, book.bounds(rows.index)) | _only_counts(book, asks, rows)
+        book = device_usage(s.world)
+        return _can_serve(book, asks, rows, book.bounds(rows.index)) | _without_device_list(book, asks, rows)
 
-    def minds(self, s: Session, pod: Pod) -> bool:
-        asks = pod.kind.devices
-        return bool(asks) and (asks[0].dialect is not DeviceDialect.WHOLE or bool(occupancy(s.world).width))
+    def applies_to(self, s: Session, pod: Pod) -> bool:
+        asks = pod.signature.devices
+        return bool(asks) and (asks[0].api is not DeviceApi.WHOLE or bool(device_usage(s.world).width))
 
-    def fit(self, s: Session, pod: Pod, rows: Rows) -> BoolColumn:
-        asks = pod.kind.devices
+    def fit(self, s: Session, pod: Pod, rows: NodeRows) -> BoolColumn:
+        asks = pod.signature.devices
         if not asks:
             return np.ones(len(rows), dtype=np.bool_)
-        book = occupancy(s.world)
+        book = device_usage(s.world)
         if not book.width:
-            return _only_counts(book, asks, rows)
-        left = book.left(rows.index, soon=rows.soon)
+            return _without_device_list(book, asks, rows)
+        left = book.left(rows.index, after_releases=rows.after_releases)
         if len(asks) == 1 and asks[0].count == 1:
             column = seats_by_device(book, asks[0], rows.index, left).sum(axis=1) > (0 if rows.extra is None else rows.extra)
         else:
-            column = _serves(book, asks, rows, left)
-            self._look_closer(s.world, book, asks, rows, column)
-        return np.asarray(column | _only_counts(book, asks, rows), dtype=np.bool_)
+            column = _can_serve(book, asks, rows, left)
+            self._check_slot_choice(s.world, book, asks, rows, column)
+        return np.asarray(column | _without_device_list(book, asks, rows), dtype=np.bool_)
 
-    def _look_closer(self, world: World, book: Occupancy, asks: tuple[DeviceAsk, ...], rows: Rows, column: BoolColumn) -> None:
+    def _check_slot_choice(
+        self, world: World, book: DeviceUsage, asks: tuple[DeviceRequest, ...], rows: NodeRows, column: BoolColumn
+    ) -> None:
         """Rows on which the choice of slots decides how many pods fit: asked one by one."""
         if len(asks) == 1 and rows.extra is None:
             return
-        choices = _choices(world)
+        choices = _slot_choices(world)
         for at in np.flatnonzero(column).tolist():
             number = 0 if rows.extra is None else int(rows.extra[at])
             if number or len(asks) > 1:
                 row = at if rows.index is None else int(rows.index[at])
-                column[at] = choices.run(book, row, asks, spread=self._spreads, soon=rows.soon).at(number) is not None
+                column[at] = (
+                    choices.run(book, row, asks, spread=self._is_spread, after_releases=rows.after_releases).at(number) is not None
+                )
 
-    def slots(self, s: Session, pod: Pod, places: Sequence[str], *, soon: bool) -> list[tuple[Slot, ...]] | None:
+    def slots(self, s: Session, pod: Pod, places: Sequence[str], *, after_releases: bool) -> list[tuple[DeviceSlot, ...]] | None:
         """The slots of equal pods that are put onto these nodes one after the other; none on a node where they are only counted."""
-        asks, book = pod.kind.devices, occupancy(s.world)
+        asks, book = pod.signature.devices, device_usage(s.world)
         if not asks or not book.width:
             return None
-        choices, put = _choices(s.world), dict[str, int]()
-        found: list[tuple[Slot, ...]] = []
+        choices, put = _slot_choices(s.world), dict[str, int]()
+        found: list[tuple[DeviceSlot, ...]] = []
         for node in places:
             number = put[node] = put.get(node, -1) + 1
-            run = choices.run(book, s.world.table.row[node], asks, spread=self._spreads, soon=soon)
+            run = choices.run(book, s.world.table.row[node], asks, spread=self._is_spread, after_releases=after_releases)
             found.append(run.at(number) or ())
         return found
 
     @property
-    def _spreads(self) -> bool:
+    def _is_spread(self) -> bool:
         return self.strategy == "spread"
 
-    def blame(self, s: Session, pod: Pod, rows: Rows) -> str:
-        asks = pod.kind.devices
-        dialects = sorted({ask.dialect.value for ask in asks})
+    def reasons(self, s: Session, pod: Pod, rows: NodeRows) -> str:
+        asks = pod.signature.devices
+        dialects = sorted({ask.api.value for ask in asks})
         if len(dialects) > 1:
             return f"{nodes(len(rows))} refused because it asks for devices in the words of {' and '.join(dialects)} at once"
         never = ~self.match(s, pod, rows)
-        words = " and ".join(dict.fromkeys(_words(ask) for ask in asks))
+        words = " and ".join(dict.fromkeys(_request_text(ask) for ask in asks))
         said = [(int(never.sum()), f"without {words}"), (int((~never).sum()), f"with too little left of each device for {words}")]
         return ", ".join(f"{nodes(count)} {text}" for count, text in said if count)
 
 
-def _serves(book: Occupancy, asks: tuple[DeviceAsk, ...], rows: Rows, left: Left) -> BoolColumn:
+def _can_serve(book: DeviceUsage, asks: tuple[DeviceRequest, ...], rows: NodeRows, left: Left) -> BoolColumn:
     """Where each ask alone could be served."""
     column = np.ones(len(rows), dtype=np.bool_)
     for ask in asks:
@@ -112,9 +116,9 @@ def _serves(book: Occupancy, asks: tuple[DeviceAsk, ...], rows: Rows, left: Left
     return column
 
 
-def _only_counts(book: Occupancy, asks: tuple[DeviceAsk, ...], rows: Rows) -> BoolColumn:
+def _without_device_list(book: DeviceUsage, asks: tuple[DeviceRequest, ...], rows: NodeRows) -> BoolColumn:
     """Nodes that do not say which devices they have: whole ones are counted there like any other resource."""
-    if asks[0].dialect is not DeviceDialect.WHOLE:
+    if asks[0].api is not DeviceApi.WHOLE:
         return np.zeros(len(rows), dtype=np.bool_)
     return ~book.has_devices(rows.index) if book.width else np.ones(len(rows), dtype=np.bool_)
 
@@ -122,17 +126,17 @@ def _only_counts(book: Occupancy, asks: tuple[DeviceAsk, ...], rows: Rows) -> Bo
 _CHOICES: Derived[Choices] = Derived("choices of device slots", Topic.NODE_LAYOUT, Topic.NODE_DEVICES)
 
 
-def _choices(world: World) -> Choices:
+def _slot_choices(world: World) -> Choices:
     return _CHOICES.of(world, Choices)
 
 
-def _words(ask: DeviceAsk) -> str:
+def _request_text(ask: DeviceRequest) -> str:
     """`2 GPUs with 8Gi each`."""
     count = f"{ask.count} {ask.kind.upper()}{'s' if ask.count > 1 else ''}"
-    return f"{count} with {', '.join(_parts(ask))}{' each' if ask.count > 1 else ''}"
+    return f"{count} with {', '.join(_request_parts(ask))}{' each' if ask.count > 1 else ''}"
 
 
-def _parts(ask: DeviceAsk) -> Iterator[str]:
+def _request_parts(ask: DeviceRequest) -> Iterator[str]:
     if ask.ratio == 100:
         yield "all its memory"
     elif ask.ratio:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from muster.engine.session import Session
-from muster.engine.shares import beyond, dimensions, dominant_share, total_for
-from muster.model.resources import Resources
+from muster.engine.shares import dimensions, dominant_share, over_deserved, total_for
+from muster.model.resource_amounts import Resources
 from muster.model.topics import Topic
-from muster.plugins._sharing import Sharer, down_the_tree
-from muster.state.columns import Amounts
-from muster.state.derived import Derived
+from muster.plugins._fair_share import Sharer, share_down_tree
+from muster.state.derived_values import Derived
+from muster.state.resource_columns import Amounts
 
-_PLENTY = 2**62
+_UNBOUNDED = 2**62
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,10 @@ class Drf:
         return dominant_share(s, queue) / _weight(s, queue)
 
     def deserved(self, s: Session, queue: str) -> Resources:
-        return _DESERVED.of(s.world, lambda: _deserved(s)).get(queue, Resources())
+        return _DESERVED.of(s.world, lambda: _compute_deserved(s)).get(queue, Resources())
 
     def over_share(self, s: Session, queue: str) -> Resources:
-        return beyond(s, queue, self.deserved(s, queue))
+        return over_deserved(s, queue, self.deserved(s, queue))
 
 
 _TOTAL: Derived[Amounts] = Derived("what drf shares out", Topic.CYCLE)
@@ -52,17 +52,17 @@ def _weight(s: Session, queue: str) -> int:
     return node.weight if node is not None else 1
 
 
-def _deserved(s: Session) -> dict[str, Resources]:
+def _compute_deserved(s: Session) -> dict[str, Resources]:
     """Every branch that asks for anything gets its part by weight of what its parent has."""
     world = s.world
     total = _total(s)
     asking = {queue for queue in world.facts.tree.nodes if world.ledger.requested(queue).any()}
     amounts: dict[str, dict[str, int]] = {queue: {} for queue in asking}
     for column, _ in dimensions(s):
-        parts = down_the_tree(
+        parts = share_down_tree(
             int(total[column]),
             world.facts.tree.children,
-            lambda queue: Sharer(queue, _weight(s, queue) if queue in asking else 0, _PLENTY),
+            lambda queue: Sharer(queue, _weight(s, queue) if queue in asking else 0, _UNBOUNDED),
         )
         for queue in asking:
             amounts[queue][world.columns.names[column]] = parts[queue]

@@ -10,28 +10,28 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from muster.engine.hooks import Ask, Purpose, Room
-from muster.engine.quota import BY_QUEUE, UNLIMITED, Bounds, Standing, fits, fits_easily, seats
+from muster.engine.hooks import Ask, Purpose, QuotaFit
+from muster.engine.quota import BY_QUEUE, UNLIMITED, QueueBounds, QueueUsage, fit_count, fits, fits_fast
 from muster.engine.session import Session
-from muster.engine.shares import beyond
+from muster.engine.shares import over_deserved
 from muster.model.effects import YES, Verdict
 from muster.model.gang import Gang
 from muster.model.pod import Phase, Pod
 from muster.model.queue import PREEMPTIBLE_LABEL
-from muster.model.resources import Resources, written
+from muster.model.resource_amounts import Resources, written
 from muster.model.topics import Topic
-from muster.plugins._options import option
-from muster.plugins._runtime import configures, maximums, minimums, quota_total, runtimes
-from muster.state.columns import Amounts
-from muster.state.derived import Derived
-from muster.state.ledger import Rows
+from muster.plugins._option_field import option
+from muster.plugins._runtime_quota import configured_resources, max_rows, min_rows, runtime_quotas, shareable_total
+from muster.state.derived_values import Derived
+from muster.state.ledger import LedgerRows
+from muster.state.resource_columns import Amounts
 
 QUOTA_MIN = "QuotaMin"
-MIXED = "MixedPreemptible"
+MIXED_PREEMPTIBLE = "MixedPreemptible"
 
 
 @dataclass(frozen=True)
-class ElasticQuota:
+class ElasticQuotas:
     """Jobs in ElasticQuotas are admitted whole: non-preemptible ones within the minimum, preemptible ones up to the maximum.
 
     With `enableRuntimeQuota` the maximum gives way to the runtime: what the quota may use now, following what all quotas ask for.
@@ -53,19 +53,19 @@ class ElasticQuota:
         return not (self.disable_default_preemptiable or self.disable_default_preemptible)
 
     def prepare(self, s: Session) -> None:
-        quota_total(s)
+        shareable_total(s)
 
     # -- order and shares ------------------------------------------------------------------------------------------------------
 
     def queue_key(self, s: Session, queue: str) -> tuple[float, int]:
         if not self.enable_queue_order:
             return (0.0, 0)
-        deserved = _in_use(s).get(queue)
+        deserved = _min_by_column(s).get(queue)
         if not deserved:
             return (1.0, 1)
-        taken, share = s.world.ledger.taken_list(queue), 0.0
+        planned, share = s.world.ledger.planned_list(queue), 0.0
         for column, value in deserved:
-            part = taken[column] / value
+            part = planned[column] / value
             share = part if part > share else share
         return (share, 0)
 
@@ -76,65 +76,65 @@ class ElasticQuota:
         return Resources(tuple((name, value) for name, value in node.deserved.items if value))
 
     def over_share(self, s: Session, queue: str) -> Resources:
-        return beyond(s, queue, self.deserved(s, queue))
+        return over_deserved(s, queue, self.deserved(s, queue))
 
     # -- admission -------------------------------------------------------------------------------------------------------------
 
     def admit(self, s: Session, ask: Ask) -> Verdict:
         if ask.purpose is Purpose.ENQUEUE:
             return YES
-        for queue, need in s.needs(ask).items():
+        for queue, need in s.minimum_by_queue(ask).items():
             if queue.startswith("quota/"):
-                verdict = self._admit_to(s, queue, need, ask)
+                verdict = self._admit_to_quota(s, queue, need, ask)
                 if not verdict.ok:
                     return verdict
         return YES
 
-    def _admit_to(self, s: Session, queue: str, need: Amounts, ask: Ask) -> Verdict:
+    def _admit_to_quota(self, s: Session, queue: str, need: Amounts, ask: Ask) -> Verdict:
         """One quota, the whole job. A job that may yet evict need not fit beside the preemptible ones of its own quota."""
         now = ask.purpose is Purpose.ALLOCATE
-        if not s.world.ledger.has_fixed(queue):
-            if now and fits_easily(s, self._most(s), queue, need, own=not self.enable_check_parent_quota):
+        if not s.world.ledger.has_non_preemptible(queue):
+            if now and fits_fast(s, self._max_bounds(s), queue, need, own=not self.enable_check_parent_quota):
                 return YES
-        elif not (verdict := _agree(s, ask.gang)).ok:
+        elif not (verdict := _check_same_preemptible(s, ask.gang)).ok:
             return verdict
-        row, up = self._rows(s, queue)
+        row, up = self._ledger_rows(s, queue)
         if s.world.facts.members[ask.pods[0].uid].preemptible:
-            return fits(s, self._most(s), up, _with_kept(s, queue, up, now=now), need[None, :])
-        verdict = fits(s, _least(s), row, _non_preemptible(s, queue, now=now), need[None, :])
+            return fits(s, self._max_bounds(s), up, _used_and_kept_min(s, queue, up, now=now), need[None, :])
+        verdict = fits(s, _min_bounds(s), row, _non_preemptible_used(s, queue, now=now), need[None, :])
         if not verdict.ok or ask.purpose is Purpose.EVICT:
             return verdict
-        return fits(s, self._most(s), up, Standing((("used", _figures(s, up, now=now)),)), need[None, :])
+        return fits(s, self._max_bounds(s), up, QueueUsage((("used", _usage(s, up, now=now)),)), need[None, :])
 
-    def quota_room(self, s: Session, pod: Pod, *, count: int, phase: Phase) -> Room:
+    def quota_fit(self, s: Session, pod: Pod, *, count: int, phase: Phase) -> QuotaFit:
         member = s.world.facts.members[pod.uid]
         if not member.queue.startswith("quota/"):
-            return Room(count)
+            return QuotaFit(count)
         now: bool | None = phase is not Phase.NOMINATED
         if now and s.world.phase(pod) is Phase.NOMINATED:
             now = None
-        row, up = self._rows(s, member.queue)
+        row, up = self._ledger_rows(s, member.queue)
         need = s.world.request(pod)
         if member.preemptible:
-            return seats(s, self._most(s), up, _with_kept(s, member.queue, up, now=now), need, count=count)
-        own = seats(s, _least(s), row, _non_preemptible(s, member.queue, now=now), need, count=count)
-        all_of_it = seats(s, self._most(s), up, Standing((("used", _figures(s, up, now=now)),)), need, count=count)
-        return min(own, all_of_it, key=lambda room: room.seats)
+            return fit_count(s, self._max_bounds(s), up, _used_and_kept_min(s, member.queue, up, now=now), need, count=count)
+        own = fit_count(s, _min_bounds(s), row, _non_preemptible_used(s, member.queue, now=now), need, count=count)
+        all_of_it = fit_count(s, self._max_bounds(s), up, QueueUsage((("used", _usage(s, up, now=now)),)), need, count=count)
+        return min(own, all_of_it, key=lambda quota_fit: quota_fit.fit_count)
 
-    def _rows(self, s: Session, queue: str) -> tuple[Rows, Rows]:
+    def _ledger_rows(self, s: Session, queue: str) -> tuple[LedgerRows, LedgerRows]:
         """The quota's own row, and the rows that its runtime is compared at."""
         up = s.world.ledger.rows_up(queue)
         return up[:1], up if self.enable_check_parent_quota else up[:1]
 
-    def _most(self, s: Session) -> Bounds:
+    def _max_bounds(self, s: Session) -> QueueBounds:
         """The runtimes, or where they are off the maximums: those hold at every level anyway."""
-        return _BOUNDS.of(s.world, lambda: self._bounds(s), key=self)
+        return _BOUNDS.of(s.world, lambda: self._compute_max_bounds(s), key=self)
 
-    def _bounds(self, s: Session) -> Bounds:
+    def _compute_max_bounds(self, s: Session) -> QueueBounds:
         if not self.enable_runtime_quota:
-            return Bounds(maximums(s), word="max")
-        runtime = runtimes(s, scale=self.enable_min_quota_scale).runtime
-        return Bounds(runtime, word="runtime", topics=(Topic.DEMAND.any, Topic.FREE_CAPACITY.any))
+            return QueueBounds(max_rows(s), bound_name="max")
+        runtime = runtime_quotas(s, scale=self.enable_min_quota_scale).runtime
+        return QueueBounds(runtime, bound_name="runtime", topics=(Topic.DEMAND.any, Topic.FREE_CAPACITY.any))
 
     # -- status ------------------------------------------------------------------------------------------------------------------
 
@@ -144,9 +144,9 @@ class ElasticQuota:
         if not node.is_quota:
             return ()
         ledger, position = s.world.ledger, s.world.columns.position
-        found = runtimes(s, scale=self.enable_min_quota_scale)
+        found = runtime_quotas(s, scale=self.enable_min_quota_scale)
         row = ledger.row[queue]
-        runtime = found.runtime[row] if self.enable_runtime_quota else maximums(s)[row]
+        runtime = found.runtime[row] if self.enable_runtime_quota else max_rows(s)[row]
         figures = (
             ("runtime", runtime),
             ("request", found.request[row]),
@@ -154,19 +154,23 @@ class ElasticQuota:
             ("non-preemptible-request", ledger.requested_part(queue, preemptible=False)),
             ("non-preemptible-used", ledger.used_part(queue, preemptible=False)),
         )
-        fields = ((f"{word}.{name}", name, int(amounts[position[name]])) for word, amounts in figures for name in configures(node))
+        fields = (
+            (f"{word}.{name}", name, int(amounts[position[name]]))
+            for word, amounts in figures
+            for name in configured_resources(node)
+        )
         return tuple(sorted((key, written(name, value)) for key, name, value in fields if value < UNLIMITED))
 
 
-_BOUNDS: Derived[Bounds] = Derived("bounds of quotas", Topic.CYCLE)
+_BOUNDS: Derived[QueueBounds] = Derived("bounds of quotas", Topic.CYCLE)
 _SHARES_OF: Derived[dict[str, tuple[tuple[int, int], ...]]] = Derived("shares of quotas", *BY_QUEUE)
 
 
-def _in_use(s: Session) -> dict[str, tuple[tuple[int, int], ...]]:
-    return _SHARES_OF.of(s.world, lambda: _shares(s))
+def _min_by_column(s: Session) -> dict[str, tuple[tuple[int, int], ...]]:
+    return _SHARES_OF.of(s.world, lambda: _compute_min_by_column(s))
 
 
-def _shares(s: Session) -> dict[str, tuple[tuple[int, int], ...]]:
+def _compute_min_by_column(s: Session) -> dict[str, tuple[tuple[int, int], ...]]:
     """The minimum of each quota that has one, by column."""
     position = s.world.columns.position
     return {
@@ -176,7 +180,7 @@ def _shares(s: Session) -> dict[str, tuple[tuple[int, int], ...]]:
     }
 
 
-def _agree(s: Session, gang: Gang) -> Verdict:
+def _check_same_preemptible(s: Session, gang: Gang) -> Verdict:
     """All pods of a job are preemptible, or none is."""
     members = s.world.facts.members
     pods = gang.pods()
@@ -190,41 +194,41 @@ def _agree(s: Session, gang: Gang) -> Verdict:
         f"{len(preemptible)} of its {len(pods)} pods {are} preemptible and {others} "
         f"({preemptible[0].name} is, {other.name} is not): give all of them the same label {PREEMPTIBLE_LABEL}"
     )
-    return Verdict(ok=False, why=why, code=MIXED)
+    return Verdict(ok=False, why=why, code=MIXED_PREEMPTIBLE)
 
 
-def _least(s: Session) -> Bounds:
-    return Bounds(minimums(s), word="min", code=QUOTA_MIN)
+def _min_bounds(s: Session) -> QueueBounds:
+    return QueueBounds(min_rows(s), bound_name="min", code=QUOTA_MIN)
 
 
-def _figures(s: Session, rows: Rows, *, now: bool | None) -> Amounts:
+def _usage(s: Session, rows: LedgerRows, *, now: bool | None) -> Amounts:
     """What stands in these rows: now or soon, whichever is more; soon only (False); or now only (None), for who has a promise."""
     ledger = s.world.ledger
     if now is None:
         return ledger.used_in(rows)
-    return ledger.standing_in(rows) if now else ledger.taken_in(rows)
+    return ledger.peak_in(rows) if now else ledger.planned_in(rows)
 
 
-def _part(s: Session, queue: str, *, now: bool | None) -> Amounts:
+def _non_preemptible_usage(s: Session, queue: str, *, now: bool | None) -> Amounts:
     """What non-preemptible pods have of it."""
     ledger = s.world.ledger
     if now is None:
         return ledger.used_part(queue, preemptible=False)
-    taken = ledger.taken_part(queue, preemptible=False)
-    return np.maximum(taken, ledger.used_part(queue, preemptible=False)) if now else taken
+    planned = ledger.planned_part(queue, preemptible=False)
+    return np.maximum(planned, ledger.used_part(queue, preemptible=False)) if now else planned
 
 
-def _non_preemptible(s: Session, queue: str, *, now: bool | None) -> Standing:
-    return Standing((("used by non-preemptible pods", _part(s, queue, now=now)[None, :]),))
+def _non_preemptible_used(s: Session, queue: str, *, now: bool | None) -> QueueUsage:
+    return QueueUsage((("used by non-preemptible pods", _non_preemptible_usage(s, queue, now=now)[None, :]),))
 
 
-def _with_kept(s: Session, queue: str, rows: Rows, *, now: bool | None) -> Standing:
+def _used_and_kept_min(s: Session, queue: str, rows: LedgerRows, *, now: bool | None) -> QueueUsage:
     """What stands in the rows, and what the quota keeps for its own non-preemptible jobs that wait: up to its minimum."""
-    used = _figures(s, rows, now=now)
-    if not s.world.ledger.has_fixed(queue):
-        return Standing((("used", used),))
+    used = _usage(s, rows, now=now)
+    if not s.world.ledger.has_non_preemptible(queue):
+        return QueueUsage((("used", used),))
     asked = s.world.ledger.requested_part(queue, preemptible=False)
-    least = minimums(s)[s.world.ledger.row[queue]]
+    least = min_rows(s)[s.world.ledger.row[queue]]
     own = np.zeros_like(used)
-    own[0] = np.maximum(np.where(least < UNLIMITED, np.minimum(least, asked), 0) - _part(s, queue, now=now), 0)
-    return Standing((("used", used), ("kept for non-preemptible jobs", own)))
+    own[0] = np.maximum(np.where(least < UNLIMITED, np.minimum(least, asked), 0) - _non_preemptible_usage(s, queue, now=now), 0)
+    return QueueUsage((("used", used), ("kept for non-preemptible jobs", own)))

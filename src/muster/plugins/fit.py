@@ -11,13 +11,13 @@ import numpy.typing as npt
 from muster.engine.explain import nodes
 from muster.engine.session import Session
 from muster.model.pod import Pod
-from muster.model.resources import short_name
+from muster.model.resource_amounts import short_name
 from muster.model.topics import Topic
-from muster.state.columns import Amounts
-from muster.state.derived import Derived
-from muster.state.table import BoolColumn, Rows
+from muster.state.derived_values import Derived
+from muster.state.node_table import BoolColumn, NodeRows
+from muster.state.resource_columns import Amounts
 
-_NOT_ASKED = np.iinfo(np.int64).min
+_NOT_REQUESTED = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True)
@@ -29,22 +29,22 @@ class Fit:
 
     name: str = "fit"
 
-    def fit(self, s: Session, pod: Pod, rows: Rows) -> BoolColumn:
-        column: BoolColumn = np.logical_and.reduce(rows.free >= _least(s, pod), axis=1)
+    def fit(self, s: Session, pod: Pod, rows: NodeRows) -> BoolColumn:
+        column: BoolColumn = np.logical_and.reduce(rows.free >= _required_free(s, pod), axis=1)
         return column
 
-    def blame(self, s: Session, pod: Pod, rows: Rows) -> str:
+    def reasons(self, s: Session, pod: Pod, rows: NodeRows) -> str:
         """Nodes that could hold the pod if they were empty are full; others are too small."""
-        least = _least(s, pod)
+        least = _required_free(s, pod)
         small, full = rows.allocatable < least, rows.free < least
         is_small = small.any(axis=1)
-        counts = [(count, "full", names) for names, count in _by_names(s, full[~is_small])]
-        counts += [(count, "too small", names) for names, count in _by_names(s, small[is_small])]
+        counts = [(count, "full", names) for names, count in _count_by_lacking(s, full[~is_small])]
+        counts += [(count, "too small", names) for names, count in _count_by_lacking(s, small[is_small])]
         ordered = sorted(counts, key=lambda said: (-said[0], said[1:]))
         return ", ".join(f"{nodes(count)} {word} ({names})" for count, word, names in ordered)
 
 
-def _by_names(s: Session, lacking: npt.NDArray[np.bool_]) -> Iterator[tuple[str, int]]:
+def _count_by_lacking(s: Session, lacking: npt.NDArray[np.bool_]) -> Iterator[tuple[str, int]]:
     """The resources that rows lack, and how many rows lack exactly those."""
     columns = np.flatnonzero(lacking.any(axis=0))
     names = [short_name(s.world.columns.names[column]) for column in columns]
@@ -56,7 +56,7 @@ def _by_names(s: Session, lacking: npt.NDArray[np.bool_]) -> Iterator[tuple[str,
 _LEAST: Derived[Amounts] = Derived("what must be free for a request", Topic.NODE_LAYOUT)
 
 
-def _least(s: Session, pod: Pod) -> Amounts:
+def _required_free(s: Session, pod: Pod) -> Amounts:
     """What must be free in each column; a column that the pod does not ask for may be overfull."""
     need = s.world.request(pod)
-    return _LEAST.of(s.world, lambda: np.where(need > 0, need, _NOT_ASKED), key=pod.kind.request)
+    return _LEAST.of(s.world, lambda: np.where(need > 0, need, _NOT_REQUESTED), key=pod.signature.request)

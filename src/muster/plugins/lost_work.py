@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from muster.engine.evict.seats import SeatTable
+from muster.engine.evict.victims import VictimTable
 from muster.engine.session import Session
-from muster.state.table import FloatColumn, RowIndex
+from muster.state.node_table import FloatColumn, RowIndex
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,6 @@ class LostWork:
 
     name: str = "lost_work"
 
-    def lost_hours(self, s: Session, seats: SeatTable, seat: RowIndex) -> FloatColumn:
-        lost: FloatColumn = (np.maximum(s.now - seats.saved[seat], 0.0) + seats.restart_s[seat]) / 3600.0
+    def lost_hours(self, s: Session, victim_table: VictimTable, victim: RowIndex) -> FloatColumn:
+        lost: FloatColumn = (np.maximum(s.now - victim_table.saved[victim], 0.0) + victim_table.restart_s[victim]) / 3600.0
         return lost

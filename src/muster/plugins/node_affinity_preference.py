@@ -8,10 +8,10 @@ import numpy as np
 
 from muster.engine.session import Session
 from muster.model.pod import Pod
-from muster.plugins._options import option
-from muster.plugins._rows import of_rows
-from muster.plugins._terms import term_column
-from muster.state.table import FloatColumn, Rows
+from muster.plugins._node_selector_terms import matches_term
+from muster.plugins._option_field import option
+from muster.plugins._select_rows import select_rows
+from muster.state.node_table import FloatColumn, NodeRows
 
 
 @dataclass(frozen=True)
@@ -21,16 +21,16 @@ class NodeAffinityPreference:
     The score of a node is the sum of the weights of the terms that match it, divided by the sum of all. An empty term is no wish.
     """
 
-    weight: float = option(1.0, "How much this score counts beside the others.", least=0)
+    weight: float = option(1.0, "How much this score counts beside the others.", minimum=0)
     name: str = "node_affinity_preference"
 
-    def prefer(self, s: Session, pod: Pod, rows: Rows) -> FloatColumn:
-        wishes = [(w.weight, w.term) for w in pod.kind.node_affinity.preferred if w.term.expressions or w.term.fields]
+    def prefer(self, s: Session, pod: Pod, rows: NodeRows) -> FloatColumn:
+        wishes = [(w.weight, w.term) for w in pod.signature.node_affinity.preferred if w.term.expressions or w.term.fields]
         most = sum(weight for weight, _ in wishes)
         if most <= 0:
             return np.zeros(len(rows), dtype=np.float64)
         granted = np.zeros(len(rows), dtype=np.int64)
         for weight, term in wishes:
-            granted += weight * of_rows(rows, term_column(rows.table, term))
+            granted += weight * select_rows(rows, matches_term(rows.table, term))
         share: FloatColumn = granted / most
         return share

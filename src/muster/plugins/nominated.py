@@ -8,8 +8,8 @@ import numpy as np
 
 from muster.engine.session import Session
 from muster.model.pod import Pod
-from muster.plugins._options import option
-from muster.state.table import BoolColumn, FloatColumn, Rows
+from muster.plugins._option_field import option
+from muster.state.node_table import BoolColumn, FloatColumn, NodeRows
 
 
 @dataclass(frozen=True)
@@ -19,17 +19,17 @@ class Nominated:
     With the default weight it goes before all other scores.
     """
 
-    weight: float = option(100.0, "How much this score counts beside the others.", least=0)
+    weight: float = option(100.0, "How much this score counts beside the others.", minimum=0)
     name: str = "nominated"
 
-    def entangled(self, s: Session, pod: Pod) -> bool:
+    def has_inter_pod_constraints(self, s: Session, pod: Pod) -> bool:
         """Pods of one kind may be nominated to different nodes, so those that are go one by one."""
         return pod.nominated_node is not None and pod.nominated_node in s.world.table.row
 
-    def fit_among(self, s: Session, pod: Pod, rows: Rows) -> BoolColumn:
+    def fit_inter_pod(self, s: Session, pod: Pod, rows: NodeRows) -> BoolColumn:
         return np.ones(len(rows), dtype=np.bool_)
 
-    def score_among(self, s: Session, pod: Pod, rows: Rows) -> FloatColumn:
+    def score_inter_pod(self, s: Session, pod: Pod, rows: NodeRows) -> FloatColumn:
         row = rows.table.row.get(pod.nominated_node or "", -1)
         here = np.arange(len(rows)) if rows.index is None else rows.index
         score: FloatColumn = (here == row).astype(np.float64)

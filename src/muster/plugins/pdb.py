@@ -13,15 +13,15 @@ from typing import Literal
 
 import numpy as np
 
-from muster.engine.evict.seats import SeatTable
+from muster.engine.evict.victims import VictimTable
 from muster.engine.hooks import Ask
 from muster.engine.session import Session
 from muster.model.effects import YES, Verdict
 from muster.model.pod import Phase, Pod
 from muster.model.topics import Topic
-from muster.plugins._options import option
-from muster.state.derived import Derived
-from muster.state.table import BoolColumn, RowIndex
+from muster.plugins._option_field import option
+from muster.state.derived_values import Derived
+from muster.state.node_table import BoolColumn, RowIndex
 from muster.state.world import World
 
 
@@ -38,38 +38,38 @@ class Pdb:
     def is_hard(self) -> bool:
         return self.mode == "hard"
 
-    def evictable(self, s: Session, ask: Ask, seats: SeatTable, seat: RowIndex) -> BoolColumn:
+    def evictable(self, s: Session, ask: Ask, victim_table: VictimTable, victim: RowIndex) -> BoolColumn:
         if self.mode != "hard" or not s.world.facts.budgets:
-            return np.ones(len(seat), dtype=np.bool_)
-        left = allowance(s.world)
+            return np.ones(len(victim), dtype=np.bool_)
+        left = disruptions_left(s.world)
         barred = {key for key, count in left.items() if count <= 0}
         if not barred:
-            return np.ones(len(seat), dtype=np.bool_)
-        bound = (seats.phase[seat] == Phase.BOUND).tolist()
-        pods = [seats.pods[at] for at in seat.tolist()]
-        protected = [runs and not barred.isdisjoint(budgets_of(s.world, pod)) for pod, runs in zip(pods, bound, strict=True)]
+            return np.ones(len(victim), dtype=np.bool_)
+        bound = (victim_table.phase[victim] == Phase.BOUND).tolist()
+        pods = [victim_table.pods[at] for at in victim.tolist()]
+        protected = [runs and not barred.isdisjoint(budgets_covering(s.world, pod)) for pod, runs in zip(pods, bound, strict=True)]
         return ~np.array(protected, dtype=np.bool_)
 
-    def may_take(self, s: Session, ask: Ask, pods: Sequence[Pod]) -> Verdict:
+    def allows_eviction(self, s: Session, ask: Ask, pods: Sequence[Pod]) -> Verdict:
         if self.mode != "hard" or not s.world.facts.budgets:
             return YES
-        left = allowance(s.world)
+        left = disruptions_left(s.world)
         for pod in pods:
-            for key in budgets_of(s.world, pod) if s.world.phase(pod) is Phase.BOUND else ():
+            for key in budgets_covering(s.world, pod) if s.world.phase(pod) is Phase.BOUND else ():
                 left[key] -= 1
                 if left[key] < 0:
                     why = f"the disruption budget {key} allows {s.world.facts.budgets[key].allowed} at a time"
                     return Verdict(ok=False, why=why, code="Budget", topics=(Topic.BUDGETS.any,))
         return YES
 
-    def guards(self, s: Session, seats: SeatTable, seat: RowIndex, unit: RowIndex, units: int) -> BoolColumn:
+    def may_exceed_budget(self, s: Session, victim_table: VictimTable, victim: RowIndex, unit: RowIndex, units: int) -> BoolColumn:
         """Units on a node on which more of these could go than a budget has left."""
         column = np.zeros(units, dtype=np.bool_)
-        of_unit, budget, going, left = _going(s, seats, seat, unit)
+        of_unit, budget, going, left = _victims_by_budget(s, victim_table, victim, unit)
         if not len(going):
             return column
         # What each unit takes of each budget, once for every node that the unit is on.
-        nodes, found = np.unique(np.column_stack([unit, seats.row[seat] + 1]), axis=0).T
+        nodes, found = np.unique(np.column_stack([unit, victim_table.row[victim] + 1]), axis=0).T
         begin = np.searchsorted(nodes, of_unit)
         times = np.searchsorted(nodes, of_unit, side="right") - begin
         at = np.repeat(begin - np.cumsum(times) + times, times) + np.arange(int(times.sum()))
@@ -79,55 +79,57 @@ class Pdb:
         column[nodes[np.isin(found, unsafe)]] = True
         return column
 
-    def violates(self, s: Session, seats: SeatTable, seat: RowIndex, unit: RowIndex, units: int) -> BoolColumn:
+    def violates_budget(self, s: Session, victim_table: VictimTable, victim: RowIndex, unit: RowIndex, units: int) -> BoolColumn:
         """Units with a pod whose budget has nothing left, or with more pods under one budget than it has left."""
         column = np.zeros(units, dtype=np.bool_)
-        of_unit, budget, going, left = _going(s, seats, seat, unit)
+        of_unit, budget, going, left = _victims_by_budget(s, victim_table, victim, unit)
         column[of_unit[going > left[budget]]] = True
         return column
 
-    def beyond(self, s: Session, pods: Sequence[Pod]) -> int:
+    def budget_violations(self, s: Session, pods: Sequence[Pod]) -> int:
         """How many of these, which were all told to go, are more than their budgets allow; counted for each budget."""
         if not s.world.facts.budgets:
             return 0
-        left = allowance(s.world)
-        going = Counter(key for pod in pods for key in budgets_of(s.world, pod))
+        left = disruptions_left(s.world)
+        going = Counter(key for pod in pods for key in budgets_covering(s.world, pod))
         return sum(min(count, max(0, -left[key])) for key, count in going.items())
 
 
-def _going(s: Session, seats: SeatTable, seat: RowIndex, unit: RowIndex) -> tuple[RowIndex, RowIndex, RowIndex, RowIndex]:
+def _victims_by_budget(
+    s: Session, victim_table: VictimTable, victim: RowIndex, unit: RowIndex
+) -> tuple[RowIndex, RowIndex, RowIndex, RowIndex]:
     """How many bound pods of which unit are under which budget (units, budgets, counts), and what each budget has left."""
     nobody: RowIndex = np.zeros(0, dtype=np.intp)
     if not s.world.facts.budgets:
         return nobody, nobody, nobody, nobody
     keys = sorted(s.world.facts.budgets)
-    covered, budget = _covered(s, seats, seat, keys)
-    standing = allowance(s.world)
+    covered, budget = _budgets_by_row(s, victim_table, victim, keys)
+    standing = disruptions_left(s.world)
     left = np.array([standing[key] for key in keys], dtype=np.intp)
     codes, going = np.unique(unit[covered] * len(keys) + budget, return_counts=True)
     return codes // len(keys), codes % len(keys), going, left
 
 
-def _covered(s: Session, seats: SeatTable, seat: RowIndex, keys: list[str]) -> tuple[RowIndex, RowIndex]:
+def _budgets_by_row(s: Session, victim_table: VictimTable, victim: RowIndex, keys: list[str]) -> tuple[RowIndex, RowIndex]:
     """Which of these seats are under which budgets."""
     number = {key: at for at, key in enumerate(keys)}
     found = [
         (at, number[key])
-        for at, row in enumerate(seat.tolist())
-        if seats.phase[row] == Phase.BOUND
-        for key in budgets_of(s.world, seats.pods[row])
+        for at, row in enumerate(victim.tolist())
+        if victim_table.phase[row] == Phase.BOUND
+        for key in budgets_covering(s.world, victim_table.pods[row])
     ]
     covered = np.array(found, dtype=np.intp).reshape(-1, 2)
     return covered[:, 0], covered[:, 1]
 
 
-def allowance(world: World) -> dict[str, int]:
+def disruptions_left(world: World) -> dict[str, int]:
     """What each budget still allows: its own figure, less those who were told to go and whom it has not counted yet."""
     left = {key: budget.allowed for key, budget in world.facts.budgets.items()}
-    for uid in world.placements.going:
+    for uid in world.placements.releasing:
         pod = world.facts.pods[uid]
         if pod.deleted_at is None:
-            for key in budgets_of(world, pod):
+            for key in budgets_covering(world, pod):
                 left[key] -= 1
     return left
 
@@ -140,7 +142,7 @@ def _forget(known: dict[str, tuple[str, ...]], changed: list[str]) -> None:
         known.pop(uid, None)
 
 
-def budgets_of(world: World, pod: Pod) -> tuple[str, ...]:
+def budgets_covering(world: World, pod: Pod) -> tuple[str, ...]:
     """The budgets that a pod is under. Remembered for as long as neither they nor the pod change."""
     known = _BUDGETS_OF.of(world, dict, update=_forget)
     found = known.get(pod.uid)

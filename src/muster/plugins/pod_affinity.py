@@ -8,19 +8,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from muster.engine.explain import nodes
-from muster.engine.gates import Gate
+from muster.engine.inter_pod_state import InterPodState
 from muster.engine.session import Session
 from muster.model.pod import Pod
-from muster.plugins._rows import of_rows
-from muster.plugins._words import show_selector
-from muster.state.census import Codes, Holders, Looks
-from muster.state.follow import following
-from muster.state.table import BoolColumn, NodeTable, Rows
-from muster.state.terms import Aim, Wants
+from muster.plugins._select_rows import select_rows
+from muster.plugins._selector_text import show_selector
+from muster.state.derived.placement_counters import counter_of
+from muster.state.derived.topology_counts import Codes, SelectorView, TermHolders
+from muster.state.node_table import BoolColumn, NodeRows, NodeTable
+from muster.state.pod_terms import PodTerms, TermTarget
 
 
 @dataclass(frozen=True)
-class PodAffinity:
+class InterPodAffinity:
     """A pod goes only where its required pod affinity and anti-affinity hold, and those of the pods that are there already.
 
     A bind must pass among the pods that are there and among those that will be there; a claim only among those that will be. Pods
@@ -31,27 +31,32 @@ class PodAffinity:
 
     def pod_key(self, s: Session, pod: Pod) -> int:
         """Members that need the company of others come after those who do not: the company may be of their own gang."""
-        if not pod.kind.affinity.required:
+        if not pod.signature.affinity.required:
             return 0
-        near = following(s.world, Holders).wants(pod).near
+        near = counter_of(s.world, TermHolders).wants(pod).near
         return int(not near[0].selection.means_pod(s.world.facts.namespaces, pod))
 
-    def entangled(self, s: Session, pod: Pod) -> bool:
-        kind = pod.kind
-        return bool(kind.affinity.required or kind.anti_affinity.required) or bool(_kept_off_by(s, pod))
+    def has_inter_pod_constraints(self, s: Session, pod: Pod) -> bool:
+        signature = pod.signature
+        return bool(signature.affinity.required or signature.anti_affinity.required) or bool(_existing_anti_affinity(s, pod))
 
-    def fit_among(self, s: Session, pod: Pod, rows: Rows) -> BoolColumn:
-        return of_rows(rows, self.gate(s, pod, rows).open())
+    def fit_inter_pod(self, s: Session, pod: Pod, rows: NodeRows) -> BoolColumn:
+        return select_rows(rows, self.inter_pod_state(s, pod, rows).feasible_rows())
 
-    def gate(self, s: Session, pod: Pod, rows: Rows) -> _Gate:
-        return _Gate(s, pod, rows.table, soon=rows.soon)
+    def inter_pod_state(self, s: Session, pod: Pod, rows: NodeRows) -> _RequiredAffinity:
+        return _RequiredAffinity(s, pod, rows.table, after_releases=rows.after_releases)
 
-    def stamp(self, s: Session, pod: Pod) -> object:
+    def inter_pod_key(self, s: Session, pod: Pod) -> object:
         """Pods of one kind with equal stamps are the same to this check."""
-        wants = following(s.world, Holders).wants(pod)
-        return (wants, _means_itself(s, wants.near[:1], pod), _means_itself(s, wants.apart, pod), _kept_off_by(s, pod))
+        wants = counter_of(s.world, TermHolders).wants(pod)
+        return (
+            wants,
+            _matches_itself(s, wants.near[:1], pod),
+            _matches_itself(s, wants.apart, pod),
+            _existing_anti_affinity(s, pod),
+        )
 
-    def blame(self, s: Session, pod: Pod, rows: Rows) -> str:
+    def reasons(self, s: Session, pod: Pod, rows: NodeRows) -> str:
         left = np.arange(len(rows.table)) if rows.index is None else rows.index
         said: list[str] = []
         for closed, words in _reasons(s, pod, rows):
@@ -62,93 +67,100 @@ class PodAffinity:
         return ", ".join(said)
 
 
-def _kept_off_by(s: Session, pod: Pod) -> list[Aim]:
+def _existing_anti_affinity(s: Session, pod: Pod) -> list[TermTarget]:
     """What pods that are placed keep away from, where that is this pod."""
-    apart = following(s.world, Holders).apart
+    apart = counter_of(s.world, TermHolders).apart
     return apart.meaning(s.world.facts.namespaces, pod.namespace, pod.labels) if apart else []
 
 
-def _means_itself(s: Session, aims: tuple[Aim, ...], pod: Pod) -> tuple[bool, ...]:
+def _matches_itself(s: Session, aims: tuple[TermTarget, ...], pod: Pod) -> tuple[bool, ...]:
     return tuple([aim.selection.means_pod(s.world.facts.namespaces, pod) for aim in aims])
 
 
-def _codes(table: NodeTable, aim: Aim) -> Codes:
+def _domain_codes(table: NodeTable, aim: TermTarget) -> Codes:
     return table.label_codes(aim.key)[0]
 
 
-class _Gate(Gate):
-    def __init__(self, s: Session, pod: Pod, table: NodeTable, *, soon: bool) -> None:
-        world, holders = s.world, following(s.world, Holders)
+class _RequiredAffinity(InterPodState):
+    def __init__(self, s: Session, pod: Pod, table: NodeTable, *, after_releases: bool) -> None:
+        world, holders = s.world, counter_of(s.world, TermHolders)
         wants = holders.wants(pod)
         closed = np.zeros(len(table), dtype=np.bool_)
-        for aim in _kept_off_by(s, pod):
-            closed |= holders.tally(world, aim).in_the_way(soon=soon)[_codes(table, aim)]
+        for aim in _existing_anti_affinity(s, pod):
+            closed |= holders.topology_count(world, aim).in_the_way(after_releases=after_releases)[_domain_codes(table, aim)]
         if wants.apart:
-            looks = following(world, Looks)
+            looks = counter_of(world, SelectorView)
             for aim in wants.apart:
-                closed |= looks.tally(world, aim).in_the_way(soon=soon)[_codes(table, aim)]
-        self._free: BoolColumn = ~closed
-        means_itself = _means_itself(s, wants.apart, pod)
-        self._apart = [_codes(table, aim) for aim, itself in zip(wants.apart, means_itself, strict=True) if itself]
-        self._near = _Near(s, pod, wants, table, soon=soon) if wants.near else None
+                closed |= looks.topology_count(world, aim).in_the_way(after_releases=after_releases)[_domain_codes(table, aim)]
+        self._feasible: BoolColumn = ~closed
+        means_itself = _matches_itself(s, wants.apart, pod)
+        self._anti_affinity_codes = [
+            _domain_codes(table, aim) for aim, itself in zip(wants.apart, means_itself, strict=True) if itself
+        ]
+        self._affinity = _AffinityTerms(s, pod, wants, table, after_releases=after_releases) if wants.near else None
 
-    def open(self) -> BoolColumn:
-        return self._free if self._near is None else self._free & self._near.open
+    def feasible_rows(self) -> BoolColumn:
+        return self._feasible if self._affinity is None else self._feasible & self._affinity.feasible_rows
 
-    def take(self, row: int) -> None:
-        for codes in self._apart:
+    def add_pod(self, row: int) -> None:
+        for codes in self._anti_affinity_codes:
             if codes[row] >= 0:
-                self._free &= codes != codes[row]
-        if self._near is not None:
-            self._near.take(row)
+                self._feasible &= codes != codes[row]
+        if self._affinity is not None:
+            self._affinity.add_pod(row)
 
 
-class _Near:
+class _AffinityTerms:
     """The company that a pod requires. Where nobody of that sort is anywhere, one that is of that sort itself may be the first."""
 
-    def __init__(self, s: Session, pod: Pod, wants: Wants, table: NodeTable, *, soon: bool) -> None:
-        looks = following(s.world, Looks)
-        self._codes = [_codes(table, aim) for aim in wants.near]
-        tallies = [looks.tally(s.world, aim).worlds(soon=soon) for aim in wants.near]
+    def __init__(self, s: Session, pod: Pod, wants: PodTerms, table: NodeTable, *, after_releases: bool) -> None:
+        looks = counter_of(s.world, SelectorView)
+        self._domain_codes = [_domain_codes(table, aim) for aim in wants.near]
+        tallies = [looks.topology_count(s.world, aim).worlds(after_releases=after_releases) for aim in wants.near]
         # For each world, for each term: in which domains there is company.
-        self._company: list[list[BoolColumn]] = [[counts > 0 for counts in world] for world in zip(*tallies, strict=True)]
-        self._means_itself = wants.near[0].selection.means_pod(s.world.facts.namespaces, pod)
-        self.open: BoolColumn = self._find()
+        self._has_match: list[list[BoolColumn]] = [[counts > 0 for counts in world] for world in zip(*tallies, strict=True)]
+        self._matches_itself = wants.near[0].selection.means_pod(s.world.facts.namespaces, pod)
+        self.feasible_rows: BoolColumn = self._feasible_nodes()
 
-    def take(self, row: int) -> None:
-        if not self._means_itself:
+    def add_pod(self, row: int) -> None:
+        if not self._matches_itself:
             return
-        at = [codes[row] for codes in self._codes]
-        if all(domains[code] for world in self._company for domains, code in zip(world, at, strict=True)):
+        at = [codes[row] for codes in self._domain_codes]
+        if all(domains[code] for world in self._has_match for domains, code in zip(world, at, strict=True)):
             return
-        for world in self._company:
+        for world in self._has_match:
             for domains, code in zip(world, at, strict=True):
                 domains[code] = True
-        self.open = self._find()
+        self.feasible_rows = self._feasible_nodes()
 
-    def _find(self) -> BoolColumn:
-        found = np.ones(len(self._codes[0]), dtype=np.bool_)
-        for world in self._company:
-            is_first = self._means_itself and not any(domains.any() for domains in world)
-            for domains, codes in zip(world, self._codes, strict=True):
+    def _feasible_nodes(self) -> BoolColumn:
+        found = np.ones(len(self._domain_codes[0]), dtype=np.bool_)
+        for world in self._has_match:
+            is_first = self._matches_itself and not any(domains.any() for domains in world)
+            for domains, codes in zip(world, self._domain_codes, strict=True):
                 found &= codes >= 0 if is_first else domains[codes]
         return found
 
 
-def _reasons(s: Session, pod: Pod, rows: Rows) -> Iterator[tuple[BoolColumn, str]]:
+def _reasons(s: Session, pod: Pod, rows: NodeRows) -> Iterator[tuple[BoolColumn, str]]:
     """Rows that are closed, all told, and why, in the order in which reasons are given."""
-    world, table, soon = s.world, rows.table, rows.soon
-    holders = following(world, Holders)
+    world, table, after_releases = s.world, rows.table, rows.after_releases
+    holders = counter_of(world, TermHolders)
     wants = holders.wants(pod)
     for aim in wants.near:
-        yield _codes(table, aim) < 0, f"without the label {aim.key}, by which it looks for company"
-    for term, aim in zip(pod.kind.anti_affinity.required, wants.apart, strict=True):
-        tally = following(world, Looks).tally(world, aim)
+        yield _domain_codes(table, aim) < 0, f"without the label {aim.key}, by which it looks for company"
+    for term, aim in zip(pod.signature.anti_affinity.required, wants.apart, strict=True):
+        topology_count = counter_of(world, SelectorView).topology_count(world, aim)
         words = f"with a pod in their {aim.key} that it keeps away from ({show_selector(term.selector)})"
-        yield tally.in_the_way(soon=soon)[_codes(table, aim)], words
-    for aim in _kept_off_by(s, pod):
-        tally = holders.tally(world, aim)
-        yield tally.in_the_way(soon=soon)[_codes(table, aim)], f"with a pod in their {aim.key} that keeps away from it"
+        yield topology_count.in_the_way(after_releases=after_releases)[_domain_codes(table, aim)], words
+    for aim in _existing_anti_affinity(s, pod):
+        topology_count = holders.topology_count(world, aim)
+        yield (
+            topology_count.in_the_way(after_releases=after_releases)[_domain_codes(table, aim)],
+            f"with a pod in their {aim.key} that keeps away from it",
+        )
     if wants.near:
-        sought = " and ".join(f"{show_selector(term.selector)} in their {term.topology_key}" for term in pod.kind.affinity.required)
+        sought = " and ".join(
+            f"{show_selector(term.selector)} in their {term.topology_key}" for term in pod.signature.affinity.required
+        )
         yield np.ones(len(table), dtype=np.bool_), f"without a pod that it must be near ({sought})"

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from muster.engine.gates import Gate
+from muster.engine.inter_pod_state import InterPodState
 from muster.engine.session import Session
 from muster.model.pod import Pod
-from muster.plugins._options import option
-from muster.state.census import TO_BE_THERE, Codes, Holders, Looks, Tally
-from muster.state.follow import following
-from muster.state.table import BoolColumn, FloatColumn, NodeTable, RowIndex, Rows
-from muster.state.terms import Pull
+from muster.plugins._option_field import option
+from muster.state.derived.placement_counters import counter_of
+from muster.state.derived.topology_counts import TO_BE_THERE, Codes, SelectorView, TermHolders, TopologyCount
+from muster.state.node_table import BoolColumn, FloatColumn, NodeRows, NodeTable, RowIndex
+from muster.state.pod_terms import WeightedTarget
 
 
 @dataclass(frozen=True)
@@ -26,80 +26,80 @@ class PodAffinityPreference:
     pods that are there require to be near them counts too. Who will be there counts, and not who is leaving.
     """
 
-    weight: float = option(1.0, "How much this score counts beside the others.", least=0)
-    hard_weight: int = option(1, "The weight of what pods that are there require to be near them, 0 to 100.", least=0)
+    weight: float = option(1.0, "How much this score counts beside the others.", minimum=0)
+    hard_weight: int = option(1, "The weight of what pods that are there require to be near them, 0 to 100.", minimum=0)
     name: str = "pod_affinity_preference"
 
-    def entangled(self, s: Session, pod: Pod) -> bool:
-        kind = pod.kind
-        return bool(kind.affinity.preferred or kind.anti_affinity.preferred) or bool(self._pulled_by(s, pod))
+    def has_inter_pod_constraints(self, s: Session, pod: Pod) -> bool:
+        signature = pod.signature
+        return bool(signature.affinity.preferred or signature.anti_affinity.preferred) or bool(self._existing_terms(s, pod))
 
-    def fit_among(self, s: Session, pod: Pod, rows: Rows) -> BoolColumn:
+    def fit_inter_pod(self, s: Session, pod: Pod, rows: NodeRows) -> BoolColumn:
         return np.ones(len(rows), dtype=np.bool_)
 
-    def score_among(self, s: Session, pod: Pod, rows: Rows) -> FloatColumn:
+    def score_inter_pod(self, s: Session, pod: Pod, rows: NodeRows) -> FloatColumn:
         every = np.arange(len(rows.table)) if rows.index is None else rows.index
-        return self.gate(s, pod, rows).score(every)
+        return self.inter_pod_state(s, pod, rows).score(every)
 
-    def gate(self, s: Session, pod: Pod, rows: Rows) -> _Gate:
-        gate = _Gate(len(rows.table))
-        for tally, pull in self._tallies(s, pod):
+    def inter_pod_state(self, s: Session, pod: Pod, rows: NodeRows) -> _PreferredAffinity:
+        inter_pod_state = _PreferredAffinity(len(rows.table))
+        for topology_count, pull in self._term_counts(s, pod):
             codes = rows.table.label_codes(pull.aim.key)[0]
-            gate.add(codes, self._weight(pull) * tally.counts[TO_BE_THERE].astype(np.int64))
-        for pull in self._own(s, pod):
-            gate.repeat(rows.table, pull.aim.key, self._weight(pull))
-        return gate
+            inter_pod_state.add(codes, self._weight(pull) * topology_count.counts[TO_BE_THERE].astype(np.int64))
+        for pull in self._self_matching_terms(s, pod):
+            inter_pod_state.add_per_pod(rows.table, pull.aim.key, self._weight(pull))
+        return inter_pod_state
 
-    def stamp(self, s: Session, pod: Pod) -> object:
+    def inter_pod_key(self, s: Session, pod: Pod) -> object:
         """Pods of one kind with equal stamps are the same to this check."""
-        return (following(s.world, Holders).wants(pod), self._own(s, pod), self._pulled_by(s, pod))
+        return (counter_of(s.world, TermHolders).wants(pod), self._self_matching_terms(s, pod), self._existing_terms(s, pod))
 
-    def _tallies(self, s: Session, pod: Pod) -> Iterator[tuple[Tally, Pull]]:
+    def _term_counts(self, s: Session, pod: Pod) -> Iterator[tuple[TopologyCount, WeightedTarget]]:
         """Who is meant by the pod's own terms, and who holds terms that mean the pod."""
-        holders = following(s.world, Holders)
+        holders = counter_of(s.world, TermHolders)
         pulls = holders.wants(pod).pulls
         if pulls:
-            looks = following(s.world, Looks)
-            yield from ((looks.tally(s.world, pull.aim), pull) for pull in pulls)
-        yield from ((holders.tally(s.world, pull), pull) for pull in self._pulled_by(s, pod))
+            looks = counter_of(s.world, SelectorView)
+            yield from ((looks.topology_count(s.world, pull.aim), pull) for pull in pulls)
+        yield from ((holders.topology_count(s.world, pull), pull) for pull in self._existing_terms(s, pod))
 
-    def _pulled_by(self, s: Session, pod: Pod) -> list[Pull]:
+    def _existing_terms(self, s: Session, pod: Pod) -> list[WeightedTarget]:
         """The terms of placed pods that mean this one."""
-        pulls = following(s.world, Holders).pulls
+        pulls = counter_of(s.world, TermHolders).pulls
         found = pulls.meaning(s.world.facts.namespaces, pod.namespace, pod.labels) if pulls else []
         return [pull for pull in found if self._weight(pull)]
 
-    def _own(self, s: Session, pod: Pod) -> list[Pull]:
+    def _self_matching_terms(self, s: Session, pod: Pod) -> list[WeightedTarget]:
         """The pod's own terms that mean the pod itself, and so every equal one: as it looks at them, and as they look at it."""
-        wants = following(s.world, Holders).wants(pod)
+        wants = counter_of(s.world, TermHolders).wants(pod)
         both = (*wants.pulls, *wants.gives)
         return [pull for pull in both if self._weight(pull) and pull.aim.selection.means_pod(s.world.facts.namespaces, pod)]
 
-    def _weight(self, pull: Pull) -> int:
+    def _weight(self, pull: WeightedTarget) -> int:
         return self.hard_weight if pull.weight is None else pull.weight
 
 
-class _Gate(Gate):
+class _PreferredAffinity(InterPodState):
     def __init__(self, nodes: int) -> None:
-        self._sum: npt.NDArray[np.int64] = np.zeros(nodes, dtype=np.int64)
-        self._repeats: list[tuple[Codes, int]] = []
+        self._score_sum: npt.NDArray[np.int64] = np.zeros(nodes, dtype=np.int64)
+        self._per_pod: list[tuple[Codes, int]] = []
 
     def add(self, codes: Codes, by_domain: npt.NDArray[np.int64]) -> None:
         """What is said in each domain is said of each of its nodes."""
-        self._sum += by_domain[codes]
+        self._score_sum += by_domain[codes]
 
-    def repeat(self, table: NodeTable, key: str, weight: int) -> None:
+    def add_per_pod(self, table: NodeTable, key: str, weight: int) -> None:
         """Every further pod of this kind adds the weight to its domain."""
-        self._repeats.append((table.label_codes(key)[0], weight))
+        self._per_pod.append((table.label_codes(key)[0], weight))
 
     def score(self, rows: RowIndex) -> FloatColumn:
-        found = self._sum[rows]
+        found = self._score_sum[rows]
         if not len(found):
             return np.zeros(0)
-        least, most = int(found.min()), int(found.max())
-        return (found - least) / (most - least) if most > least else np.zeros(len(rows))
+        minimum, most = int(found.min()), int(found.max())
+        return (found - minimum) / (most - minimum) if most > minimum else np.zeros(len(rows))
 
-    def take(self, row: int) -> None:
-        for codes, weight in self._repeats:
+    def add_pod(self, row: int) -> None:
+        for codes, weight in self._per_pod:
             if codes[row] >= 0:
-                self._sum[codes == codes[row]] += weight
+                self._score_sum[codes == codes[row]] += weight

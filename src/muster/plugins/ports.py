@@ -9,13 +9,13 @@ import numpy as np
 from muster.engine.explain import nodes
 from muster.engine.session import Session
 from muster.model.pod import Pod
-from muster.plugins._rows import of_rows
-from muster.state.follow import following
-from muster.state.ports import HostPorts
-from muster.state.table import BoolColumn, Rows
+from muster.plugins._select_rows import select_rows
+from muster.state.derived.host_ports import HostPorts
+from muster.state.derived.placement_counters import counter_of
+from muster.state.node_table import BoolColumn, NodeRows
 
 # So many rows are looked at one by one; beyond that all at once is cheaper.
-_FEW = 64
+_MAX_ONE_BY_ONE = 64
 
 
 @dataclass(frozen=True)
@@ -28,27 +28,30 @@ class Ports:
 
     name: str = "ports"
 
-    def minds(self, s: Session, pod: Pod) -> bool:
-        return bool(pod.kind.ports)
+    def applies_to(self, s: Session, pod: Pod) -> bool:
+        return bool(pod.signature.ports)
 
-    def fit(self, s: Session, pod: Pod, rows: Rows) -> BoolColumn:
+    def fit(self, s: Session, pod: Pod, rows: NodeRows) -> BoolColumn:
         # An equal pod has the same ports, so there is never room for two.
-        free = np.ones(len(rows), dtype=np.bool_) if rows.extra is None or not pod.kind.ports else rows.extra == 0
-        if not pod.kind.ports or not free.any():
+        free = np.ones(len(rows), dtype=np.bool_) if rows.extra is None or not pod.signature.ports else rows.extra == 0
+        if not pod.signature.ports or not free.any():
             return free
-        book, soon = following(s.world, HostPorts), rows.soon
-        for port in pod.kind.ports:
-            if rows.index is None or len(rows) > _FEW:
-                free &= of_rows(rows, book.free(port, rows.table, soon=soon))
+        book, after_releases = counter_of(s.world, HostPorts), rows.after_releases
+        for port in pod.signature.ports:
+            if rows.index is None or len(rows) > _MAX_ONE_BY_ONE:
+                free &= select_rows(rows, book.free(port, rows.table, after_releases=after_releases))
             else:
-                free &= np.array([not book.is_taken(port, rows.table.names[row], soon=soon) for row in rows.index], dtype=np.bool_)
+                free &= np.array(
+                    [not book.is_taken(port, rows.table.names[row], after_releases=after_releases) for row in rows.index],
+                    dtype=np.bool_,
+                )
         return free
 
-    def blame(self, s: Session, pod: Pod, rows: Rows) -> str:
-        book = following(s.world, HostPorts)
+    def reasons(self, s: Session, pod: Pod, rows: NodeRows) -> str:
+        book = counter_of(s.world, HostPorts)
         taken = [
             f"{port.port}/{port.protocol}"
-            for port in pod.kind.ports
-            if not of_rows(rows, book.free(port, rows.table, soon=rows.soon)).all()
+            for port in pod.signature.ports
+            if not select_rows(rows, book.free(port, rows.table, after_releases=rows.after_releases)).all()
         ]
         return f"{nodes(len(rows))} with host port {', '.join(dict.fromkeys(taken))} in use"

@@ -6,19 +6,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from muster.engine.hooks import Ask, Room
-from muster.engine.quota import UNLIMITED, Bounds, admit, limits, room
+from muster.engine.hooks import Ask, QuotaFit
+from muster.engine.quota import UNLIMITED, QueueBounds, admit, limits, quota_fit
 from muster.engine.session import Session
-from muster.engine.shares import beyond, dimensions, total_for
+from muster.engine.shares import dimensions, over_deserved, total_for
 from muster.model.effects import Verdict
 from muster.model.pod import Phase, Pod
-from muster.model.resources import Resources
+from muster.model.resource_amounts import Resources
 from muster.model.topics import Topic
-from muster.plugins._capability import beside_guarantees, configured
-from muster.plugins._options import option
-from muster.plugins._sharing import Sharer, down_the_tree, wants_up_the_tree
-from muster.state.columns import Amounts
-from muster.state.derived import Derived
+from muster.plugins._fair_share import Sharer, requests_up_tree, share_down_tree
+from muster.plugins._option_field import option
+from muster.plugins._real_capability import configured_row, guarantee_bounds
+from muster.state.derived_values import Derived
+from muster.state.resource_columns import Amounts
 
 QUEUE_SHARE = "QueueShare"
 
@@ -40,27 +40,27 @@ class Proportion:
 
     def queue_key(self, s: Session, queue: str) -> tuple[int, float]:
         node = s.world.facts.tree.nodes.get(queue)
-        return (-node.priority if node is not None else 0, self._share(s, queue))
+        return (-node.priority if node is not None else 0, self._largest_share(s, queue))
 
-    def _share(self, s: Session, queue: str) -> float:
+    def _largest_share(self, s: Session, queue: str) -> float:
         """The largest part of what it deserves of any resource that the queue uses."""
         deserved = _deserved(s)[s.world.ledger.row[queue]].tolist()
-        taken = s.world.ledger.taken_list(queue)
+        planned = s.world.ledger.planned_list(queue)
         share = 0.0
         for column, _ in dimensions(s):
-            if taken[column] > 0:
-                share = max(share, taken[column] / deserved[column] if deserved[column] else 1.0)
+            if planned[column] > 0:
+                share = max(share, planned[column] / deserved[column] if deserved[column] else 1.0)
         return share
 
     def admit(self, s: Session, ask: Ask) -> Verdict:
-        verdict = admit(s, ask, beside_guarantees(s))
-        return admit(s, ask, _shares(s)) if self.strict and verdict.ok else verdict
+        verdict = admit(s, ask, guarantee_bounds(s))
+        return admit(s, ask, _deserved_bounds(s)) if self.strict and verdict.ok else verdict
 
-    def quota_room(self, s: Session, pod: Pod, *, count: int, phase: Phase) -> Room:
-        found = room(s, pod, beside_guarantees(s), count=count, phase=phase)
+    def quota_fit(self, s: Session, pod: Pod, *, count: int, phase: Phase) -> QuotaFit:
+        found = quota_fit(s, pod, guarantee_bounds(s), count=count, phase=phase)
         if not self.strict:
             return found
-        return min(found, room(s, pod, _shares(s), count=count, phase=phase), key=lambda r: r.seats)
+        return min(found, quota_fit(s, pod, _deserved_bounds(s), count=count, phase=phase), key=lambda r: r.fit_count)
 
     def deserved(self, s: Session, queue: str) -> Resources:
         row = _deserved(s)[s.world.ledger.row[queue]].tolist()
@@ -68,12 +68,12 @@ class Proportion:
         return Resources.of({names[column]: row[column] for column, _ in dimensions(s)})
 
     def over_share(self, s: Session, queue: str) -> Resources:
-        return beyond(s, queue, self.deserved(s, queue))
+        return over_deserved(s, queue, self.deserved(s, queue))
 
 
 _TOTAL: Derived[Amounts] = Derived("what proportion shares out", Topic.CYCLE)
 _DESERVED: Derived[Amounts] = Derived("shares by weight", Topic.CYCLE)
-_SHARES: Derived[Bounds] = Derived("shares by weight as bounds", Topic.CYCLE)
+_SHARES: Derived[QueueBounds] = Derived("shares by weight as bounds", Topic.CYCLE)
 
 
 def _total(s: Session) -> Amounts:
@@ -81,31 +81,31 @@ def _total(s: Session) -> Amounts:
     return _TOTAL.of(s.world, lambda: total_for(s, s.world.facts.tree.children[""]))
 
 
-def _shares(s: Session) -> Bounds:
+def _deserved_bounds(s: Session) -> QueueBounds:
     """Deserved shares as bounds, in the dimensions that are shared out at all."""
 
-    def make() -> Bounds:
+    def make() -> QueueBounds:
         deserved = _deserved(s)
         rows = np.full_like(deserved, UNLIMITED)
         columns = [column for column, _ in dimensions(s)]
         known = [s.world.ledger.row[queue] for queue in s.world.facts.tree.nodes]
         rows[np.ix_(known, columns)] = deserved[np.ix_(known, columns)]
-        return Bounds(rows, word="deserved", code=QUEUE_SHARE, topics=(Topic.DEMAND.any, Topic.FREE_CAPACITY.any))
+        return QueueBounds(rows, bound_name="deserved", code=QUEUE_SHARE, topics=(Topic.DEMAND.any, Topic.FREE_CAPACITY.any))
 
     return _SHARES.of(s.world, make)
 
 
 def _deserved(s: Session) -> Amounts:
     """What each queue deserves, as rows of the ledger."""
-    return _DESERVED.of(s.world, lambda: _share_out(s))
+    return _DESERVED.of(s.world, lambda: _compute_deserved(s))
 
 
-def _share_out(s: Session) -> Amounts:
+def _compute_deserved(s: Session) -> Amounts:
     world = s.world
     tree, row = world.facts.tree, world.ledger.row
     total = _total(s)
     requested, limit = world.ledger.requested_in(), limits(world).rows
-    guarantee = {queue: configured(world, node.guarantee) for queue, node in tree.nodes.items()}
+    guarantee = {queue: configured_row(world, node.guarantee) for queue, node in tree.nodes.items()}
     deserved = np.zeros_like(requested)
     for column, _ in dimensions(s):
         asked, most = requested[:, column].tolist(), limit[:, column].tolist()
@@ -116,11 +116,11 @@ def _share_out(s: Session) -> Amounts:
         def limited(queue: str, want: int, most: list[int] = most) -> int:
             return min(want, most[row[queue]])
 
-        wants = wants_up_the_tree(tree.children, own, limited, tops=tree.children[""])
+        wants = requests_up_tree(tree.children, own, limited, tops=tree.children[""])
 
         def sharer(queue: str, wants: dict[str, int] = wants, column: int = column) -> Sharer:
             return Sharer(queue, tree.nodes[queue].weight, wants[queue], int(guarantee[queue][column]))
 
-        for queue, part in down_the_tree(int(total[column]), tree.children, sharer).items():
+        for queue, part in share_down_tree(int(total[column]), tree.children, sharer).items():
             deserved[row[queue], column] = part
     return deserved

@@ -8,12 +8,12 @@ import numpy as np
 
 from muster.engine.explain import nodes
 from muster.engine.session import Session
-from muster.model.pod import Kind, Pod
-from muster.model.selectors import NodeTerm, Operator, Requirement
-from muster.plugins._rows import of_rows
-from muster.plugins._terms import any_term, term_column
-from muster.plugins._words import show_requirement
-from muster.state.table import BoolColumn, NodeTable, Rows
+from muster.model.pod import Pod, PodSignature
+from muster.model.pod_constraints import NodeTerm, Operator, Requirement
+from muster.plugins._node_selector_terms import matches_any_term, matches_term
+from muster.plugins._select_rows import select_rows
+from muster.plugins._selector_text import show_requirement
+from muster.state.node_table import BoolColumn, NodeRows, NodeTable
 
 
 @dataclass(frozen=True)
@@ -25,28 +25,28 @@ class Selectors:
 
     name: str = "selectors"
 
-    def match(self, s: Session, pod: Pod, rows: Rows) -> BoolColumn:
+    def match(self, s: Session, pod: Pod, rows: NodeRows) -> BoolColumn:
         column = np.ones(len(rows), dtype=np.bool_)
-        if pod.kind.node_selector:
-            column &= of_rows(rows, _selected(rows.table, pod.kind))
-        if pod.kind.node_affinity.required is not None:
-            column &= of_rows(rows, any_term(rows.table, pod.kind.node_affinity.required))
+        if pod.signature.node_selector:
+            column &= select_rows(rows, _matches_node_selector(rows.table, pod.signature))
+        if pod.signature.node_affinity.required is not None:
+            column &= select_rows(rows, matches_any_term(rows.table, pod.signature.node_affinity.required))
         return column
 
-    def blame(self, s: Session, pod: Pod, rows: Rows) -> str:
-        kind = pod.kind
-        selected = of_rows(rows, _selected(rows.table, kind))
+    def reasons(self, s: Session, pod: Pod, rows: NodeRows) -> str:
+        signature = pod.signature
+        selected = select_rows(rows, _matches_node_selector(rows.table, signature))
         by_selector, by_affinity = int((~selected).sum()), int(selected.sum())
-        wanted = ", ".join(f"{key}={value}" for key, value in kind.node_selector)
+        wanted = ", ".join(f"{key}={value}" for key, value in signature.node_selector)
         said = [f"{_do_not_match(by_selector)} the node selector ({wanted})"] if by_selector else []
         if by_affinity:
-            said.append(f"{_do_not_match(by_affinity)} the node affinity ({_show_terms(kind.node_affinity.required or ())})")
+            said.append(f"{_do_not_match(by_affinity)} the node affinity ({_show_terms(signature.node_affinity.required or ())})")
         return ", ".join(said)
 
 
-def _selected(table: NodeTable, kind: Kind) -> BoolColumn:
-    wanted = tuple(Requirement(key, Operator.IN, (value,)) for key, value in kind.node_selector)
-    return term_column(table, NodeTerm(wanted)) if wanted else np.ones(len(table), dtype=np.bool_)
+def _matches_node_selector(table: NodeTable, signature: PodSignature) -> BoolColumn:
+    wanted = tuple(Requirement(key, Operator.IN, (value,)) for key, value in signature.node_selector)
+    return matches_term(table, NodeTerm(wanted)) if wanted else np.ones(len(table), dtype=np.bool_)
 
 
 def _do_not_match(count: int) -> str:

@@ -9,9 +9,9 @@ import numpy as np
 
 from muster.engine.session import Session
 from muster.model.pod import Pod
-from muster.plugins._filled import DEFAULT_WEIGHTS, filled
-from muster.plugins._options import option
-from muster.state.table import FloatColumn, Rows
+from muster.plugins._node_allocation import DEFAULT_WEIGHTS, mean_allocation
+from muster.plugins._option_field import option
+from muster.state.node_table import FloatColumn, NodeRows
 
 
 @dataclass(frozen=True)
@@ -21,12 +21,12 @@ class Spread:
     The score of a node is one minus the weighted mean of how full it would be, over the resources that the pod asks for.
     """
 
-    weight: float = option(1.0, "How much this score counts beside the others.", least=0)
+    weight: float = option(1.0, "How much this score counts beside the others.", minimum=0)
     resources: Mapping[str, float] = option(
-        lambda: dict(DEFAULT_WEIGHTS), "How much each resource counts in the mean.", least=0, resources=True
+        lambda: dict(DEFAULT_WEIGHTS), "How much each resource counts in the mean.", minimum=0, resources=True
     )
     name: str = "spread"
 
-    def score(self, s: Session, pod: Pod, rows: Rows) -> FloatColumn:
-        full = filled(s, pod, rows, self.resources)
+    def score(self, s: Session, pod: Pod, rows: NodeRows) -> FloatColumn:
+        full = mean_allocation(s, pod, rows, self.resources)
         return np.zeros(len(rows), dtype=np.float64) if full is None else 1.0 - full

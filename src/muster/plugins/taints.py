@@ -11,14 +11,14 @@ import numpy as np
 from muster.engine.explain import nodes
 from muster.engine.session import Session
 from muster.model.pod import Pod
-from muster.model.selectors import Taint, TaintEffect
-from muster.plugins._rows import of_rows
-from muster.plugins._taints import untolerated
-from muster.state.table import BoolColumn, Rows
+from muster.model.pod_constraints import Taint, TaintEffect
+from muster.plugins._select_rows import select_rows
+from muster.plugins._untolerated_taints import untolerated_taints
+from muster.state.node_table import BoolColumn, NodeRows
 
-_FORBIDS = (TaintEffect.NO_SCHEDULE, TaintEffect.NO_EXECUTE)
+_FORBIDDING_EFFECTS = (TaintEffect.NO_SCHEDULE, TaintEffect.NO_EXECUTE)
 # So many taints are named in a sentence; the others are counted.
-_MOST_NAMED = 3
+_MAX_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -27,23 +27,30 @@ class Taints:
 
     name: str = "taints"
 
-    def match(self, s: Session, pod: Pod, rows: Rows) -> BoolColumn:
+    def match(self, s: Session, pod: Pod, rows: NodeRows) -> BoolColumn:
         codes, sets = rows.table.taint_codes()
-        welcome = np.array([not any(untolerated(pod.kind, taints, _FORBIDS)) for taints in sets], dtype=np.bool_)
-        column: BoolColumn = welcome[of_rows(rows, codes)] if sets else np.ones(len(rows), dtype=np.bool_)
+        welcome = np.array(
+            [not any(untolerated_taints(pod.signature, taints, _FORBIDDING_EFFECTS)) for taints in sets], dtype=np.bool_
+        )
+        column: BoolColumn = welcome[select_rows(rows, codes)] if sets else np.ones(len(rows), dtype=np.bool_)
         return column
 
-    def blame(self, s: Session, pod: Pod, rows: Rows) -> str:
+    def reasons(self, s: Session, pod: Pod, rows: NodeRows) -> str:
         codes, sets = rows.table.taint_codes()
         counts: Counter[str] = Counter()
-        for taints, count in zip(sets, np.bincount(of_rows(rows, codes), minlength=len(sets)).tolist(), strict=True):
-            counts.update({show(taint): count for taint in islice(untolerated(pod.kind, taints, _FORBIDS), 1 if count else 0)})
+        for taints, count in zip(sets, np.bincount(select_rows(rows, codes), minlength=len(sets)).tolist(), strict=True):
+            counts.update(
+                {
+                    show_taint(taint): count
+                    for taint in islice(untolerated_taints(pod.signature, taints, _FORBIDDING_EFFECTS), 1 if count else 0)
+                }
+            )
         ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-        said = [f"{nodes(count)} tainted ({taint})" for taint, count in ordered[:_MOST_NAMED]]
-        others = sum(count for _, count in ordered[_MOST_NAMED:])
+        said = [f"{nodes(count)} tainted ({taint})" for taint, count in ordered[:_MAX_NAMED]]
+        others = sum(count for _, count in ordered[_MAX_NAMED:])
         return ", ".join([*said, f"{nodes(others)} tainted otherwise"] if others else said)
 
 
-def show(taint: Taint) -> str:
+def show_taint(taint: Taint) -> str:
     """As kubectl writes it."""
     return f"{taint.key}{'=' if taint.value else ''}{taint.value}:{taint.effect.value}"

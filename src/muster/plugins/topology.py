@@ -11,19 +11,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from muster.engine.fit_counts import CAPACITY_FOR, CurrentCapacity, DomainSums, IntColumn, domain_bounds, equal_members
 from muster.engine.hooks import Ask, Domain, Purpose
 from muster.engine.reporting import condition_news
 from muster.engine.session import Session
-from muster.engine.slots import ROOM_FOR, Ints, RoomFigures, Spans, bounds, lots
 from muster.model.effects import Condition, Verdict
-from muster.plugins._domain_search import DomainSearch, seated_rows
-from muster.plugins._filled import DEFAULT_WEIGHTS
-from muster.plugins._options import option
-from muster.plugins._wishes import Wish, wish_of
-from muster.state.domains import DomainTree, domain_tree
-from muster.state.table import FloatColumn
+from muster.plugins._domain_search import DomainSearch, placed_rows
+from muster.plugins._node_allocation import DEFAULT_WEIGHTS
+from muster.plugins._option_field import option
+from muster.plugins._tier_constraint import TierConstraint, resolve_constraint
+from muster.state.derived.topology_domains import DomainTree, domain_tree
+from muster.state.node_table import FloatColumn
 
-BAD_DOMAIN = "BadDomain"
+INVALID_DOMAIN = "BadDomain"
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,14 @@ class Topology:
     the narrowest domain in which all find room. Of equal domains the fuller is better.
     """
 
-    weight: float = option(1.0, "How much this score of domains counts beside the others.", least=0)
+    weight: float = option(1.0, "How much this score of domains counts beside the others.", minimum=0)
     tiers: Mapping[str, str] = option(
         dict[str, str], "Tiers made of node labels, for nodes in no HyperNode: the name of each and its label, the lowest first."
     )
     resources: Mapping[str, float] = option(
-        lambda: dict(DEFAULT_WEIGHTS), "How much each resource counts in how full a domain is.", least=0, resources=True
+        lambda: dict(DEFAULT_WEIGHTS), "How much each resource counts in how full a domain is.", minimum=0, resources=True
     )
-    evict_domains: int = option(8, "In so many domains victims are looked for at most, the cheapest to enter first.", least=1)
+    evict_domains: int = option(8, "In so many domains victims are looked for at most, the cheapest to enter first.", minimum=1)
     name: str = "topology"
 
     # -- what is wrong with HyperNodes -----------------------------------------------------------------------------------------
@@ -53,42 +53,46 @@ class Topology:
         # Whoever is well again is told first.
         for name in sorted(domains, key=lambda name: (name in problems, name)):
             why = "; ".join(f"{problem.field}: {problem.text}" for problem in problems.get(name, ()))
-            now = Condition("domain", name, False, BAD_DOMAIN, why) if name in problems else None
+            now = Condition("domain", name, False, INVALID_DOMAIN, why) if name in problems else None
             all_well = Condition("domain", name, True, "Usable", "all of it is used")
-            s.extra.extend(condition_news(s.world, domains[name].uid or name, now, all_well))
+            s.extra_effects.extend(condition_news(s.world, domains[name].uid or name, now, all_well))
 
     # -- where -----------------------------------------------------------------------------------------------------------------
 
     def domains(self, s: Session, ask: Ask) -> Sequence[Domain] | Verdict | None:
-        wish = self._wish(s, ask)
-        if wish is None or isinstance(wish, Verdict):
-            return wish
-        search = DomainSearch(s, ask, wish)
+        constraint = self._constraint(s, ask)
+        if constraint is None or isinstance(constraint, Verdict):
+            return constraint
+        search = DomainSearch(s, ask, constraint)
         if not search.allowed:
-            return search.apart()
+            return search.no_allowed_domain()
         if not ask.pods:
             return search.allowed
-        return search.cheapest(self.evict_domains) if ask.purpose is Purpose.EVICT else search.roomy()
+        return search.cheapest_to_enter(self.evict_domains) if ask.purpose is Purpose.EVICT else search.feasible()
 
     def fill_order(self, s: Session, ask: Ask, domain: Domain) -> Sequence[Domain]:
         """Parts with members of the gang first; then as few parts as can be: the largest, until one takes all that are left."""
-        wish = self._wish(s, ask)
-        if not isinstance(wish, Wish) or wish.tree.lowest is None or (domain.tier or wish.tree.top_tier) <= wish.tree.lowest:
+        constraint = self._constraint(s, ask)
+        if (
+            not isinstance(constraint, TierConstraint)
+            or constraint.tree.lowest is None
+            or (domain.tier or constraint.tree.top_tier) <= constraint.tree.lowest
+        ):
             return ()
-        parts = [part for part in wish.tree.parts_of(domain) if part.tier]
+        parts = [part for part in constraint.tree.parts_of(domain) if part.tier]
         if len(parts) < 2:
             return ()
-        most = bounds(s, ask, parts, RoomFigures(s, ROOM_FOR[ask.purpose])).most
+        most = domain_bounds(s, ask, parts, CurrentCapacity(s, CAPACITY_FOR[ask.purpose])).most
         here = np.zeros(len(s.world.table), dtype=np.int64)
-        np.add.at(here, np.array(seated_rows(s, ask), dtype=np.intp), 1)
-        return [parts[at] for at in fewest(len(ask.pods), most, Spans(parts).sums(here))]
+        np.add.at(here, np.array(placed_rows(s, ask), dtype=np.intp), 1)
+        return [parts[at] for at in fewest_domains(len(ask.pods), most, DomainSums(parts).sums(here))]
 
     def _tree(self, s: Session) -> DomainTree:
         return domain_tree(s.world, tuple(self.tiers.items()))
 
-    def _wish(self, s: Session, ask: Ask) -> Wish | Verdict | None:
-        written = ask.gang.topology if ask.cell is None else ask.cell.topology
-        return None if written is None else wish_of(s.world, self._tree(s), written)
+    def _constraint(self, s: Session, ask: Ask) -> TierConstraint | Verdict | None:
+        written = ask.gang.topology if ask.subgroup is None else ask.subgroup.topology
+        return None if written is None else resolve_constraint(s.world, self._tree(s), written)
 
     # -- which is best ---------------------------------------------------------------------------------------------------------
 
@@ -100,17 +104,17 @@ class Topology:
 
     def _scores(self, s: Session, ask: Ask, domains: Sequence[Domain], *, placed: bool) -> FloatColumn:
         """A lower tier is always better; in one tier the fuller domain. `placed`: the ask is in the figures already."""
-        wish = self._wish(s, ask)
-        tree = wish.tree if isinstance(wish, Wish) else self._tree(s)
+        constraint = self._constraint(s, ask)
+        tree = constraint.tree if isinstance(constraint, TierConstraint) else self._tree(s)
         rank = {tier: at for at, tier in enumerate((0, *(tier for tier in tree.tiers if tier), tree.top_tier))}
         tier = np.array([rank.get(tree.top_tier if d.tier is None else d.tier, len(rank) - 1) for d in domains], dtype=np.float64)
-        return (len(rank) - 1 - tier + self._fullness(s, ask, domains, placed=placed)) / len(rank)
+        return (len(rank) - 1 - tier + self._mean_allocation(s, ask, domains, placed=placed)) / len(rank)
 
-    def _fullness(self, s: Session, ask: Ask, domains: Sequence[Domain], *, placed: bool) -> FloatColumn:
+    def _mean_allocation(self, s: Session, ask: Ask, domains: Sequence[Domain], *, placed: bool) -> FloatColumn:
         """The weighted mean, over what the ask asks for, of how full each domain is with the ask in it."""
         table, position = s.world.table, s.world.columns.position
         need = np.zeros(len(position), dtype=np.int64)
-        for lot in lots(s.world, ask.pods):
+        for lot in equal_members(s.world, ask.pods):
             need += s.world.request(lot.pod) * lot.count
         weighed = [(position[name], weight) for name, weight in self.resources.items() if weight and name in position]
         weighed = [(column, weight) for column, weight in weighed if need[column]]
@@ -118,15 +122,15 @@ class Topology:
         if not weighed:
             return total
         columns = np.array([column for column, _ in weighed], dtype=np.intp)
-        spans = Spans(domains)
-        taken = spans.sums(table.taken[:, columns]) + (0 if placed else need[columns])
-        shares = np.minimum(taken / np.maximum(spans.sums(table.allocatable[:, columns]), 1), 1.0)
+        spans = DomainSums(domains)
+        planned = spans.sums(table.planned[:, columns]) + (0 if placed else need[columns])
+        shares = np.minimum(planned / np.maximum(spans.sums(table.allocatable[:, columns]), 1), 1.0)
         for at, (_, weight) in enumerate(weighed):
             total += weight * shares[:, at]
         return total / sum(weight for _, weight in weighed)
 
 
-def fewest(wanted: int, most: Ints, members: Ints) -> list[int]:
+def fewest_domains(wanted: int, most: IntColumn, members: IntColumn) -> list[int]:
     """The order in which parts are filled, by how many more each could take and how many members are there already."""
     order = np.lexsort((np.arange(len(most)), -most, -members)).tolist()
     left = wanted

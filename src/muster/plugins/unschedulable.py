@@ -9,14 +9,14 @@ import numpy as np
 from muster.engine.explain import nodes
 from muster.engine.session import Session
 from muster.model.pod import Pod
-from muster.model.selectors import Taint, TaintEffect
+from muster.model.pod_constraints import Taint, TaintEffect
 from muster.model.topics import Topic
-from muster.plugins._rows import of_rows
-from muster.state.derived import Derived
-from muster.state.table import BoolColumn, NodeTable, Rows
+from muster.plugins._select_rows import select_rows
+from muster.state.derived_values import Derived
+from muster.state.node_table import BoolColumn, NodeRows, NodeTable
 
 # What a pod must tolerate to go onto a cordoned node.
-CORDONED = Taint("node.kubernetes.io/unschedulable", TaintEffect.NO_SCHEDULE)
+UNSCHEDULABLE_TAINT = Taint("node.kubernetes.io/unschedulable", TaintEffect.NO_SCHEDULE)
 
 
 @dataclass(frozen=True)
@@ -25,18 +25,18 @@ class Unschedulable:
 
     name: str = "unschedulable"
 
-    def match(self, s: Session, pod: Pod, rows: Rows) -> BoolColumn:
-        if any(toleration.tolerates(CORDONED) for toleration in pod.kind.tolerations):
+    def match(self, s: Session, pod: Pod, rows: NodeRows) -> BoolColumn:
+        if any(toleration.tolerates(UNSCHEDULABLE_TAINT) for toleration in pod.signature.tolerations):
             return np.ones(len(rows), dtype=np.bool_)
-        return of_rows(rows, _open(s, rows.table))
+        return select_rows(rows, _schedulable(s, rows.table))
 
-    def blame(self, s: Session, pod: Pod, rows: Rows) -> str:
+    def reasons(self, s: Session, pod: Pod, rows: NodeRows) -> str:
         return f"{nodes(len(rows))} unschedulable"
 
 
 _OPEN: Derived[BoolColumn] = Derived("nodes that are not cordoned", Topic.NODE_LAYOUT, Topic.NODE_TAINTS)
 
 
-def _open(s: Session, table: NodeTable) -> BoolColumn:
+def _schedulable(s: Session, table: NodeTable) -> BoolColumn:
     """Nodes that are not cordoned."""
     return _OPEN.of(s.world, lambda: np.array([not node.unschedulable for node in table.nodes], dtype=np.bool_))

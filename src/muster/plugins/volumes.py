@@ -11,14 +11,14 @@ from muster.engine.explain import nodes
 from muster.engine.session import Session
 from muster.model.pod import Pod
 from muster.model.topics import Topic
-from muster.model.volumes import ONE_POD
-from muster.plugins._rows import of_rows
-from muster.state.derived import Derived
-from muster.state.follow import following
-from muster.state.mounts import IntColumn, Mounts, Volume, claim_keys, csi_volume
-from muster.state.node_terms import matching_column
-from muster.state.table import BoolColumn, Rows
-from muster.state.volume_choice import can_be_had, room_for, waiting_claim
+from muster.model.volume import ONE_POD
+from muster.plugins._select_rows import select_rows
+from muster.state.derived.node_term_matches import matching_column
+from muster.state.derived.placement_counters import counter_of
+from muster.state.derived.volume_choice import can_be_had, room_for, waiting_claim
+from muster.state.derived.volume_mounts import IntColumn, Mounts, Volume, claim_keys, csi_volume
+from muster.state.derived_values import Derived
+from muster.state.node_table import BoolColumn, NodeRows
 from muster.state.world import World
 
 
@@ -33,27 +33,27 @@ class Volumes:
 
     name: str = "volumes"
 
-    def match(self, s: Session, pod: Pod, rows: Rows) -> BoolColumn:
+    def match(self, s: Session, pod: Pod, rows: NodeRows) -> BoolColumn:
         column = np.ones(len(rows), dtype=np.bool_)
         for key in claim_keys(pod):
-            column &= of_rows(rows, _reachable(s.world, key))
+            column &= select_rows(rows, _reachable(s.world, key))
         return column
 
-    def entangled(self, s: Session, pod: Pod) -> bool:
+    def has_inter_pod_constraints(self, s: Session, pod: Pod) -> bool:
         """Others take part where a volume is still to be chosen, is for one pod only, or is attached by a driver with limits."""
-        return any(_is_contested(s.world, key) for key in claim_keys(pod))
+        return any(_depends_on_other_pods(s.world, key) for key in claim_keys(pod))
 
-    def fit_among(self, s: Session, pod: Pod, rows: Rows) -> BoolColumn:
+    def fit_inter_pod(self, s: Session, pod: Pod, rows: NodeRows) -> BoolColumn:
         column = np.ones(len(rows.table), dtype=np.bool_)
-        for open_rows, _ in _contests(s.world, pod, soon=rows.soon):
+        for open_rows, _ in _checks_with_other_pods(s.world, pod, after_releases=rows.after_releases):
             column &= open_rows
-        return of_rows(rows, column)
+        return select_rows(rows, column)
 
-    def blame(self, s: Session, pod: Pod, rows: Rows) -> str:
+    def reasons(self, s: Session, pod: Pod, rows: NodeRows) -> str:
         left = np.arange(len(rows.table)) if rows.index is None else rows.index
         said: list[str] = []
-        reachable = ((_reachable(s.world, key), _why_not(s.world, key)) for key in claim_keys(pod))
-        for open_rows, words in (*reachable, *_contests(s.world, pod, soon=rows.soon)):
+        reachable = ((_reachable(s.world, key), _why_unreachable(s.world, key)) for key in claim_keys(pod))
+        for open_rows, words in (*reachable, *_checks_with_other_pods(s.world, pod, after_releases=rows.after_releases)):
             count = int((~open_rows[left]).sum())
             left = left[open_rows[left]]
             if count:
@@ -74,7 +74,7 @@ def _reachable(world: World, key: str) -> BoolColumn:
     return can_be_had(world, *waiting) if waiting is not None else np.zeros(len(world.table), dtype=np.bool_)
 
 
-def _why_not(world: World, key: str) -> str:
+def _why_unreachable(world: World, key: str) -> str:
     storage = world.facts.storage
     claim = storage.claims.get(key)
     if claim is None:
@@ -95,41 +95,41 @@ def _why_not(world: World, key: str) -> str:
     return f"where claim {key} can get no volume of class {storage_class.name}"
 
 
-def _is_contested(world: World, key: str) -> bool:
+def _depends_on_other_pods(world: World, key: str) -> bool:
     claim = world.facts.storage.claims.get(key)
     if claim is None:
         return False
     if not claim.volume or ONE_POD in claim.access_modes:
         return True
     volume = csi_volume(world.facts.storage, key)
-    return volume is not None and volume[0] in _limits(world)
+    return volume is not None and volume[0] in _attach_limits(world)
 
 
-def _contests(world: World, pod: Pod, *, soon: bool) -> Iterator[tuple[BoolColumn, str]]:
+def _checks_with_other_pods(world: World, pod: Pod, *, after_releases: bool) -> Iterator[tuple[BoolColumn, str]]:
     """What other pods have a part in: all rows, where they leave room, and words for the others."""
-    mounts, keys = following(world, Mounts), claim_keys(pod)
+    mounts, keys = counter_of(world, Mounts), claim_keys(pod)
     for key in keys:
         claim = world.facts.storage.claims.get(key)
-        if claim is not None and ONE_POD in claim.access_modes and mounts.is_used(key, soon=soon):
+        if claim is not None and ONE_POD in claim.access_modes and mounts.is_used(key, after_releases=after_releases):
             yield np.zeros(len(world.table), dtype=np.bool_), f"refused because claim {key} is for one pod and another has it"
     volumes = sorted({volume for key in keys if (volume := csi_volume(world.facts.storage, key)) is not None})
     for driver in dict.fromkeys(driver for driver, _ in volumes):
-        limit = _limits(world).get(driver)
+        limit = _attach_limits(world).get(driver)
         if limit is not None:
             new = [volume for volume in volumes if volume[0] == driver]
             words = f"to which {driver} can attach no more volumes"
-            yield _attachable(world, mounts, limit, new, soon=soon), words
+            yield _attachable(world, mounts, limit, new, after_releases=after_releases), words
     waiting = [key for key in keys if waiting_claim(world.facts.storage, key) is not None]
     if waiting:
         yield room_for(world, pod), f"without a volume left for claim {', '.join(waiting)}"
 
 
-def _attachable(world: World, mounts: Mounts, limit: IntColumn, new: list[Volume], *, soon: bool) -> BoolColumn:
-    there = mounts.attached(world, new[0][0], soon=soon)
+def _attachable(world: World, mounts: Mounts, limit: IntColumn, new: list[Volume], *, after_releases: bool) -> BoolColumn:
+    there = mounts.attached(world, new[0][0], after_releases=after_releases)
     column: BoolColumn = there + len(new) <= limit
     # Where it is tight, volumes that are there already need no second place.
     for row in np.flatnonzero(~column).tolist():
-        attached = mounts.volumes_on(world.facts.storage, world.table.names[row], soon=soon)
+        attached = mounts.volumes_on(world.facts.storage, world.table.names[row], after_releases=after_releases)
         missing = sum(volume not in attached for volume in new)
         column[row] = not missing or there[row] + missing <= limit[row]
     return column
@@ -138,7 +138,7 @@ def _attachable(world: World, mounts: Mounts, limit: IntColumn, new: list[Volume
 _LIMITS: Derived[dict[str, IntColumn]] = Derived("attach limits", Topic.NODE_LAYOUT, Topic.STORAGE)
 
 
-def _limits(world: World) -> dict[str, IntColumn]:
+def _attach_limits(world: World) -> dict[str, IntColumn]:
     """For each driver that has limits: how many volumes it can attach to each node."""
 
     def build() -> dict[str, IntColumn]:

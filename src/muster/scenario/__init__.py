@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from muster.scenario.generate import generate, generate_from
-from muster.scenario.load import load, parse
-from muster.scenario.play import run
-from muster.scenario.report import Observer, Report
-from muster.scenario.story import Scenario
+from muster.scenario.loader import load, parse
+from muster.scenario.run_report import Observer, Report
+from muster.scenario.scenario_generator import generate, generate_from_text
+from muster.scenario.scenario_runner import run
+from muster.scenario.syntax_tree import Scenario
 
-__all__ = ["Observer", "Report", "Scenario", "generate", "generate_from", "load", "parse", "run"]
+__all__ = ["Observer", "Report", "Scenario", "generate", "generate_from_text", "load", "parse", "run"]

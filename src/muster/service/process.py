@@ -18,103 +18,103 @@ from typing import Any, Final
 import structlog
 
 from muster import __version__
-from muster.adapters.kube.access import Access
-from muster.adapters.kube.client import Client
-from muster.adapters.kube.leader import USUAL, Leader, Lost, Times
-from muster.adapters.kube.live import LiveCluster
-from muster.adapters.rolling import RollingLog
 from muster.engine.hooks import Policy
-from muster.service.turns import Clock, Turns
-from muster.serving.metrics import Metrics, State
-from muster.serving.pages import Pages
+from muster.kube.watch.access import Access
+from muster.kube.watch.client import Client
+from muster.kube.watch.leader_election import DEFAULT_LEASE_TIMING, LeaderElector, LeaseLost, LeaseTiming
+from muster.kube.watch.live_cluster import LiveCluster
+from muster.rotating_decision_log import RollingLog
+from muster.service.probe_server import ProbeServer
+from muster.service.prometheus_metrics import Metrics, ServiceState
+from muster.service.scheduling_loop import MonotonicClock, SchedulingLoop
 
 log = structlog.get_logger(__name__)
 
 DONE, LEASE_LOST, BROKEN = 0, 3, 70
 """How a process ends: it was asked to, another leads now, or something is wrong with Muster."""
 
-DRAIN_S: Final = 10.0
-_STOP_S = 5.0
-_SWITCH_S = 0.001
-_ASKS_TO_STOP = (signal.SIGTERM, signal.SIGINT)
+DRAIN_TIMEOUT_S: Final = 10.0
+_STOP_TIMEOUT_S = 5.0
+_SWITCH_INTERVAL_S = 0.001
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ServiceSettings:
     """How a service runs; what it decides is in its policy."""
 
     policy: Policy
     address: tuple[str, int] | None = ("127.0.0.1", 10259)
     lease: tuple[str, str] | None = ("kube-system", "muster")
     """Namespace and name; None: no other scheduler runs."""
-    times: Times = USUAL
+    timing: LeaseTiming = DEFAULT_LEASE_TIMING
     decision_log: Path | None = None
     log_bytes: int = 256 * 2**20
     log_files: int = 5
     qps: float | None = None
 
 
-async def serve(settings: Settings, access: Access) -> int:
+async def serve(settings: ServiceSettings, access: Access) -> int:
     """Run until told to stop, and say how it ended."""
     # A cycle must not keep the loop that writes from its next turn for long.
-    sys.setswitchinterval(_SWITCH_S)
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
     return await _Service(settings, access).run()
 
 
 class _Service:
-    def __init__(self, settings: Settings, access: Access) -> None:
+    def __init__(self, settings: ServiceSettings, access: Access) -> None:
         self._settings = settings
         self._access = access
         self._metrics = Metrics()
-        self._ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._exit_code: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._loop = asyncio.get_running_loop()
-        self._leader = self._candidate()
-        self._leads = False
+        self._leader = self._new_leader()
+        self._is_leader = False
         self._cluster: LiveCluster | None = None
-        self._turns: Turns | None = None
+        self._scheduling_loop: SchedulingLoop | None = None
 
     async def run(self) -> int:
         log.info(
             "starting", version=__version__, server=self._access.server, schedules=self._settings.policy.settings.scheduler_names
         )
-        state = self._state()
-        self._metrics.follow(state)
+        state = self._service_state()
+        self._metrics.collect_from(state)
         with _signals(self._loop, self._stop):
-            async with self._pages(state):
+            async with self._serve_probes(state):
                 try:
-                    return await self._campaign()
+                    return await self._run_elected()
                 finally:
                     log.info("ended")
 
     @asynccontextmanager
-    async def _pages(self, state: State) -> AsyncIterator[None]:
+    async def _serve_probes(self, state: ServiceState) -> AsyncIterator[None]:
         address = self._settings.address
         if address is None:
             yield
             return
-        async with Pages(state, self._metrics).served(address) as (host, port):
+        async with ProbeServer(state, self._metrics).served(address) as (host, port):
             log.info("serving", address=f"{host}:{port}")
             yield
 
     # -- one life --------------------------------------------------------------------------------------------------------------
 
-    async def _campaign(self) -> int:
+    async def _run_elected(self) -> int:
         """Wait for the lease, schedule, and give it back."""
         if self._leader is None:
-            self._leads = True
+            self._is_leader = True
             return await self._lead(lambda: True)
         acquiring = asyncio.ensure_future(self._leader.acquire())
-        futures: set[asyncio.Future[Any]] = {acquiring, self._ended}
+        futures: set[asyncio.Future[Any]] = {acquiring, self._exit_code}
         await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
-        if self._ended.done():
+        if self._exit_code.done():
             await self._leader.release()
-            with suppress(Lost):
+            with suppress(LeaseLost):
                 await acquiring
-            return self._ended.result()
+            return self._exit_code.result()
         await acquiring
-        self._leads = True
+        self._is_leader = True
         code = await self._lead(self._leader.may_write)
-        self._leads = False
+        self._is_leader = False
         if code != LEASE_LOST:
             # Nothing is under way any more: another may begin at once.
             await self._leader.release()
@@ -123,31 +123,31 @@ class _Service:
     async def _lead(self, may_write: Callable[[], bool]) -> int:
         settings = self._settings
         client = Client(self._access, qps=settings.qps, observe=self._metrics.observe, may_write=may_write)
-        clock = Clock()
+        clock = MonotonicClock()
         cluster = LiveCluster(client, may_write=may_write, scheduler_names=settings.policy.settings.scheduler_names, now=clock)
         self._cluster = cluster
         watching = asyncio.create_task(cluster.run())
-        watching.add_done_callback(self._watching_ended)
-        turns = self._turns = Turns(
-            cluster, settings.policy, self._metrics, log=self._decision_log(), clock=clock, ended=self._turns_ended
+        watching.add_done_callback(self._on_watch_end)
+        scheduling_loop = self._scheduling_loop = SchedulingLoop(
+            cluster, settings.policy, self._metrics, log=self._decision_log(), clock=clock, on_end=self._on_loop_end
         )
-        turns.start()
+        scheduling_loop.start()
         try:
-            code = await self._ended
-            await self._wind_up(turns, cluster, code)
+            code = await self._exit_code
+            await self._shut_down(scheduling_loop, cluster, code)
             return code
         finally:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
             await client.close()
 
-    async def _wind_up(self, turns: Turns, cluster: LiveCluster, code: int) -> None:
+    async def _shut_down(self, scheduling_loop: SchedulingLoop, cluster: LiveCluster, code: int) -> None:
         """No more cycles; then what was begun is ended, if we still may write."""
-        turns.stop()
+        scheduling_loop.stop()
         if code != DONE:
             return
-        await asyncio.to_thread(turns.join, _STOP_S)
-        if not await cluster.drain(timeout_s=DRAIN_S):
+        await asyncio.to_thread(scheduling_loop.join, _STOP_TIMEOUT_S)
+        if not await cluster.drain(timeout_s=DRAIN_TIMEOUT_S):
             log.warning("not all writes were done in time; the next scheduler sees to them", writes=cluster.pending_writes)
 
     def _decision_log(self) -> RollingLog | None:
@@ -158,46 +158,48 @@ class _Service:
 
     # -- how it ends -----------------------------------------------------------------------------------------------------------
 
-    def _candidate(self) -> Leader | None:
+    def _new_leader(self) -> LeaderElector | None:
         lease = self._settings.lease
         if lease is None:
             return None
         namespace, name = lease
-        return Leader(self._access, namespace=namespace, name=name, times=self._settings.times, on_lost=self._lost)
+        return LeaderElector(
+            self._access, namespace=namespace, name=name, timing=self._settings.timing, on_lost=self._on_lease_lost
+        )
 
-    def _lost(self, why: str) -> None:
+    def _on_lease_lost(self, why: str) -> None:
         """In the thread of the lease."""
         self._loop.call_soon_threadsafe(self._end, LEASE_LOST, f"the lease is lost: {why}")
 
     def _stop(self, name: str) -> None:
         self._end(DONE, f"asked to stop by {name}")
 
-    def _turns_ended(self, error: BaseException | None) -> None:
+    def _on_loop_end(self, error: BaseException | None) -> None:
         """In the scheduler's thread."""
         if error is not None:
             log.error("a cycle failed", exc_info=error)
             self._loop.call_soon_threadsafe(self._end, BROKEN, f"a cycle failed: {type(error).__name__}: {error}")
 
-    def _watching_ended(self, task: asyncio.Task[None]) -> None:
+    def _on_watch_end(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("watching failed", exc_info=error)
             self._end(BROKEN, f"watching failed: {type(error).__name__}: {error}")
 
     def _end(self, code: int, why: str) -> None:
-        if not self._ended.done():
+        if not self._exit_code.done():
             log.info("stopping", why=why, code=code)
-            self._ended.set_result(code)
+            self._exit_code.set_result(code)
 
     # -- what others may ask ---------------------------------------------------------------------------------------------------
 
-    def _state(self) -> State:
-        return State(
-            is_leader=lambda: self._leads,
-            is_synced=lambda: self._turns is not None and self._turns.is_ready,
-            turn_age_s=lambda: 0.0 if self._turns is None else self._turns.age_s(),
+    def _service_state(self) -> ServiceState:
+        return ServiceState(
+            is_leader=lambda: self._is_leader,
+            is_synced=lambda: self._scheduling_loop is not None and self._scheduling_loop.is_ready,
+            loop_age_s=lambda: 0.0 if self._scheduling_loop is None else self._scheduling_loop.age_s(),
             pending_writes=lambda: 0 if self._cluster is None else self._cluster.pending_writes,
-            inbox=lambda: 0 if self._cluster is None else self._cluster.backlog,
-            ignored=lambda: 0 if self._cluster is None else len(self._cluster.rejected),
+            backlog=lambda: 0 if self._cluster is None else self._cluster.backlog,
+            objects_ignored=lambda: 0 if self._cluster is None else len(self._cluster.rejected),
             events_dropped=lambda: 0 if self._cluster is None else self._cluster.events_dropped,
             health=lambda: {} if self._cluster is None else self._cluster.health(),
         )
@@ -212,10 +214,10 @@ def _signals(loop: asyncio.AbstractEventLoop, stop: Callable[[str], None]) -> It
         stop(number.name)
 
     def forget() -> None:
-        for number in _ASKS_TO_STOP:
+        for number in _STOP_SIGNALS:
             loop.remove_signal_handler(number)
 
-    for number in _ASKS_TO_STOP:
+    for number in _STOP_SIGNALS:
         loop.add_signal_handler(number, heard, number)
     try:
         yield

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 
 from muster.model.budget import Budget
 from muster.model.events import Namespace
-from muster.model.gang import Gang, Group
+from muster.model.gang import Gang, PodGroup
 from muster.model.node import Node
-from muster.model.pod import ClaimNote, Pod
+from muster.model.pod import Pod, ReservationNote
 from muster.model.queue import Queue
-from muster.model.topology import DomainSpec
-from muster.state.queues import QueueTree
+from muster.model.topology_spec import DomainSpec
+from muster.state.queue_tree import QueueTree
 from muster.state.storage import Storage
 
 
@@ -32,18 +32,18 @@ class Facts:
     """Live pods: ours, and others' that have a node. Finished pods are no longer here."""
     gangs: dict[str, Gang] = field(default_factory=dict)
     members: dict[str, Member] = field(default_factory=dict)
-    groups: dict[str, Group] = field(default_factory=dict)
-    awaited: dict[str, None] = field(default_factory=dict)
+    groups: dict[str, PodGroup] = field(default_factory=dict)
+    without_pods: dict[str, None] = field(default_factory=dict)
     """Gangs of which only the PodGroup exists so far."""
     queues: dict[str, Queue] = field(default_factory=dict)
     tree: QueueTree = field(default_factory=lambda: QueueTree({}))
-    in_queue: dict[str, dict[str, None]] = field(default_factory=dict)
+    gangs_in_queue: dict[str, dict[str, None]] = field(default_factory=dict)
     """The gangs with a role in each queue that has any."""
     namespaces: dict[str, Namespace] = field(default_factory=dict)
     domains: dict[str, DomainSpec] = field(default_factory=dict)
     storage: Storage = field(default_factory=Storage)
     budgets: dict[str, Budget] = field(default_factory=dict)
-    notes: dict[str, ClaimNote] = field(default_factory=dict)
+    reservation_notes: dict[str, ReservationNote] = field(default_factory=dict)
     """Claims found on pods when they were first seen, until a cycle has judged them."""
-    faulty: dict[str, dict[str, str]] = field(default_factory=dict)
+    node_problems: dict[str, dict[str, str]] = field(default_factory=dict)
     """What is wrong with a node's own fields and with its list of devices, where something is."""

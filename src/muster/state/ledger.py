@@ -16,10 +16,10 @@ from muster.model.pod import Phase
 from muster.model.queue import ROOT_QUEUE
 from muster.model.topics import Topic
 from muster.state.changes import Changes
-from muster.state.columns import Amounts, Columns, widened
-from muster.state.queues import path_up
+from muster.state.queue_tree import path_up
+from muster.state.resource_columns import Amounts, Columns, widened
 
-Rows = npt.NDArray[np.intp]
+LedgerRows = npt.NDArray[np.intp]
 
 # What is kept: each figure for all pods, and some of them for the non-preemptible ones alone. The others follow from these.
 _TAKEN, _USED, _LEAVING, _REQUESTED, _FIXED_TAKEN, _FIXED_USED, _FIXED_REQUESTED = range(7)
@@ -27,16 +27,16 @@ _TAKEN, _USED, _LEAVING, _REQUESTED, _FIXED_TAKEN, _FIXED_USED, _FIXED_REQUESTED
 _ALL: dict[Phase, tuple[int, ...]] = {
     Phase.PENDING: (),
     Phase.NOMINATED: (_TAKEN,),
-    Phase.HELD: (_TAKEN, _USED),
+    Phase.RESERVED: (_TAKEN, _USED),
     Phase.BINDING: (_TAKEN, _USED),
     Phase.BOUND: (_TAKEN, _USED),
-    Phase.LEAVING: (_USED, _LEAVING),
+    Phase.TERMINATING: (_USED, _LEAVING),
     Phase.OVERDUE: (),
 }
 _FIXED = {_TAKEN: _FIXED_TAKEN, _USED: _FIXED_USED, _REQUESTED: _FIXED_REQUESTED}
 
 
-def _planes(figures: tuple[int, ...], *, preemptible: bool) -> Rows:
+def _planes(figures: tuple[int, ...], *, preemptible: bool) -> LedgerRows:
     fixed = () if preemptible else tuple(_FIXED[figure] for figure in figures if figure in _FIXED)
     return np.array([[figure] for figure in (*figures, *fixed)], dtype=np.intp).reshape(-1, 1)
 
@@ -84,7 +84,7 @@ class Ledger:
         if len(charged):
             self._figures[charged, self._rows[queue]] += count * amounts
             self._log.add(queue)
-            if phase is Phase.NOMINATED or phase is Phase.LEAVING:
+            if phase is Phase.NOMINATED or phase is Phase.TERMINATING:
                 self._moving += count
 
     def request(self, queue: str, amounts: Amounts, *, preemptible: bool, count: int) -> None:
@@ -96,11 +96,11 @@ class Ledger:
     def used(self, queue: str) -> Amounts:
         return self._of(queue, _USED)
 
-    def taken(self, queue: str) -> Amounts:
+    def planned(self, queue: str) -> Amounts:
         """used - leaving + promised: what everything but a bind looks at."""
         return self._of(queue, _TAKEN)
 
-    def taken_list(self, queue: str) -> list[int]:
+    def planned_list(self, queue: str) -> list[int]:
         """The same as plain numbers, for those who look at one after the other."""
         known = self._lists.get(queue)
         position = self._log.position
@@ -109,18 +109,18 @@ class Ledger:
             known = self._lists[queue] = (position, self._figures[_TAKEN, self.row[queue]].tolist())
         return known[1]
 
-    def standing_up(self, queue: str) -> list[list[int]]:
+    def peak_up(self, queue: str) -> list[list[int]]:
         """What stands in the queue and in each above it but the root, now or soon, as plain numbers."""
         position = self._log.position
         if self._last is None or self._last[:2] != (queue, position):
-            self._last = (queue, position, self.standing_in(self._below_root[queue]).tolist())
+            self._last = (queue, position, self.peak_in(self._below_root[queue]).tolist())
         return self._last[2]
 
-    def leaving(self, queue: str) -> Amounts:
+    def releasing(self, queue: str) -> Amounts:
         return self._of(queue, _LEAVING)
 
-    def promised(self, queue: str) -> Amounts:
-        promised: Amounts = self.taken(queue) - self.used(queue) + self.leaving(queue)
+    def nominated(self, queue: str) -> Amounts:
+        promised: Amounts = self.planned(queue) - self.used(queue) + self.releasing(queue)
         return promised
 
     def requested(self, queue: str) -> Amounts:
@@ -129,13 +129,13 @@ class Ledger:
     def used_part(self, queue: str, *, preemptible: bool) -> Amounts:
         return self._part(queue, _USED, preemptible=preemptible)
 
-    def taken_part(self, queue: str, *, preemptible: bool) -> Amounts:
+    def planned_part(self, queue: str, *, preemptible: bool) -> Amounts:
         return self._part(queue, _TAKEN, preemptible=preemptible)
 
     def requested_part(self, queue: str, *, preemptible: bool) -> Amounts:
         return self._part(queue, _REQUESTED, preemptible=preemptible)
 
-    def has_fixed(self, queue: str) -> bool:
+    def has_non_preemptible(self, queue: str) -> bool:
         """Does anybody who is not preemptible live in this queue or below it?"""
         return bool(np.count_nonzero(self._figures[_FIXED_REQUESTED, self.row[queue]]))
 
@@ -153,25 +153,25 @@ class Ledger:
         """The queue, its parent, and so on up to the root."""
         return self._path[queue]
 
-    def rows_up(self, queue: str) -> Rows:
+    def rows_up(self, queue: str) -> LedgerRows:
         """Rows of the queue, its parent, and so on; the root is left out."""
         return self._below_root[queue]
 
-    def used_in(self, rows: Rows) -> Amounts:
+    def used_in(self, rows: LedgerRows) -> Amounts:
         used: Amounts = self._figures[_USED].take(rows, axis=0)
         return used
 
-    def taken_in(self, rows: Rows) -> Amounts:
+    def planned_in(self, rows: LedgerRows) -> Amounts:
         taken: Amounts = self._figures[_TAKEN].take(rows, axis=0)
         return taken
 
-    def standing_in(self, rows: Rows) -> Amounts:
+    def peak_in(self, rows: LedgerRows) -> Amounts:
         """What stands there now or will soon, whichever is more: what one more bind has to fit beside."""
-        taken = self.taken_in(rows)
+        taken = self.planned_in(rows)
         # While nobody is leaving and nothing is promised the two are the same.
         return np.maximum(taken, self.used_in(rows)) if self._moving else taken
 
-    def requested_in(self, rows: Rows | None = None) -> Amounts:
+    def requested_in(self, rows: LedgerRows | None = None) -> Amounts:
         figure = self._figures[_REQUESTED]
         requested: Amounts = figure.copy() if rows is None else figure.take(rows, axis=0)
         return requested

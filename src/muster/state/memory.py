@@ -34,7 +34,7 @@ class Attempts:
     """When it was first attempted."""
     enqueued: bool = False
     """True once its minimum resources were found to fit."""
-    kept_out: bool = False
+    not_admitted: bool = False
     """True while they were found not to."""
 
 
@@ -46,7 +46,7 @@ REPORTS = (STATUS, CONDITION, PROBLEMS)
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class EvictionRefusal:
     """Which disruption budget would not let a pod go, or none in particular, and when."""
 
     budget: str
@@ -54,7 +54,7 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class PlanNote:
+class ActivePlan:
     """A plan under way: for which gang, how many claims, who leaves for it, and since when."""
 
     gang: str
@@ -63,16 +63,16 @@ class PlanNote:
     since: float
     soft: bool = False
     """Those who leave were only asked to: it can be taken back."""
-    left_at: float = 0.0
+    released_by: float = 0.0
     """By when the last of those who leave should be gone, as far as is known."""
 
 
 @dataclass(frozen=True, slots=True)
-class Redeemed:
+class BindingReservation:
     """A claim whose bind is under way: the pod goes back to it if that fails."""
 
     claim: Placement
-    plan: PlanNote | None
+    plan: ActivePlan | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +92,10 @@ _MISSING = _Missing()
 
 
 @dataclass(frozen=True, slots=True)
-class Forgotten(Generic[K, V]):
+class MemoryStep(Generic[K, V]):
     """One write in the journal, with what was there before."""
 
-    table: Remembered[K, V]
+    table: JournaledDict[K, V]
     key: K
     before: V | _Missing
 
@@ -103,7 +103,7 @@ class Forgotten(Generic[K, V]):
         self.table.put_back(self.key, self.before)
 
 
-class Remembered(Generic[K, V]):
+class JournaledDict(Generic[K, V]):
     """A dictionary whose writes are journaled."""
 
     __slots__ = ("_journal", "_values", "get")
@@ -132,7 +132,7 @@ class Remembered(Generic[K, V]):
         return list(self._values.values())
 
     def set(self, key: K, value: V) -> None:
-        self._journal.append(Forgotten(self, key, self._values.get(key, _MISSING)))
+        self._journal.append(MemoryStep(self, key, self._values.get(key, _MISSING)))
         self._values[key] = value
 
     def drop(self, key: K) -> V | None:
@@ -140,7 +140,7 @@ class Remembered(Generic[K, V]):
         if key not in self._values:
             return None
         before = self._values.pop(key)
-        self._journal.append(Forgotten(self, key, before))
+        self._journal.append(MemoryStep(self, key, before))
         return before
 
     def clear(self) -> None:
@@ -165,25 +165,25 @@ class Memory:
         self.reported_gangs = -1
         """How far the logs of changes were looked through for something to report."""
         self.reported_queues: QueuesReported | None = None
-        self.attempts: Remembered[str, Attempts] = Remembered(journal)
+        self.attempts: JournaledDict[str, Attempts] = JournaledDict(journal)
         """By gang."""
-        self.plans: Remembered[str, PlanNote] = Remembered(journal)
+        self.plans: JournaledDict[str, ActivePlan] = JournaledDict(journal)
         """Plans whose claims are not all redeemed or ended, by name."""
-        self.standing: Remembered[str, float] = Remembered(journal)
+        self.nominated_since: JournaledDict[str, float] = JournaledDict(journal)
         """Since when gangs have had a nomination, when the last cycle ended: their wait time stands still."""
-        self.redeemed: Remembered[str, Redeemed] = Remembered(journal)
+        self.binding_reservations: JournaledDict[str, BindingReservation] = JournaledDict(journal)
         """Claims that are being bound, by UID, until the API server shows the pod on its node."""
-        self.unwritten: Remembered[str, str] = Remembered(journal)
+        self.unwritten_reservations: JournaledDict[str, str] = JournaledDict(journal)
         """Claims that could not be written and why, by UID, until the next cycle ends them."""
-        self.marked: Remembered[str, None] = Remembered(journal)
+        self.timed_out: JournaledDict[str, None] = JournaledDict(journal)
         """Pods that were told they timed out, by UID, until their objects say so themselves."""
-        self.refused: Remembered[str, Refusal] = Remembered(journal)
+        self.refused_evictions: JournaledDict[str, EvictionRefusal] = JournaledDict(journal)
         """Pods whose eviction was refused, by UID: not asked again before the budget changes that refused it, or for a while."""
-        self.spared: Remembered[str, float] = Remembered(journal)
+        self.cancelled_evictions: JournaledDict[str, float] = JournaledDict(journal)
         """Pods whose soft eviction was taken back and when, by UID, until their objects show it."""
-        self.faulty_nodes: Remembered[str, None] = Remembered(journal)
+        self.faulty_nodes: JournaledDict[str, None] = JournaledDict(journal)
         """Nodes on which a problem was reported, by name."""
-        self.reported: Remembered[tuple[str, str], object] = Remembered(journal)
+        self.reported: JournaledDict[tuple[str, str], object] = JournaledDict(journal)
         """What was last written, by the UID of the object and what about it, until the object itself shows it or something else."""
 
     def retry(self, gang: str) -> None:
@@ -193,11 +193,11 @@ class Memory:
             self.attempts.set(gang, replace(attempts, verdict=None))
 
     def forget_pod(self, uid: str) -> None:
-        self.unwritten.drop(uid)
-        self.marked.drop(uid)
-        self.redeemed.drop(uid)
-        self.refused.drop(uid)
-        self.spared.drop(uid)
+        self.unwritten_reservations.drop(uid)
+        self.timed_out.drop(uid)
+        self.binding_reservations.drop(uid)
+        self.refused_evictions.drop(uid)
+        self.cancelled_evictions.drop(uid)
 
     def forget_gang(self, key: str) -> None:
         self.attempts.drop(key)
@@ -210,4 +210,4 @@ class Memory:
 
     def contents(self) -> dict[str, object]:
         """All that is remembered, as plain values: two moments can be compared."""
-        return {name: dict(table.items()) for name, table in vars(self).items() if isinstance(table, Remembered)}
+        return {name: dict(table.items()) for name, table in vars(self).items() if isinstance(table, JournaledDict)}

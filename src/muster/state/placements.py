@@ -12,18 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from muster.model.devices import Slot
-from muster.model.pod import CLAIMS, GOING, UNPLACED, UNSEATED, Phase, Placement, Pod
+from muster.model.device import DeviceSlot
+from muster.model.pod import NOT_PLACED, RELEASING, RESERVATIONS, UNPLACED, Phase, Placement, Pod
 from muster.state.changes import Changes
-from muster.state.columns import Amounts, Columns
-from muster.state.derived import DerivedValues
+from muster.state.derived_values import DerivedValues
 from muster.state.facts import Member
 from muster.state.ledger import Ledger
-from muster.state.memory import Forgotten
-from muster.state.table import NodeTable
+from muster.state.memory import MemoryStep
+from muster.state.node_table import NodeTable
+from muster.state.resource_columns import Amounts, Columns
 
-_HELD = frozenset({Phase.HELD})
-_STANDING = frozenset({Phase.HELD, Phase.BINDING, Phase.BOUND})
+_HELD = frozenset({Phase.RESERVED})
+_STANDING = frozenset({Phase.RESERVED, Phase.BINDING, Phase.BOUND})
 """Phases in which a pod counts for the same everywhere: on its node and in its queue."""
 
 
@@ -38,7 +38,7 @@ class Step:
     for_gang: str = ""
 
 
-Journal = list[Step | Forgotten[Any, Any]]
+Journal = list[Step | MemoryStep[Any, Any]]
 """All moves of a cycle, and all that was remembered in it, in order."""
 
 
@@ -51,13 +51,13 @@ class Placements:
         self.ledger = Ledger(self.columns, changes)
         self.by_uid: dict[str, Placement] = {}
         self.on_node: dict[str, dict[str, Pod]] = {}
-        self.unseated: dict[str, int] = {}
+        self.unplaced_members: dict[str, int] = {}
         """How many members of a gang still wait for a seat that is theirs, for the gangs that have any."""
-        self.claims: dict[str, None] = {}
+        self.reservations: dict[str, None] = {}
         """Pods that are held or nominated. Their order here is an accident of what was tried: sort before it can show."""
-        self.held: dict[str, None] = {}
+        self.reserved: dict[str, None] = {}
         """Those of them that are held."""
-        self.going: dict[str, None] = {}
+        self.releasing: dict[str, None] = {}
         """Pods that are leaving or overdue."""
         self.journal: Journal = []
 
@@ -87,14 +87,14 @@ class Placements:
         if before.phase is not placement.phase:
             self._regroup(pod.uid, before.phase, placement.phase)
         if member is not None:
-            change = (placement.phase in UNSEATED) - (before.phase in UNSEATED)
+            change = (placement.phase in NOT_PLACED) - (before.phase in NOT_PLACED)
             if change:
-                self.count_unseated(member.gang, change)
+                self.count_unplaced(member.gang, change)
         return before
 
     def _carry(self, pod: Pod, before: Placement, placement: Placement, member: Member | None) -> None:
         """Take what it asks for away from where it was counted, and count it where it is now."""
-        amounts = self.columns.vector(pod.kind.request)
+        amounts = self.columns.vector(pod.signature.request)
         if before.node is not None:
             self._leave(pod, before, amounts)
         if placement.node is not None:
@@ -124,7 +124,7 @@ class Placements:
             self.table.add(row, amounts, phase=placement.phase, sign=1)
 
     def _regroup(self, uid: str, before: Phase, after: Phase) -> None:
-        for phases, pods in ((CLAIMS, self.claims), (_HELD, self.held), (GOING, self.going)):
+        for phases, pods in ((RESERVATIONS, self.reservations), (_HELD, self.reserved), (RELEASING, self.releasing)):
             if after in phases:
                 pods[uid] = None
             elif before in phases:
@@ -137,10 +137,10 @@ class Placements:
         *,
         phase: Phase,
         since: float,
-        devices: Sequence[tuple[Slot, ...]] | None = None,
+        devices: Sequence[tuple[DeviceSlot, ...]] | None = None,
     ) -> None:
         """Give equal pods of one role, none of which is placed, a node each. The same as moving them one by one."""
-        amounts = self.columns.vector(pods[0].kind.request)
+        amounts = self.columns.vector(pods[0].signature.request)
         row = self.table.row
         self.table.add_many(np.array([row[node] for node in nodes], dtype=np.intp), amounts, phase=phase)
         made: dict[object, Placement] = {}
@@ -151,19 +151,19 @@ class Placements:
                 placement = made[key] = Placement(phase, node, since, () if devices is None else devices[at])
             self.by_uid[pod.uid] = placement
             self.on_node.setdefault(node, {})[pod.uid] = pod
-            if phase in CLAIMS:
-                self.claims[pod.uid] = None
-            if phase is Phase.HELD:
-                self.held[pod.uid] = None
+            if phase in RESERVATIONS:
+                self.reservations[pod.uid] = None
+            if phase is Phase.RESERVED:
+                self.reserved[pod.uid] = None
         self.changes.placements.extend([pod.uid for pod in pods])
         member = self._members[pods[0].uid]
         self.ledger.charge(member.queue, amounts, phase=phase, preemptible=member.preemptible, count=len(pods))
-        if phase not in UNSEATED:
-            self.count_unseated(member.gang, -len(pods))
+        if phase not in NOT_PLACED:
+            self.count_unplaced(member.gang, -len(pods))
 
-    def count_unseated(self, gang: str, change: int) -> None:
-        left = self.unseated.get(gang, 0) + change
+    def count_unplaced(self, gang: str, change: int) -> None:
+        left = self.unplaced_members.get(gang, 0) + change
         if left:
-            self.unseated[gang] = left
+            self.unplaced_members[gang] = left
         else:
-            self.unseated.pop(gang, None)
+            self.unplaced_members.pop(gang, None)

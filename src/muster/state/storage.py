@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from muster.model.volumes import CsiNode, PersistentVolume, StorageClass, VolumeClaim, VolumeThing
+from muster.model.volume import CsiNode, PersistentVolume, StorageClass, VolumeClaim, VolumeThing
 
 
 class Storage:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import TracebackType
 
-from muster.model.devices import Slot
+from muster.model.device import DeviceSlot
 from muster.model.pod import UNPLACED, Phase, Placement, Pod
 from muster.state.placements import Step
 from muster.state.world import World
@@ -30,24 +30,24 @@ class Trial:
         if not self._kept:
             self.undo_to(self._start)
 
-    def place(self, pod: Pod, node: str, *, phase: Phase, devices: tuple[Slot, ...] = (), plan: str = "") -> None:
+    def place(self, pod: Pod, node: str, *, phase: Phase, devices: tuple[DeviceSlot, ...] = (), plan: str = "") -> None:
         self._move(pod, Placement(phase, node, self.world.now, devices, plan))
 
     def place_many(
-        self, pods: Sequence[Pod], nodes: Sequence[str], *, phase: Phase, devices: Sequence[tuple[Slot, ...]] | None = None
+        self, pods: Sequence[Pod], nodes: Sequence[str], *, phase: Phase, devices: Sequence[tuple[DeviceSlot, ...]] | None = None
     ) -> None:
         """Equal pods of one role, none of them placed, a node each, and the slots of its devices where they need any."""
         self.world.placements.move_many(pods, nodes, phase=phase, since=self.world.now, devices=devices)
         step = (self.why, self.cause, self.for_gang)
         self.world.placements.journal.extend([Step(pod, UNPLACED, *step) for pod in pods])
 
-    def turn(self, pod: Pod, *, phase: Phase) -> None:
+    def change_phase(self, pod: Pod, *, phase: Phase) -> None:
         """The same node and slots, another phase: a claim is redeemed, a bind becomes a hold."""
         now = self.world.placement(pod)
         self._move(pod, Placement(phase, now.node, self.world.now, now.devices, now.plan))
 
     def evict(self, pod: Pod) -> None:
-        self.turn(pod, phase=Phase.LEAVING)
+        self.change_phase(pod, phase=Phase.TERMINATING)
 
     def release(self, pod: Pod) -> None:
         self._move(pod, UNPLACED)

@@ -7,16 +7,16 @@ trial undoes both. Derived values are kept in `derived` and can be thrown away a
 from __future__ import annotations
 
 from muster.model.gang import Gang
-from muster.model.pod import UNPLACED, ClaimNote, Phase, Placement, Pod
+from muster.model.pod import UNPLACED, Phase, Placement, Pod, ReservationNote
 from muster.model.topics import Topic
 from muster.state.changes import Changes
-from muster.state.columns import Amounts, Columns
-from muster.state.derived import DerivedValues
+from muster.state.derived_values import DerivedValues
 from muster.state.facts import Facts
 from muster.state.ledger import Ledger
 from muster.state.memory import Memory
+from muster.state.node_table import NodeTable
 from muster.state.placements import Placements
-from muster.state.table import NodeTable
+from muster.state.resource_columns import Amounts, Columns
 
 
 class World:
@@ -40,7 +40,7 @@ class World:
         return Phase.PENDING if placement is None else placement.phase
 
     def request(self, pod: Pod) -> Amounts:
-        return self.columns.vector(pod.kind.request)
+        return self.columns.vector(pod.signature.request)
 
     def gang_of(self, pod: Pod) -> Gang | None:
         member = self.facts.members.get(pod.uid)
@@ -50,7 +50,7 @@ class World:
         """A queue's usage fell: whoever waits in it, or beside it below one of its ancestors, may have been waiting for that."""
         self.changes.bump(Topic.QUEUE_CAPACITY, self.ledger.path(queue))
 
-    def take_notes(self) -> dict[str, ClaimNote]:
+    def take_reservation_notes(self) -> dict[str, ReservationNote]:
         """The claims that were found on pods since the last cycle: each is judged once."""
-        notes, self.facts.notes = self.facts.notes, {}
+        notes, self.facts.reservation_notes = self.facts.reservation_notes, {}
         return notes

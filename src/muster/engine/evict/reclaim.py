@@ -12,17 +12,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from muster.engine.evict.policy import EvictionPolicy, lower_in_same_queue, without_self
-from muster.engine.evict.seats import Ints, SeatTable
+from muster.engine.evict.eviction_policy import EvictionPolicy, exclude_own_gang, lower_priority_in_same_queue
+from muster.engine.evict.victims import IntColumn, VictimTable
 from muster.engine.hooks import Ask
 from muster.engine.session import Session
 from muster.engine.shares import dominant_share
 from muster.model.effects import YES, Verdict
 from muster.model.pod import Pod
 from muster.model.queue import show_queue
-from muster.model.resources import PODS, Resources, short_name
-from muster.state.columns import Amounts
-from muster.state.table import BoolColumn
+from muster.model.resource_amounts import PODS, Resources, short_name
+from muster.state.node_table import BoolColumn
+from muster.state.resource_columns import Amounts
 
 NOT_ENTITLED = "NotEntitled"
 
@@ -30,38 +30,38 @@ NOT_ENTITLED = "NotEntitled"
 class ReclaimRules:
     """Gangs in other queues that are over their share, and whomever the asker could preempt in its own."""
 
-    def __init__(self, s: Session, ask: Ask, seats: SeatTable) -> None:
-        self._s, self._ask, self._seats = s, ask, seats
+    def __init__(self, s: Session, ask: Ask, victim_table: VictimTable) -> None:
+        self._s, self._ask, self._seats = s, ask, victim_table
         self._own = {role.queue for role in ask.gang.roles}
         self._demand = demand_by_queue(s, ask)
-        own = lower_in_same_queue(s, ask, seats)
-        self._standing = _standing_without(s, self._demand, _usage_of(s, seats, own))
+        own = lower_priority_in_same_queue(s, ask, victim_table)
+        self._standing = _standing_without(s, self._demand, _usage_of(s, victim_table, own))
         """What each of the asker's queues uses without those of its own that the ask may evict, as it was before anybody was taken:
         for the ask these do not count as used, whether they are taken or not."""
         self.eligible: BoolColumn = own | self._over_their_share()
-        without_self(ask, seats, self.eligible)
+        exclude_own_gang(ask, victim_table, self.eligible)
 
     def _over_their_share(self) -> BoolColumn:
-        seats, count = self._seats, len(self._seats.gangs)
-        names = list(seats.queue_number)
-        over = np.array([name not in self._own and self.may_give(name).ok for name in names], dtype=np.bool_)
-        eligible: BoolColumn = over[seats.gang_queue[:count]] if len(over) else np.zeros(count, dtype=np.bool_)
-        for number, theirs in seats.mixed.items():
-            eligible[number] |= any(over[seats.queue_number[name]] for name in theirs if name in seats.queue_number)
+        victim_table, count = self._seats, len(self._seats.gangs)
+        names = list(victim_table.queue_number)
+        over = np.array([name not in self._own and self.may_reclaim_from(name).ok for name in names], dtype=np.bool_)
+        eligible: BoolColumn = over[victim_table.gang_queue[:count]] if len(over) else np.zeros(count, dtype=np.bool_)
+        for number, theirs in victim_table.multi_queue.items():
+            eligible[number] |= any(over[victim_table.queue_number[name]] for name in theirs if name in victim_table.queue_number)
         return eligible
 
-    def queue_rank(self) -> Ints:
+    def queue_rank(self) -> IntColumn:
         """The other way round than queues are served: the less important first, of equals the one furthest over its share; those
         within their shares come last."""
-        s, seats = self._s, self._seats
-        far = {name: _how_far_over(s, name) for name in seats.queue_number}
-        keys = [(far[name] <= 0, _importance(s, name), -far[name]) for name in seats.queue_number]
+        s, victim_table = self._s, self._seats
+        far = {name: _overuse_ratio(s, name) for name in victim_table.queue_number}
+        keys = [(far[name] <= 0, _queue_priority(s, name), -far[name]) for name in victim_table.queue_number]
         place = {key: at for at, key in enumerate(sorted(set(keys)))}
         order = np.array([place[key] for key in keys], dtype=np.int64)
-        rank: Ints = order[seats.gang_queue[: len(seats.gangs)]]
+        rank: IntColumn = order[victim_table.gang_queue[: len(victim_table.gangs)]]
         return rank
 
-    def may_take(self, pods: Sequence[Pod]) -> Verdict:
+    def allows_eviction(self, pods: Sequence[Pod]) -> Verdict:
         """Judged with all that was taken before already gone: the last unit may cross the deserved share, never the guarantee."""
         s = self._s
         leaving: dict[str, Amounts] = {}
@@ -70,16 +70,16 @@ class ReclaimRules:
             if queue not in self._own:
                 leaving[queue] = leaving.get(queue, 0) + s.world.request(pod)
         for queue, amounts in leaving.items():
-            verdict = self.may_give(queue)
+            verdict = self.may_reclaim_from(queue)
             if not verdict.ok:
                 return verdict
             for each in s.world.facts.tree.path(queue):
-                crossed = _crosses(s, each, amounts)
+                crossed = _why_below_guarantee(s, each, amounts)
                 if crossed:
                     return Verdict(ok=False, why=crossed, code=NOT_ENTITLED)
         return YES
 
-    def may_give(self, queue: str) -> Verdict:
+    def may_reclaim_from(self, queue: str) -> Verdict:
         """Is this queue over its share in a dimension that the ask needs, and the asker entitled to it?"""
         node = self._s.world.facts.tree.nodes.get(queue)
         if node is None or not node.reclaimable:
@@ -87,29 +87,29 @@ class ReclaimRules:
         asked: dict[str, Amounts] = {}
         givers: dict[str, str] = {}
         for mine, amounts in self._demand.items():
-            above, theirs = below_common(self._s, mine, queue)
+            above, theirs = below_common_ancestor(self._s, mine, queue)
             if above == theirs:
                 return Verdict(ok=False, why="the queues are one line of the tree", code=NOT_ENTITLED)
             asked[above] = asked[above] + amounts if above in asked else amounts
             givers[above] = theirs
-        verdicts = (self._between(above, givers[above], amounts) for above, amounts in asked.items())
+        verdicts = (self._may_reclaim_between(above, givers[above], amounts) for above, amounts in asked.items())
         return next((verdict for verdict in verdicts if not verdict.ok), YES)
 
-    def _between(self, asker: str, giver: str, amounts: Amounts) -> Verdict:
+    def _may_reclaim_between(self, asker: str, giver: str, amounts: Amounts) -> Verdict:
         """Two queues with one parent: may the one take so much from the other?"""
-        if not self._is_entitled(asker, amounts):
+        if not self._is_within_deserved(asker, amounts):
             why = f"{show_queue(asker)} would not be within its deserved share of what it asks for"
-        elif not _gives_in(self._s, giver, amounts):
+        elif not _is_over_share_in(self._s, giver, amounts):
             why = f"{show_queue(giver)} is within its deserved share"
-        elif (unfair := self._as_large(asker, giver, amounts)) is not None:
+        elif (unfair := self._share_not_smaller(asker, giver, amounts)) is not None:
             why = f"{show_queue(asker)} would have as large a share {unfair} as {show_queue(giver)} has now"
         else:
             return YES
         return Verdict(ok=False, why=why, code=NOT_ENTITLED)
 
-    def _is_entitled(self, queue: str, amounts: Amounts) -> bool:
+    def _is_within_deserved(self, queue: str, amounts: Amounts) -> bool:
         """Do all share plugins that have an opinion find it within its share with the ask?"""
-        found = [self._is_within(plugin.deserved(self._s, queue), queue, amounts) for plugin in self._s.policy.shares_out]
+        found = [self._is_within(plugin.deserved(self._s, queue), queue, amounts) for plugin in self._s.policy.deserved_shares]
         opinions = [within for within in found if within is not None]
         return bool(opinions) and all(opinions)
 
@@ -125,26 +125,26 @@ class ReclaimRules:
             return None
         return all(within) if self._s.policy.settings.strict_deserved else any(within)
 
-    def _as_large(self, asker: str, giver: str, amounts: Amounts) -> str | None:
+    def _share_not_smaller(self, asker: str, giver: str, amounts: Amounts) -> str | None:
         """Would the asker's dominant share with the ask be no smaller than the giver's is now? Of what: of the cluster, or, where
         the policy says so and both deserve something, of what each deserves."""
         s = self._s
-        plus = amounts - s.world.ledger.taken(asker) + self._standing[asker]
-        mine, theirs = deserved_by(s, asker), deserved_by(s, giver)
-        if s.policy.settings.share_of == "deserved" and _configured(mine) and _configured(theirs):
-            after, now = _part_of(s, asker, mine, plus=plus), _part_of(s, giver, theirs)
+        plus = amounts - s.world.ledger.planned(asker) + self._standing[asker]
+        mine, theirs = deserved_share(s, asker), deserved_share(s, giver)
+        if s.policy.settings.share_of == "deserved" and _has_deserved(mine) and _has_deserved(theirs):
+            after, now = _share_of_deserved(s, asker, mine, plus=plus), _share_of_deserved(s, giver, theirs)
             return "of what it deserves" if after >= now else None
         return "of the cluster" if dominant_share(s, asker, plus=plus) >= dominant_share(s, giver) else None
 
 
-def _usage_of(s: Session, seats: SeatTable, gangs: BoolColumn) -> dict[str, Amounts]:
+def _usage_of(s: Session, victim_table: VictimTable, gangs: BoolColumn) -> dict[str, Amounts]:
     """What the seats of these gangs take, by queue: for an ask that may evict them it does not count as used."""
-    alive = np.flatnonzero(seats.alive[: len(seats.pods)])
-    mine = alive[gangs[seats.gang[alive]] & ~seats.bars[alive]]
+    alive = np.flatnonzero(victim_table.alive[: len(victim_table.pods)])
+    mine = alive[gangs[victim_table.gang[alive]] & ~victim_table.not_evictable[alive]]
     usage: dict[str, Amounts] = {}
     for at in mine.tolist():
-        for queue in s.world.facts.tree.path(s.world.facts.members[seats.pods[at].uid].queue):
-            usage[queue] = usage[queue] + seats.request[at] if queue in usage else seats.request[at].copy()
+        for queue in s.world.facts.tree.path(s.world.facts.members[victim_table.pods[at].uid].queue):
+            usage[queue] = usage[queue] + victim_table.request[at] if queue in usage else victim_table.request[at].copy()
     return usage
 
 
@@ -152,56 +152,56 @@ def _standing_without(s: Session, demand: dict[str, Amounts], victims: dict[str,
     standing: dict[str, Amounts] = {}
     for mine in demand:
         for queue in s.world.facts.tree.path(mine):
-            taken = s.world.ledger.taken(queue)
+            taken = s.world.ledger.planned(queue)
             standing[queue] = np.maximum(taken - victims[queue], 0) if queue in victims else taken
     return standing
 
 
-def _importance(s: Session, queue: str) -> int:
+def _queue_priority(s: Session, queue: str) -> int:
     node = s.world.facts.tree.nodes.get(queue)
     return node.priority if node is not None else 0
 
 
-def _how_far_over(s: Session, queue: str) -> float:
+def _overuse_ratio(s: Session, queue: str) -> float:
     """Its usage beyond its share as a part of that share, as far as all share plugins agree."""
     found: list[float] = []
-    for plugin in s.policy.shares_out:
+    for plugin in s.policy.deserved_shares:
         deserved = plugin.deserved(s, queue)
         over = plugin.over_share(s, queue)
         found.append(max((value / max(deserved[name], 1) for name, value in over.items), default=0.0))
     return min(found, default=0.0)
 
 
-def _configured(deserved: Resources) -> bool:
+def _has_deserved(deserved: Resources) -> bool:
     return any(value for _, value in deserved.items)
 
 
-def _part_of(s: Session, queue: str, deserved: Resources, *, plus: Amounts | None = None) -> float:
+def _share_of_deserved(s: Session, queue: str, deserved: Resources, *, plus: Amounts | None = None) -> float:
     """The largest part of anything that the queue deserves which it has, or would have with `plus` added."""
-    position, taken = s.world.columns.position, s.world.ledger.taken(queue)
+    position, taken = s.world.columns.position, s.world.ledger.planned(queue)
     taken = taken if plus is None else taken + plus
     return max(float(taken[position[name]] / value) for name, value in deserved.items if value)
 
 
-def _gives_in(s: Session, queue: str, need: Amounts) -> bool:
+def _is_over_share_in(s: Session, queue: str, need: Amounts) -> bool:
     position = s.world.columns.position
     return any(need[position[name]] > 0 for name in s.over_share(queue))
 
 
-def _crosses(s: Session, queue: str, amounts: Amounts) -> str:
+def _why_below_guarantee(s: Session, queue: str, amounts: Amounts) -> str:
     node, position = s.world.facts.tree.nodes[queue], s.world.columns.position
-    left = s.world.ledger.taken(queue) - amounts
+    left = s.world.ledger.planned(queue) - amounts
     for name, value in node.guarantee.items:
         if value and amounts[position[name]] and left[position[name]] < value:
             return f"{show_queue(queue)} would fall below its guarantee of {short_name(name)}"
     if s.policy.settings.strict_deserved:
-        for name, value in deserved_by(s, queue).items:
+        for name, value in deserved_share(s, queue).items:
             if value and amounts[position[name]] and left[position[name]] < value:
                 return f"{show_queue(queue)} would fall below its deserved share of {short_name(name)}"
     return ""
 
 
-def below_common(s: Session, a: str, b: str) -> tuple[str, str]:
+def below_common_ancestor(s: Session, a: str, b: str) -> tuple[str, str]:
     """The ancestors of two queues just below their common one."""
     up_a, up_b = s.world.facts.tree.path(a)[::-1], s.world.facts.tree.path(b)[::-1]
     for one, other in zip(up_a, up_b, strict=False):
@@ -222,10 +222,10 @@ def demand_by_queue(s: Session, ask: Ask) -> dict[str, Amounts]:
     return total
 
 
-def deserved_by(s: Session, queue: str) -> Resources:
+def deserved_share(s: Session, queue: str) -> Resources:
     """What the queue deserves, as the most generous of the share plugins says that have an opinion on a dimension."""
     most: dict[str, int] = {}
-    for plugin in s.policy.shares_out:
+    for plugin in s.policy.deserved_shares:
         for name, value in plugin.deserved(s, queue).items:
             most[name] = max(value, most.get(name, 0))
     return Resources.of(most)
@@ -234,5 +234,5 @@ def deserved_by(s: Session, queue: str) -> Resources:
 GANG_RECLAIM = EvictionPolicy(
     name="gang-reclaim",
     rules=ReclaimRules,
-    nobody="no other queue is over its share in what it asks for, and nobody of lower priority in its own has a seat",
+    no_victims_message="no other queue is over its share in what it asks for, and nobody of lower priority in its own has a seat",
 )

@@ -1,1 +1,0 @@
-"""The outside: each adapter translates between the model and one world, and decides nothing."""

@@ -1,0 +1,214 @@
+"""`muster run` on a real API server: a real process against a bare loop that only binds, and on a cluster of some size.
+
+It needs the servers of the lab, and minutes: it is measured when somebody asks for it by name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+import time
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+import msgspec
+
+from muster.bench import live_fixture
+from muster.bench.live_fixture import Batches, LiveFixture, open_fixture
+from muster.bench.workload import Measurement, Workload
+from muster.config import default_policy
+from muster.kube.read.object_references import NODE, POD
+from muster.kube.watch.access import Access
+from muster.kube.watch.api_resources import resource_of
+from muster.kube.watch.client import Client
+from muster.kube.watch.live_cluster import LiveCluster
+from muster.lab.scheduler_process import SchedulerProcess
+from muster.lab.servers import Servers
+from muster.scheduler import Scheduler
+
+GROUP: Final = "live"
+
+_NODES, _PODS = 1000, 3000
+_ROUNDS = 9
+_MANY_NODES, _MANY_PODS = 5000, 50_000
+_SETTLE_S, _IDLE_S = 5.0, 20.0
+_TIMEOUT_S = 120.0
+_NO_LEADER_ELECTION = "--no-leader-election"
+_OTHER_SCHEDULER = "nobody"
+_MB = 1e6
+
+
+# --- Binds, against a bare loop -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _BindRates:
+    """Binds per second, round by round, and what the watches said meanwhile."""
+
+    baseline: list[float]
+    live: list[float]
+    recorded: Mapping[str, Batches]
+
+
+@cache
+def _bind_rates() -> _BindRates:
+    with Servers(native_pod_groups=False) as servers:
+        return asyncio.run(_measure_rates(servers.kubeconfig()))
+
+
+async def _measure_rates(kubeconfig: Path) -> _BindRates:
+    """In turn, now one first and now the other, so that both have the same machine. The first round warms the server up, and is
+    recorded."""
+    async with open_fixture(kubeconfig) as fixture:
+        await fixture.make_nodes(_NODES)
+        async with fixture.recording(live_fixture.NODES) as nodes, fixture.recording(live_fixture.ALL_PODS) as pods:
+            await _baseline_rate(fixture, kubeconfig)
+            recorded = {live_fixture.NODES: nodes.recorded, live_fixture.ALL_PODS: pods.recorded}
+        baseline: list[float] = []
+        live: list[float] = []
+        for number in range(_ROUNDS):
+            for measure, rates in ((_baseline_rate, baseline), (_scheduler_rate, live))[:: -1 if number % 2 else 1]:
+                rates.append(await measure(fixture, kubeconfig))
+    return _BindRates(baseline, live, recorded)
+
+
+async def _baseline_rate(fixture: LiveFixture, kubeconfig: Path) -> float:
+    async with fixture.recording(live_fixture.ALL_PODS) as watch:
+        pods = await fixture.make_pods(_PODS, scheduler=_OTHER_SCHEDULER)
+        bindings = [(f"default/{name}", uid, live_fixture.node_name(i % _NODES)) for i, (name, uid) in enumerate(pods)]
+        program = [sys.executable, "-m", "muster.bench.bind_baseline", str(kubeconfig)]
+        process = await asyncio.create_subprocess_exec(*program, stdin=asyncio.subprocess.PIPE)
+        await process.communicate(msgspec.json.encode(bindings))
+        if process.returncode:
+            raise AssertionError(f"the bare loop ended with code {process.returncode}")
+        await watch.wait_until_bound(_PODS, timeout_s=_TIMEOUT_S)
+    await fixture.remove_pods()
+    return watch.binds_per_second()
+
+
+async def _scheduler_rate(fixture: LiveFixture, kubeconfig: Path) -> float:
+    async with fixture.recording(live_fixture.ALL_PODS) as watch:
+        await fixture.make_pods(_PODS, scheduler="muster")
+        with SchedulerProcess(kubeconfig, _NO_LEADER_ELECTION) as running:
+            await watch.wait_until_bound(_PODS, timeout_s=_TIMEOUT_S, check=running.check)
+            await asyncio.to_thread(running.stop)
+    await fixture.remove_pods()
+    return watch.binds_per_second()
+
+
+def _bind_share() -> Measurement:
+    """The median over the rounds of what one was of the other: neighbours in time had the same machine."""
+    rates = _bind_rates()
+    share = median(live / baseline for live, baseline in zip(rates.live, rates.baseline, strict=True))
+    return Measurement(
+        100 * share, (("live binds/s", median(rates.live)), ("bare binds/s", median(rates.baseline)), ("rounds", _ROUNDS))
+    )
+
+
+# --- A watch, from its bytes to what the scheduler knows ----------------------------------------------------------------------
+
+
+class _ReplayClient(Client):
+    """A server that says once more what it said before."""
+
+    def __init__(self, recorded: Mapping[str, Batches]) -> None:
+        super().__init__(Access("https://127.0.0.1:1"))
+        self._recorded = recorded
+        self.remaining = len(recorded)
+
+    async def watch_batches(self, path: str, **_: object) -> AsyncGenerator[list[bytes], None]:
+        for lines in self._recorded[path]:
+            yield lines
+            # What came in together is taken together, as by the scheduler's thread.
+            await asyncio.sleep(0)
+        self.remaining -= 1
+        await asyncio.Event().wait()
+
+
+async def _replay_watch(recorded: Mapping[str, Batches]) -> float:
+    """Seconds of processor time for all of it."""
+    tape, scheduler = _ReplayClient(recorded), Scheduler(default_policy())
+    cluster = LiveCluster(tape, may_write=lambda: False, resources=[resource_of(*kind) for kind in (NODE, POD)])
+    gc.collect()
+    began = time.process_time()
+    running = asyncio.create_task(cluster.run())
+    while tape.remaining or cluster.backlog:
+        await asyncio.sleep(0)
+        scheduler.feed(cluster.events())
+    took = time.process_time() - began
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    if not cluster.synced:
+        raise AssertionError("the watch was not taken for a whole one")
+    return took
+
+
+def _watch_events() -> Measurement:
+    recorded = _bind_rates().recorded
+    events = sum(len(lines) for batches in recorded.values() for lines in batches)
+    took = median(asyncio.run(_replay_watch(recorded)) for _ in range(5))
+    return Measurement(events / took, (("events", events), ("us each", 1e6 * took / events)))
+
+
+# --- A cluster of some size ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Footprint:
+    ready_s: float
+    resident_mb: float
+    idle_percent: float
+
+
+@cache
+def _footprint() -> _Footprint:
+    with Servers(native_pod_groups=False) as servers:
+        kubeconfig = servers.kubeconfig()
+        asyncio.run(_populate(kubeconfig))
+        with SchedulerProcess(kubeconfig, _NO_LEADER_ELECTION) as running:
+            running.wait_for_log("ready", timeout_s=_TIMEOUT_S)
+            ready_s = running.age_s()
+            time.sleep(_SETTLE_S)
+            before_s = running.cpu_s()
+            time.sleep(_IDLE_S)
+            idle = (running.cpu_s() - before_s) / _IDLE_S
+            resident = running.resident_bytes()
+            running.stop()
+        recorded = next(line for line in running.lines if line["event"] == "ready")
+        if (recorded["nodes"], recorded["pods"]) != (_MANY_NODES, _MANY_PODS):
+            raise AssertionError(f"{recorded['nodes']} nodes and {recorded['pods']} pods were seen")
+        return _Footprint(ready_s, resident / _MB, 100 * idle)
+
+
+async def _populate(kubeconfig: Path) -> None:
+    async with open_fixture(kubeconfig) as fixture:
+        await fixture.make_nodes(_MANY_NODES)
+        await fixture.make_pods(_MANY_PODS, scheduler="muster", bound_to=_MANY_NODES)
+
+
+def _time_to_ready() -> Measurement:
+    return Measurement(_footprint().ready_s)
+
+
+def _resident_memory() -> Measurement:
+    return Measurement(_footprint().resident_mb)
+
+
+def _idle_cpu() -> Measurement:
+    return Measurement(_footprint().idle_percent)
+
+
+_SMALL = f"{_NODES:,} nodes, {_PODS:,} pods"
+_LARGE = f"{_MANY_NODES:,} nodes, {_MANY_PODS:,} pods"
+WORKLOADS = (
+    Workload(GROUP, f"binds, {_SMALL}, of those of a bare loop", "%", _bind_share, target=90),
+    Workload(GROUP, "a recorded watch, from bytes to what is known", "events/s", _watch_events, target=20_000),
+    Workload(GROUP, f"{_LARGE}: from start to ready", "s", _time_to_ready, target=30, at_least=False),
+    Workload(GROUP, f"{_LARGE}: resident", "MB", _resident_memory, target=2000, at_least=False),
+    Workload(GROUP, f"{_LARGE}: at rest, of one core", "%", _idle_cpu, target=5, at_least=False),
+)

@@ -1,0 +1,122 @@
+"""Numbers, times and names as a person reads them. Pure functions of values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from muster.model.queue import ROOT_QUEUE
+from muster.model.resource_amounts import CPU, short_name, show_amount
+from muster.scenario.literals import format_duration
+from muster.scenario.run_report import ResourceAmounts
+
+_NUMBER = re.compile(r"(\d+)")
+_MAX_DIGITS = 9
+
+
+def clock(seconds: float) -> str:
+    """A moment: 00:41:10."""
+    whole = int(seconds)
+    return f"{whole // 3600:02d}:{whole % 3600 // 60:02d}:{whole % 60:02d}"
+
+
+def duration(seconds: float) -> str:
+    """A stretch of time, as scenario files write it: 40s, 3m40s, 1h19m."""
+    return format_duration(float(round(seconds)) if seconds >= 1 or not seconds else round(seconds, 2))
+
+
+def real_time(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds >= 0.1 else f"{1000 * seconds:.0f} ms"
+
+
+def count(number: int, word: str, plural: str = "") -> str:
+    return f"{number:,} {word if number == 1 else plural or word + 's'}"
+
+
+def join_names(words: Sequence[str], *, most: int = 3) -> str:
+    """`a, b and c`; what is more than `most` is counted."""
+    if len(words) > most:
+        return f"{', '.join(words[: most - 1])} and {len(words) - most + 1} more"
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1]))) if words else ""
+
+
+def amount_of(amounts: ResourceAmounts, resource: str) -> int:
+    return next((value for name, value in amounts if name == resource), 0)
+
+
+def amount(resource: str, value: int) -> str:
+    """`48 gpu`, `1.5 cpu`."""
+    return f"{show_amount(resource, value)} {short_name(resource)}"
+
+
+def unit_hours(resource: str, unit_seconds: float) -> str:
+    """Work: so many seconds of so many units, as `3.1 GPU-hours`."""
+    units = unit_seconds / 3600 / (1000 if resource == CPU else 1)
+    return f"{units:.1f} {unit_name(resource)}-hours"
+
+
+def unit_name(resource: str) -> str:
+    return short_name(resource).upper() if len(short_name(resource)) <= 3 else short_name(resource)
+
+
+def reason_pattern(why: str, gang: str) -> str:
+    """A verdict without the names and numbers in it: two gangs that wait for the same kind of reason have the same."""
+    return _NUMBER.sub("#", why.replace(gang.rpartition("/")[2], ""))
+
+
+def queue_name(key: str) -> str:
+    return ROOT_QUEUE if key == ROOT_QUEUE else key.split("/", 1)[-1]
+
+
+def compact_names(names: Iterable[str]) -> str:
+    """Names in the short form that scenario files take: `r[1-2]-n[1-8]` for sixteen of them."""
+    return ", ".join(compact_name_list(names))
+
+
+def compact_name_list(names: Iterable[str]) -> list[str]:
+    pieces = [tuple(_NUMBER.split(name)) for name in dict.fromkeys(names)]
+    most = max((len(piece) for piece in pieces), default=0)
+    for at in range(most - 2, 0, -2):
+        pieces = _merge(pieces, at)
+    return ["".join(piece) for piece in sorted(pieces, key=_natural_key)]
+
+
+def _merge(pieces: list[tuple[str, ...]], at: int) -> list[tuple[str, ...]]:
+    """Names that differ only in the number at this place become one."""
+    groups: dict[object, list[tuple[str, ...]]] = {}
+    for piece in pieces:
+        if at < len(piece) and len(piece[at]) <= _MAX_DIGITS:
+            # Numbers of one width may be padded with zeros; others must not be.
+            padded = len(piece[at]) if piece[at].startswith("0") and len(piece[at]) > 1 else 0
+            groups.setdefault((padded or "plain", piece[:at], piece[at + 1 :]), []).append(piece)
+        else:
+            groups.setdefault(piece, []).append(piece)
+    return [group[0] if len(group) == 1 else _join_numbers(group, at) for group in _with_padded(groups, at)]
+
+
+def _with_padded(groups: dict[object, list[tuple[str, ...]]], at: int) -> list[list[tuple[str, ...]]]:
+    """`08`, `09` and `10` are one row of numbers: plain numbers as wide as padded ones join them."""
+    for key, group in list(groups.items()):
+        if isinstance(key, tuple) and isinstance(key[0], int):
+            plain = groups.get(("plain", *key[1:]), [])
+            group += [piece for piece in plain if len(piece[at]) == key[0]]
+            groups[("plain", *key[1:])] = [piece for piece in plain if len(piece[at]) != key[0]]
+    return [group for group in groups.values() if group]
+
+
+def _join_numbers(group: list[tuple[str, ...]], at: int) -> tuple[str, ...]:
+    padded = any(piece[at].startswith("0") and len(piece[at]) > 1 for piece in group)
+    width = max(len(piece[at]) for piece in group) if padded else 0
+    numbers = sorted(int(piece[at]) for piece in group)
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    shown = [f"{run[0]:0{width}d}" if len(run) == 1 else f"{run[0]:0{width}d}-{run[-1]:0{width}d}" for run in runs]
+    return (*group[0][:at], f"[{','.join(shown)}]", *group[0][at + 1 :])
+
+
+def _natural_key(piece: tuple[str, ...]) -> tuple[tuple[int, int | str], ...]:
+    return tuple((0, int(part)) if part.isdigit() else (1, part) for part in piece)

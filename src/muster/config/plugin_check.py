@@ -1,0 +1,100 @@
+"""Is this a plugin? What somebody else's class must have to take part, checked against the hooks themselves."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from muster.engine import hooks
+from muster.yaml_positions import nearest
+
+# A plugin that has only these changes nothing.
+_PASSIVE_HOOKS = ("prepare", "reasons", "applies_to")
+
+
+@dataclass(frozen=True, slots=True)
+class HookSpec:
+    """One method that the engine calls. `requires` are the other members that it is of no use without."""
+
+    name: str
+    positional: tuple[str, ...]
+    keyword_only: tuple[str, ...]
+    requires: tuple[str, ...]
+
+    @property
+    def parameters(self) -> str:
+        return ", ".join((*self.positional, *(["*", *self.keyword_only] if self.keyword_only else ())))
+
+
+@cache
+def all_hooks() -> Mapping[str, HookSpec]:
+    """Every hook, as the engine declares it."""
+    found: dict[str, HookSpec] = {}
+    for part in vars(hooks).values():
+        if not (inspect.isclass(part) and part.__module__ == hooks.__name__ and getattr(part, "_is_protocol", False)):
+            continue
+        methods = {name: value for name, value in vars(part).items() if inspect.isfunction(value) and not name.startswith("_")}
+        values = [name for name, value in vars(part).items() if isinstance(value, property)]
+        for name, method in methods.items():
+            requires = tuple(other for other in (*values, *methods) if other != name)
+            _, *parameters = inspect.signature(method).parameters.values()
+            keyword_only = tuple(each.name for each in parameters if each.kind is each.KEYWORD_ONLY)
+            found[name] = HookSpec(
+                name, tuple(each.name for each in parameters if each.name not in keyword_only), keyword_only, requires
+            )
+    return found
+
+
+def hooks_of(plugin: object) -> list[HookSpec]:
+    return [hook for name, hook in all_hooks().items() if hasattr(plugin, name)]
+
+
+def plugin_errors(plugin: object) -> list[str]:
+    """What keeps an object from being a plugin, each to be read after its name."""
+    return [*_name_errors(plugin), *_hooks_errors(plugin)]
+
+
+def _name_errors(plugin: object) -> Iterator[str]:
+    name = getattr(plugin, "name", None)
+    if not isinstance(name, str) or not name:
+        yield f"has no name: give it an attribute `name` that is a text{'' if name is None else f', not {name!r}'}"
+
+
+def _hooks_errors(plugin: object) -> Iterator[str]:
+    present = hooks_of(plugin)
+    if not [hook for hook in present if hook.name not in _PASSIVE_HOOKS]:
+        yield _no_hook_error(plugin)
+    for hook in present:
+        yield from _hook_errors(plugin, hook)
+
+
+def _no_hook_error(plugin: object) -> str:
+    known = all_hooks()
+    for method in sorted(name for name in dir(plugin) if not name.startswith("_")):
+        near = nearest(method, known)
+        if near and near not in _PASSIVE_HOOKS:
+            return f"has no hook, so it would never be asked. It has {method!r}: did you mean {near!r}?"
+    return f"has no hook, so it would never be asked; it needs one of {', '.join(name for name in known if name not in _PASSIVE_HOOKS)}"
+
+
+def _hook_errors(plugin: object, hook: HookSpec) -> Iterator[str]:
+    method = getattr(plugin, hook.name)
+    wanted = f"`{hook.name}` must be a method that takes ({hook.parameters})"
+    if not callable(method):
+        yield f"is no plugin: {wanted}, not {type(method).__name__}"
+        return
+    signature = inspect.signature(method)
+    try:
+        signature.bind(*hook.positional, **dict.fromkeys(hook.keyword_only))
+    except TypeError:
+        yield f"is no plugin: {wanted}, not {signature.replace(return_annotation=signature.empty)}"
+    if inspect.iscoroutinefunction(method):
+        yield f"is no plugin: {wanted}, not an async one"
+    missing = [name for name in hook.requires if not hasattr(plugin, name)]
+    if missing:
+        yield f"is no plugin: `{hook.name}` is of no use without `{'`, `'.join(missing)}`"
+    weight = getattr(plugin, "weight", None) if "weight" in hook.requires and not missing else 1.0
+    if isinstance(weight, bool) or not isinstance(weight, int | float) or not weight >= 0:
+        yield f"is no plugin: its `weight` must be a number of at least 0, not {weight!r}"

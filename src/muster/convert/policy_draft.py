@@ -1,0 +1,126 @@
+"""A policy in the making: which of our plugins take part, with which weights and options, and what there is to tell about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import yaml
+
+from muster.plugins import PLUGINS
+from muster.yaml_positions import YamlValue
+
+# The sections of the catalogue of plugins, each by its first plugin.
+_SECTIONS = {
+    "priority": "Who goes first.",
+    "topology": "Where they may go.",
+    "binpack": "Which node is best.",
+    "conformance": "Who may be evicted.",
+}
+_LINE_WIDTH = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class ConversionNote:
+    """One thing that is not as it was, and on which line the other file says it; 0 where it says nothing."""
+
+    text: str
+    line: int = 0
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.text}" if self.line else self.text
+
+
+@dataclass(slots=True)
+class PolicyDraft:
+    scheduler_names: tuple[str, ...] = ()
+    actions: list[str] = field(default_factory=list)
+    settings: dict[str, object] = field(default_factory=dict)
+    notes: list[ConversionNote] = field(default_factory=list)
+    spread_weight: float = 0.0
+    """How much spread constraints that need not hold count, if any are looked at."""
+    _options: dict[str, dict[str, object]] = field(default_factory=dict)
+    _scores: dict[str, list[tuple[float, Mapping[str, float]]]] = field(default_factory=dict)
+
+    def add_note(self, text: str, at: YamlValue | None = None) -> None:
+        self.notes.append(ConversionNote(text, at.line if at is not None else 0))
+
+    def use(self, plugin: str, **options: object) -> None:
+        """This plugin takes part. What was said of it before stays as far as it is not said again."""
+        assert plugin in PLUGINS, plugin
+        self._options.setdefault(plugin, {}).update(options)
+
+    def uses(self, plugin: str) -> bool:
+        return plugin in self._options
+
+    def drop(self, plugin: str) -> None:
+        del self._options[plugin]
+
+    def score(self, plugin: str, weight: float, resources: Mapping[str, float] | None = None) -> None:
+        """This score counts so much. Said twice, both count: together they are one score with the sum of their weights."""
+        if weight <= 0:
+            return
+        self.use(plugin)
+        self._scores.setdefault(plugin, []).append((weight, resources or {}))
+        parts = self._scores[plugin]
+        total = sum(part for part, _ in parts)
+        self.use(plugin, weight=_as_int(total))
+        if resources:
+            self.use(plugin, resources=_merge_weights(parts))
+
+    def option(self, plugin: str, key: str) -> object:
+        return self._options[plugin].get(key)
+
+    def text(self, *, heading: str = "") -> str:
+        """The policy as a file."""
+        lines = [f"# {line}".rstrip() for line in heading.splitlines()]
+        lines.append(f"schedulerNames: {_flow_yaml(list(self.scheduler_names))}")
+        lines.append(f"actions: {_flow_yaml(self.actions)}")
+        lines.append("plugins:")
+        lines.extend(self._plugin_lines())
+        if self.settings:
+            lines.append(f"settings: {_flow_yaml(self.settings)}")
+        return "\n".join(lines) + "\n"
+
+    def _plugin_lines(self) -> Iterator[str]:
+        section = ""
+        for name, begins in _by_section(self._options):
+            if begins != section:
+                section = begins
+                yield f"# {section}"
+            options = self._options[name]
+            yield f"- {name}: {_flow_yaml(options)}" if options else f"- {name}"
+
+
+def _by_section(used: Mapping[str, object]) -> list[tuple[str, str]]:
+    """Plugins as the catalogue groups and orders them; those that say who goes first as they were named, for that order counts."""
+    named = list(used)
+    home: dict[str, tuple[int, int]] = {}
+    sections: list[str] = []
+    for at, name in enumerate(PLUGINS):
+        if name in _SECTIONS:
+            sections.append(_SECTIONS[name])
+        if name in used:
+            home[name] = (len(sections) - 1, named.index(name) if len(sections) == 1 else at)
+    return [(name, sections[home[name][0]]) for name in sorted(used, key=lambda name: home[name])]
+
+
+def _merge_weights(parts: list[tuple[float, Mapping[str, float]]]) -> dict[str, float | int]:
+    """What each resource counts in a score that is made of several weighted means."""
+    if len(parts) == 1:
+        return {name: _as_int(weight) for name, weight in parts[0][1].items()}
+    mixed: dict[str, float] = {}
+    for weight, resources in parts:
+        total = sum(resources.values()) or 1.0
+        for name, part in resources.items():
+            mixed[name] = mixed.get(name, 0.0) + weight * part / total
+    return {name: _as_int(round(part, 6)) for name, part in mixed.items()}
+
+
+def _as_int(number: float) -> float | int:
+    return int(number) if number == int(number) else number
+
+
+def _flow_yaml(value: object) -> str:
+    text: str = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=_LINE_WIDTH)
+    return text.removesuffix("\n").removesuffix("\n...")

@@ -1,0 +1,140 @@
+"""Volcano's actions as ours, in an order that makes sense here, and what their arguments become."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from muster.convert.policy_draft import PolicyDraft
+from muster.convert.volcano_conf import Arguments, VolcanoConf
+from muster.engine.cycle import ACTIONS
+from muster.engine.quota import EVICTING_ACTIONS
+from muster.yaml_positions import nearest, quoted
+
+ACTION_MAP: Mapping[str, tuple[str, ...]] = {
+    "enqueue": ("enqueue",),
+    "allocate": ("allocate",),
+    "preempt": ("preempt", "gang-preempt"),
+    "reclaim": ("gang-reclaim",),
+    "gangpreempt": ("gang-preempt",),
+    "gangreclaim": ("gang-reclaim",),
+}
+OMITTED_ACTIONS = {
+    "backfill": "action backfill was left out: allocate places pods that ask for nothing together with all others",
+    "shuffle": "action shuffle has no counterpart: nobody is evicted but for a gang that waits",
+}
+# Who speaks up in Volcano before anybody is evicted. Where nobody does, nobody is.
+_PREEMPTABLE = ("gang", "priority", "conformance", "drf", "tdm", "pdb", "cdp", "extender")
+_RECLAIMABLE = ("gang", "conformance", "proportion", "capacity", "drf", "pdb", "cdp", "extender")
+_STARVING = ("gang", "priority", "tdm", "extender")
+_ENQUEUEABLE = ("proportion", "capacity", "overcommit", "resourcequota", "sla", "extender")
+_EVICTING = ("preempt", "reclaim", "gangpreempt", "gangreclaim")
+_REQUIRED_FLAGS = {
+    "preempt": ("enablePreemptable", _PREEMPTABLE, "who may go, so Volcano evicts nobody"),
+    "reclaim": ("enableReclaimable", _RECLAIMABLE, "who may go, so Volcano evicts nobody"),
+    "enqueue": ("enableJobEnqueued", _ENQUEUEABLE, "who may come in, so Volcano lets everybody in"),
+}
+_PERFORMANCE_ONLY = (
+    "predicateErrorCacheEnable",
+    "topologyAwarePreemptWorkerNum",
+    "minCandidateNodesPercentage",
+    "minCandidateNodesAbsolute",
+    "maxCandidateNodesAbsolute",
+)
+
+
+def convert_actions(conf: VolcanoConf, draft: PolicyDraft) -> None:
+    wanted: list[str] = []
+    for action in conf.actions:
+        name = action.text
+        if name in OMITTED_ACTIONS:
+            draft.add_note(OMITTED_ACTIONS[name], action)
+        elif name not in ACTION_MAP:
+            near = nearest(name, [*ACTION_MAP, *OMITTED_ACTIONS])
+            hint = f"; did you mean {near!r}?" if near else ""
+            draft.add_note(f"unknown action {quoted(name)} was left out, as Volcano itself refuses it{hint}", action)
+        elif why := _why_no_effect(conf, name):
+            draft.add_note(f"action {name} was left out: {why}", action)
+        else:
+            wanted.extend(each for each in ACTION_MAP[name] if each not in wanted)
+    if "allocate" not in wanted:
+        draft.add_note("action allocate was added: nothing is ever placed without it")
+        wanted.append("allocate")
+    draft.actions = [name for name in ACTIONS if name == "expire" or name in wanted]
+    if [name for name in wanted if name in draft.actions] != draft.actions[1:]:
+        draft.add_note(f"the order of the actions is now {', '.join(draft.actions)}: room is made only for those who find none")
+    _convert_arguments(conf, draft)
+    _note_gang_eviction(conf, wanted, draft)
+    _recommend_plugins(draft)
+
+
+def _note_gang_eviction(conf: VolcanoConf, wanted: list[str], draft: PolicyDraft) -> None:
+    """Whom Volcano's gang plugin spares, and what happens to them here."""
+    their = conf.plugin("gang")
+    if their is None:
+        return
+    here = "here members that a gang can spare go one by one, and the others with their whole gang"
+    for action, ours, flag in (("preempt", "gang-preempt", "enablePreemptable"), ("reclaim", "gang-reclaim", "enableReclaimable")):
+        if ours in wanted and any(name.text == action for name in conf.actions):
+            theirs = (
+                "spares gangs that have no more members than they need"
+                if their.is_enabled(flag)
+                else "takes single members of any gang"
+            )
+            draft.add_note(
+                f"gang: with {flag}: {str(their.is_enabled(flag)).lower()} Volcano's {action} {theirs}; {here}", their.name
+            )
+
+
+def _recommend_plugins(draft: PolicyDraft) -> None:
+    """What Volcano does not have, and whoever is evicted would be glad of."""
+    absent = [name for name in ("pdb", "min_runtime", "lost_work") if not draft.uses(name)]
+    if absent and not EVICTING_ACTIONS.isdisjoint(draft.actions):
+        why = "disruption budgets, pods that have just started and work that would be lost"
+        draft.add_note(f"consider adding {', '.join(absent)}: without them evictions do not look at {why}")
+
+
+def _why_no_effect(conf: VolcanoConf, action: str) -> str:
+    """Why this action has no effect as it is configured, or empty."""
+    if action in _EVICTING and not _any_plugin_enables(conf, "enableJobStarving", _STARVING):
+        return "no plugin with enableJobStarving says who is in need, so Volcano evicts nobody"
+    flag, names, what = _REQUIRED_FLAGS.get(action, ("", (), ""))
+    return f"no plugin with {flag} says {what}" if flag and not _any_plugin_enables(conf, flag, names) else ""
+
+
+def _any_plugin_enables(conf: VolcanoConf, flag: str, names: tuple[str, ...]) -> bool:
+    return any(plugin.is_enabled(flag) for plugin in conf.plugins if plugin.name.text in names)
+
+
+# -- arguments ---------------------------------------------------------------------------------------------------------------------
+
+
+def _convert_arguments(conf: VolcanoConf, draft: PolicyDraft) -> None:
+    for action, arguments in conf.arguments.items():
+        for key in arguments:
+            _convert_argument(action, key, arguments, draft)
+    named = [action.text for action in conf.actions]
+    if "gangpreempt" in named or "gangreclaim" in named:
+        draft.settings["wholeGang"] = "domain"
+        draft.add_note(
+            "wholeGang: domain is what Volcano does: of a gang that must go only the members in the cleared HyperNode are evicted; "
+            "wholeGang: cluster evicts all of it, so that its job starts anew"
+        )
+
+
+def _convert_argument(action: str, key: str, arguments: Arguments, draft: PolicyDraft) -> None:
+    at = arguments.at(key)
+    if key in _PERFORMANCE_ONLY:
+        draft.add_note(f"{action}: {key} was left out: it is about speed, not about decisions", at)
+    elif key == "enableTopologyAwarePreemption":
+        if not arguments.is_enabled(key, default=False):
+            return
+        draft.add_note(f"{action}: {key} was left out: every eviction is simulated with all checks", at)
+    elif key == "maxDomains" and draft.uses("topology"):
+        draft.use("topology", evictDomains=max(1, int(arguments.number(key, 8))))
+    elif key == "allowWholeBundle":
+        if not arguments.is_enabled(key, default=True):
+            draft.add_note(
+                f"{action}: allowWholeBundle: false has no counterpart: a whole gang goes where no spare member is enough", at
+            )
+    else:
+        draft.add_note(f"{action}: {key} has no counterpart", at)

@@ -1,0 +1,379 @@
+"""Plugin by plugin: what of Volcano's there is of ours, and a sentence where there is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from muster.convert.policy_draft import PolicyDraft
+from muster.convert.volcano_conf import VolcanoConf, VolcanoPlugin
+from muster.model.resource_amounts import CPU, MEMORY, PODS
+from muster.yaml_positions import YamlValue, nearest, quoted
+
+EQUAL_WEIGHTS: Mapping[str, float] = {CPU: 1.0, MEMORY: 1.0}
+
+# Volcano's switches for its filters, and the plugin that does the same.
+_FILTERS = {
+    "predicate.NodeAffinityEnable": "selectors",
+    "predicate.TaintTolerationEnable": "taints",
+    "predicate.NodePortsEnable": "ports",
+    "predicate.PodAffinityEnable": "pod_affinity",
+    "predicate.PodTopologySpreadEnable": "spread_constraints",
+    "predicate.VolumeBindingEnable": "volumes",
+}
+_OTHER_FILTERS = {
+    "predicate.NodeVolumeLimitsEnable": "volumes looks at all that a volume needs of its node",
+    "predicate.VolumeZoneEnable": "volumes looks at all that a volume needs of its node",
+    "predicate.CacheEnable": "what is cached does not change a decision",
+    "predicate.GPUSharingEnable": "name the plugin devices for devices that several pods share",
+    "predicate.ProportionalEnable": "keeping room free in proportion has no counterpart",
+    "predicate.DynamicResourceAllocationEnable": "ResourceClaims are not read",
+}
+_DEVICES = ("deviceshare.VGPUEnable", "deviceshare.GPUSharingEnable", "deviceshare.GPUNumberEnable")
+_DEVICE_POLICY = "deviceshare.SchedulePolicy"
+# The scores of nodeorder: Volcano's weight for each, and the plugin that does the same; none where there is no such plugin.
+_SCORES = (
+    ("nodeaffinity.weight", 2, "node_affinity_preference"),
+    ("podaffinity.weight", 2, "pod_affinity_preference"),
+    ("tainttoleration.weight", 3, "taint_preference"),
+)
+_UNSUPPORTED_SCORES = (("balancedresource.weight", 1), ("imagelocality.weight", 1))
+
+UNSUPPORTED: Mapping[str, str] = {
+    "extender": "an HTTP extender is not asked; write a plugin in Python instead",
+    "nodegroup": "queues are not tied to groups of nodes; use node selectors, or taints and tolerations",
+    "numaaware": "where on a node a pod's CPUs lie is left to the kubelet",
+    "rescheduling": "nobody who runs is moved for the sake of balance",
+    "resourcequota": "namespace quotas are enforced by the API server when pods are made; PodGroups do not wait for them",
+    "sla": "who waited long does not go first for that",
+    "task-topology": "roles are not drawn to each other; use pod affinity",
+    "tdm": "nodes that are lent for a time of day are not known",
+    "usage": "what nodes really use is not looked at, only what pods ask for",
+}
+
+
+def convert_plugins(conf: VolcanoConf, draft: PolicyDraft) -> None:
+    draft.use("fit")
+    for their in conf.plugins:
+        _convert(their, draft)
+    draft.use("nominated")
+    if conf.plugin("gang") is None:
+        draft.add_note("plugin gang is not there: Volcano starts members one by one, but here a gang starts whole or not at all")
+    _resolve_conflicts(conf, draft)
+
+
+def _convert(their: VolcanoPlugin, draft: PolicyDraft) -> None:
+    name = their.name.text
+    if name in UNSUPPORTED:
+        draft.add_note(f"plugin {name} has no counterpart: {UNSUPPORTED[name]}", their.name)
+        return
+    rule = CONVERTERS.get(name)
+    if rule is None:
+        near = nearest(name, [*CONVERTERS, *UNSUPPORTED])
+        hint = f"; did you mean {near!r}?" if near else ""
+        draft.add_note(f"unknown plugin {quoted(name)} was left out{hint}", their.name)
+        return
+    rule(their, draft)
+    for flag, given in their.flags.items():
+        if given.value is False and flag not in their.checked_flags:
+            draft.add_note(f"{name}: {flag}: false has no counterpart and was left out", given)
+
+
+# -- who goes first ----------------------------------------------------------------------------------------------------------------
+
+
+def _priority(their: VolcanoPlugin, draft: PolicyDraft) -> None:
+    if their.is_enabled("enableJobOrder"):
+        draft.use("priority")
+    else:
+        draft.add_note("priority: enableJobOrder is off, so gangs go by creation", their.name)
+    if their.flags.get("enableTaskOrder", _TRUE).value is False:
+        their.checked_flags.add("enableTaskOrder")
+        draft.add_note("priority: enableTaskOrder: false: members of a gang still go by their priority", their.name)
+    their.checked_flags.update(_EVICTION_FLAGS)
+
+
+def _gang(their: VolcanoPlugin, draft: PolicyDraft) -> None:
+    draft.add_note("plugin gang is no plugin here: gangs are what is scheduled, always whole", their.name)
+    given = their.flags.get("enableJobReady", _TRUE)
+    if given.value is False:
+        draft.add_note("gang: enableJobReady: false has no counterpart: a gang starts whole or not at all", given)
+    their.checked_flags.update((*_EVICTION_FLAGS, "enableJobReady"))
+
+
+def _drf(their: VolcanoPlugin, draft: PolicyDraft) -> None:
+    if their.is_enabled("enableHierarchy"):
+        draft.use("drf")
+        draft.add_note(
+            "drf: queues form a tree by their spec.parent; the annotations volcano.sh/hierarchy are not read", their.name
+        )
+    else:
+        why = "gangs of one queue go by priority and creation, whatever share each of them has"
+        draft.add_note(f"drf without enableHierarchy has no counterpart: {why}", their.name)
+    their.checked_flags.update((*_EVICTION_FLAGS, "enableJobOrder", "enableQueueOrder"))
+
+
+def _proportion(their: VolcanoPlugin, draft: PolicyDraft) -> None:
+    if not their.any_enabled(*_QUEUE_FLAGS):
+        draft.add_note("proportion was left out: all of it is switched off", their.name)
+        return
+    strict = their.any_enabled("enabledAllocatable", "enabledOverused")
+    draft.use("proportion", **({"strict": True} if strict else {}))
+
+
+def _capacity(their: VolcanoPlugin, draft: PolicyDraft) -> None:
+    if not their.any_enabled(*_QUEUE_FLAGS):
+        draft.add_note("capacity was left out: all of it is switched off", their.name)
+        return
+    draft.use("capacity")
+    their.checked_flags.add("enableHierarchy")
+    if their.arguments.number("ancestorReclaimLevel", 0):
+        why = "two queues are always compared just below the ancestor that they have in common"
+        draft.add_note(f"capacity: ancestorReclaimLevel has no counterpart: {why}", their.arguments.at("ancestorReclaimLevel"))
+    if "capacity.DynamicResourceAllocationEnable" in their.arguments:
+        at = their.arguments.at("capacity.DynamicResourceAllocationEnable")
+        draft.add_note("capacity: quotas of device classes have no counterpart: ResourceClaims are not read", at)
+
+
+def _overcommit(their: VolcanoPlugin, draft: PolicyDraft) -> None:
+    if not their.is_enabled("enableJobEnqueued"):
+        draft.add_note("overcommit was left out: enableJobEnqueued is off", their.name)
+        return
+    factor = their.arguments.number("overcommit-factor", 1.2)
+    if factor < 1:
+        draft.add_note(
+            f"overcommit: a factor of {factor:g} is below 1; Volcano takes 1.2 instead, and so does this policy", their.name
+        )
+        factor = 1.2
+    draft.use("overcommit", factor=factor)
+
+
+# -- where they may go -------------------------------------------------------------------------------------------------------------
+
+
+def _predicates(their: VolcanoPlugin, draft: PolicyDraft) -> None:
+    if not their.is_enabled("enablePredicate"):
+        draft.add_note("predicates was left out: enablePredicate is off", their.name)
+        return
+    draft.use("unschedulable")
+    for key, plugin in _FILTERS.items():
+        if their.arguments.is_enabled(key, default=True):
+            draft.use(plugin)
+    for key in their.arguments:
+        if key in _OTHER_FILTERS and _differs_from_default(their, key):
+            draft.add_note(f"predicates: {key} has no counterpart: {_OTHER_FILTERS[key]}", their.arguments.at(key))
+        elif key not in _FILTERS and key not in _OTHER_FILTERS:
+            _unknown_argument(their, key, [*_FILTERS, *_OTHER_FILTERS], draft)
+    their.checked_flags.update(_EVICTION_FLAGS)
+
+
+def _differs_from_default(their: VolcanoPlugin, key: str) -> bool:
+    """Worth a word: a filter that was switched off, or an extra that was switched on."""
+    usually = key in ("predicate.NodeVolumeLimitsEnable", "predicate.VolumeZoneEnable")
+    return their.arguments.is_enabled(key, default=usually) != usually
+
+
+def _deviceshare(their: VolcanoPlugin, draft: PolicyDraft) -> None:
+    """What of it is switched on counts what is left of each device, whatever the dialect."""
+    given = their.arguments
+    if not their.is_enabled("enablePredicate") or not [key for key in _DEVICES if given.is_enabled(key, default=False)]:
+        draft.add_note("deviceshare was left out: nothing of it that there is here is switched on", their.name)
+        return
+    spreads = given.get(_DEVICE_POLICY).text == "spread"
+    draft.use("devices", **({"strategy": "spread"} if spreads else {}))
+    for key in given:
+        if key not in (*_DEVICES, _DEVICE_POLICY):
+            draft.add_note(f"deviceshare: {key} has no counterpart", given.at(key))
+
+
+def _network_topology(their: VolcanoPlugin, draft: PolicyDraft) -> None:
+    if not their.any_enabled("enabledHyperNodeGradient", "enabledHyperNodeOrder", "enableNodeOrder"):
+        draft.add_note("network-topology-aware was left out: all of it is switched off", their.name)
+        return
+    given = their.arguments
+    draft.use("topology")
+    weight = given.number("weight", 1)
+    if weight > 0:
+        draft.score("topology", weight, _weights(their, "hypernode.binpack", draft))
+    else:
+        draft.use("topology", weight=0)
+    if "hypernode.gradient.evict.max-hypernodes" in given:
+        draft.use("topology", evictDomains=max(1, int(given.number("hypernode.gradient.evict.max-hypernodes", 8))))
+    if given.is_enabled("hypernode.binpack.normal-pod.enable", default=True):
+        why = "pods that wish for no topology are placed without a look at HyperNodes"
+        draft.add_note(f"network-topology-aware: hypernode.binpack.normal-pod has no counterpart: {why}", their.name)
+
+
+# -- which node is best ------------------------------------------------------------------------------------------------------------
+
+
+def _nodeorder(their: VolcanoPlugin, draft: PolicyDraft) -> None:
+    if not their.is_enabled("enableNodeOrder"):
+        draft.add_note("nodeorder was left out: enableNodeOrder is off", their.name)
+        return
+    given = their.arguments
+    draft.score("spread", given.number("leastrequested.weight", 1), EQUAL_WEIGHTS)
+    draft.score("binpack", given.number("mostrequested.weight", 0), EQUAL_WEIGHTS)
+    for key, default, plugin in _SCORES:
+        draft.score(plugin, given.number(key, default))
+    draft.spread_weight = max(0.0, given.number("podtopologyspread.weight", 2))
+    lost = [key for key, default in _UNSUPPORTED_SCORES if given.number(key, default)]
+    if lost:
+        draft.add_note(f"nodeorder: {' and '.join(lost)} {'have' if len(lost) > 1 else 'has'} no counterpart", their.name)
+    known = ["leastrequested.weight", "mostrequested.weight", "podtopologyspread.weight"]
+    known += [key for key, *_ in (*_SCORES, *_UNSUPPORTED_SCORES)]
+    for key in given:
+        if key not in known:
+            _unknown_argument(their, key, known, draft)
+
+
+def _binpack(their: VolcanoPlugin, draft: PolicyDraft) -> None:
+    if not their.is_enabled("enableNodeOrder"):
+        draft.add_note("binpack was left out: enableNodeOrder is off", their.name)
+        return
+    draft.score("binpack", their.arguments.number("binpack.weight", 1), _weights(their, "binpack", draft))
+
+
+def _weights(their: VolcanoPlugin, prefix: str, draft: PolicyDraft) -> dict[str, float]:
+    """What each resource counts: CPU and memory, and those that are named beside them."""
+    given = their.arguments
+    weights = {CPU: _non_negative(their, f"{prefix}.cpu", draft), MEMORY: _non_negative(their, f"{prefix}.memory", draft)}
+    for name in given.names(f"{prefix}.resources"):
+        if _is_resource(name):
+            weights[name] = _non_negative(their, f"{prefix}.resources.{name}", draft)
+        else:
+            draft.add_note(f"{their.name.text}: {quoted(name)} is no resource and was left out", given.at(f"{prefix}.resources"))
+    return weights
+
+
+def _non_negative(their: VolcanoPlugin, key: str, draft: PolicyDraft) -> float:
+    weight = their.arguments.number(key, 1)
+    if weight >= 0:
+        return weight
+    draft.add_note(
+        f"{their.name.text}: {key} is negative; Volcano takes 1 instead, and so does this policy", their.arguments.at(key)
+    )
+    return 1.0
+
+
+def _is_resource(name: str) -> bool:
+    """Resources of Kubernetes itself have plain names; all others have a domain before theirs."""
+    return name in (CPU, MEMORY, PODS, "ephemeral-storage") or "/" in name or name.startswith("hugepages-")
+
+
+def _resource_strategy_fit(their: VolcanoPlugin, draft: PolicyDraft) -> None:
+    """Resources of which nodes are filled up make one score, those of which nodes are kept free another."""
+    if not their.is_enabled("enableNodeOrder"):
+        draft.add_note("resource-strategy-fit was left out: enableNodeOrder is off", their.name)
+        return
+    given = their.arguments
+    weight = given.number("resourceStrategyFitWeight", 10)
+    strategies = _strategies(their, draft)
+    total = sum(part for _, part in strategies.values()) or 1.0
+    for plugin in ("binpack", "spread"):
+        parts = {name: part for name, (ours, part) in strategies.items() if ours == plugin}
+        draft.score(plugin, round(weight * sum(parts.values()) / total, 6), parts)
+    for key in ("sra", "proportional"):
+        if given.get(key).mapping:
+            draft.add_note(f"resource-strategy-fit: {key} has no counterpart", given.at(key))
+
+
+def _strategies(their: VolcanoPlugin, draft: PolicyDraft) -> dict[str, tuple[str, float]]:
+    found: dict[str, tuple[str, float]] = {}
+    written = their.arguments.get("resources")
+    entries = written.mapping or {name: YamlValue({"type": YamlValue("LeastAllocated")}) for name in EQUAL_WEIGHTS}
+    for name, each in entries.items():
+        kind, weight = each.mapping.get("type", YamlValue("")), each.mapping.get("weight", YamlValue(1)).value
+        if "*" in name or not _is_resource(name):
+            draft.add_note(f"resource-strategy-fit: {name} has no counterpart: name each resource", written.keys[name])
+        elif isinstance(weight, bool) or not isinstance(weight, int | float) or weight < 0:
+            fault = f"the weight of {name} must be a number of at least 0"
+            their.arguments.faults.add(each, fault, field=f"{their.arguments.where}.resources.{name}.weight")
+        else:
+            found[name] = ("binpack" if kind.value == "MostAllocated" else "spread", float(weight))
+    return found
+
+
+# -- who may be evicted ------------------------------------------------------------------------------------------------------------
+
+
+def _conformance(their: VolcanoPlugin, draft: PolicyDraft) -> None:
+    draft.use("conformance")
+    their.checked_flags.update(_EVICTION_FLAGS)
+
+
+def _pdb(their: VolcanoPlugin, draft: PolicyDraft) -> None:
+    draft.use("pdb")
+    their.checked_flags.update((*_EVICTION_FLAGS, "enabledVictim"))
+
+
+def _cdp(their: VolcanoPlugin, draft: PolicyDraft) -> None:
+    draft.use("min_runtime", seconds=60)
+    draft.add_note("cdp became min_runtime: one time for all pods; volcano.sh/cooldown-time on pods is not read", their.name)
+    their.checked_flags.update(_EVICTION_FLAGS)
+
+
+# -- all of them -------------------------------------------------------------------------------------------------------------------
+
+_TRUE = YamlValue(True)
+_EVICTION_FLAGS = ("enablePreemptable", "enableReclaimable", "enableJobStarving")
+_QUEUE_FLAGS = (
+    "enableQueueOrder",
+    "enableReclaimable",
+    "enablePreemptive",
+    "enabledAllocatable",
+    "enabledOverused",
+    "enableJobEnqueued",
+)
+
+CONVERTERS: Mapping[str, Callable[[VolcanoPlugin, PolicyDraft], None]] = {
+    "priority": _priority,
+    "gang": _gang,
+    "conformance": _conformance,
+    "drf": _drf,
+    "proportion": _proportion,
+    "capacity": _capacity,
+    "overcommit": _overcommit,
+    "predicates": _predicates,
+    "nodeorder": _nodeorder,
+    "binpack": _binpack,
+    "resource-strategy-fit": _resource_strategy_fit,
+    "network-topology-aware": _network_topology,
+    "deviceshare": _deviceshare,
+    "pdb": _pdb,
+    "cdp": _cdp,
+}
+
+
+def _unknown_argument(their: VolcanoPlugin, key: str, known: list[str], draft: PolicyDraft) -> None:
+    near = nearest(key, known)
+    hint = f"; did you mean {near!r}?" if near else ""
+    draft.add_note(f"{their.name.text}: unknown argument {quoted(key)} was left out{hint}", their.arguments.at(key))
+
+
+def _as_int(number: float) -> float | int:
+    return int(number) if number == int(number) else number
+
+
+def _resolve_conflicts(conf: VolcanoConf, draft: PolicyDraft) -> None:
+    """What depends on two plugins: a score of one with a filter of the other, and what makes no sense together."""
+    if draft.spread_weight and not draft.uses("spread_constraints"):
+        draft.add_note("spread_constraints, for nodeorder's podtopologyspread, also keeps the constraints that must hold")
+    if draft.spread_weight or draft.uses("spread_constraints"):
+        draft.use("spread_constraints", weight=_as_int(draft.spread_weight))
+    if draft.uses("binpack") and draft.uses("spread"):
+        if all(draft.option("binpack", key) == draft.option("spread", key) for key in ("weight", "resources")):
+            draft.drop("spread")
+            draft.add_note(
+                "binpack and nodeorder's leastrequested cancel each other out in Volcano; this policy keeps binpack alone"
+            )
+    if draft.uses("proportion") and draft.uses("capacity"):
+        kept, dropped = sorted(("proportion", "capacity"), key=lambda name: -_enabled_parts(conf, name))
+        draft.drop(dropped)
+        draft.add_note(
+            f"proportion and capacity both say what a queue deserves; this policy keeps {kept}, of which more is switched on"
+        )
+
+
+def _enabled_parts(conf: VolcanoConf, name: str) -> int:
+    their = conf.plugin(name)
+    return 0 if their is None else sum(their.is_enabled(flag) for flag in _QUEUE_FLAGS)

@@ -1,0 +1,262 @@
+"""The schemas: all fields that Muster reads, by their types. Fields that others may add are kept as they are.
+
+No value is forbidden here that can be read. What makes no sense is told in a condition of the object, where its owner finds it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import yaml
+
+from muster.kube.read import names
+from muster.kube.watch.api_resources import ApiResource, resource_of
+
+Schema = dict[str, Any]
+
+_PRESERVE_UNKNOWN: Schema = {"x-kubernetes-preserve-unknown-fields": True}
+_STRING: Schema = {"type": "string"}
+_BOOLEAN: Schema = {"type": "boolean"}
+_INT32: Schema = {"type": "integer", "format": "int32"}
+_TIME: Schema = {"type": "string", "format": "date-time", "nullable": True}
+_QUANTITY: Schema = {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]}
+
+
+def definitions() -> tuple[Schema, ...]:
+    """All of them, in the order in which they are printed and installed."""
+    return (
+        _definition(resource_of(names.VOLCANO_GROUP, "Queue"), _QUEUE, short="q", columns=_QUEUE_COLUMNS),
+        _definition(resource_of(names.VOLCANO_GROUP, "PodGroup"), _VOLCANO_POD_GROUP, short="pg", columns=_GROUP_COLUMNS),
+        _definition(resource_of(names.VOLCANO_TOPOLOGY_GROUP, "HyperNode"), _HYPERNODE, short="hn", columns=_HYPERNODE_COLUMNS),
+        _definition(resource_of(names.SIGS_GROUP, "PodGroup"), _POD_GROUP, short="pg", columns=_GROUP_COLUMNS),
+        _definition(resource_of(names.SIGS_GROUP, "ElasticQuota"), _QUOTA, short="eq", columns=()),
+        _definition(resource_of(names.X_K8S_GROUP, "PodGroup"), _POD_GROUP, short="pg", columns=_GROUP_COLUMNS),
+        _definition(resource_of(names.X_K8S_GROUP, "ElasticQuota"), _QUOTA, short="eq", columns=()),
+    )
+
+
+def as_yaml() -> str:
+    """For `kubectl apply -f -`."""
+    text: str = yaml.dump_all(definitions(), Dumper=_DumperWithoutAliases, sort_keys=False, explicit_start=True)
+    return text
+
+
+def name_of(definition: Schema) -> str:
+    name: str = definition["metadata"]["name"]
+    return name
+
+
+# -- pieces ------------------------------------------------------------------------------------------------------------------------
+
+
+def _object(properties: Schema | None = None, *, description: str = "", required: tuple[str, ...] = ()) -> Schema:
+    schema: Schema = {"type": "object", **_PRESERVE_UNKNOWN}
+    if description:
+        schema["description"] = description
+    if properties:
+        schema["properties"] = properties
+    if required:
+        schema["required"] = list(required)
+    return schema
+
+
+def _amounts(description: str) -> Schema:
+    return {"type": "object", "description": description, "additionalProperties": _QUANTITY}
+
+
+def _described(schema: Schema, description: str) -> Schema:
+    return {**schema, "description": description}
+
+
+def _list(items: Schema, description: str = "") -> Schema:
+    return {"type": "array", "items": items, **({"description": description} if description else {})}
+
+
+_SELECTOR: Final = _object(
+    {
+        "matchLabels": {"type": "object", "additionalProperties": _STRING},
+        "matchExpressions": _list(_object({"key": _STRING, "operator": _STRING, "values": _list(_STRING)})),
+    }
+)
+_TOPOLOGY: Final = _object(
+    {
+        "mode": _described(_STRING, "hard: one domain holds all, or nobody is placed. soft: as near to each other as can be."),
+        "highestTierAllowed": _described(_INT32, "The highest tier of HyperNodes that the domain may belong to."),
+        "highestTierName": _described(_STRING, "The same, by the name of the tier."),
+    },
+    description="How close to each other in the network the members must be.",
+)
+_SUB_GROUP: Final = _object(
+    {
+        "name": _STRING,
+        "labelSelector": _described(_SELECTOR, "Which members it is about."),
+        "matchLabelKeys": _list(_STRING, "Members with equal values of these labels are one sub-group."),
+        "subGroupSize": _described(_INT32, "How many members make one sub-group."),
+        "minSubGroups": _described(_INT32, "How many sub-groups must be placed together."),
+        "networkTopology": _TOPOLOGY,
+    }
+)
+_CONDITIONS: Final = _list(
+    _object(
+        {"type": _STRING, "status": _STRING, "reason": _STRING, "message": _STRING, "lastTransitionTime": _TIME},
+    ),
+    "What there is to be said, with the reason in words and numbers.",
+)
+
+_GROUP_STATUS: Final = _object(
+    {
+        "phase": _described(_STRING, "Where the gang stands."),
+        "scheduled": _INT32,
+        "running": _INT32,
+        "succeeded": _INT32,
+        "failed": _INT32,
+        "scheduleStartTime": _described(_TIME, "When it was first attempted."),
+        "conditions": _CONDITIONS,
+    }
+)
+_POD_GROUP: Final = {
+    "spec": _object(
+        {
+            "minMember": _described(_INT32, "So many members start together, or none does."),
+            "minResources": _amounts("What must be there before the gang is attempted."),
+            "scheduleTimeoutSeconds": _described(_INT32, "How long members are held for the rest."),
+        }
+    ),
+    "status": _GROUP_STATUS,
+}
+_VOLCANO_POD_GROUP: Final = {
+    "spec": _object(
+        {
+            "minMember": _described(_INT32, "So many members start together, or none does."),
+            "minTaskMember": {
+                "type": "object",
+                "description": "The same for each role, by its name.",
+                "additionalProperties": _INT32,
+            },
+            "minResources": _amounts("What must be there before the gang is attempted."),
+            "priorityClassName": _described(_STRING, "How important the gang is; else its members say."),
+            "queue": _described(_STRING, "The queue that the gang waits in."),
+            "networkTopology": _TOPOLOGY,
+            "subGroupPolicy": _list(_SUB_GROUP, "Parts of the gang with wishes of their own."),
+        }
+    ),
+    "status": _GROUP_STATUS,
+}
+_QUEUE: Final = {
+    "spec": _object(
+        {
+            "parent": _described(_STRING, "The queue above it; without one it is below the root."),
+            "weight": _described(_INT32, "Its part of what is shared out by weight."),
+            "capability": _amounts("No more than this, ever. 0 forbids a resource."),
+            "deserved": _amounts("Its share. What is above it may be taken back by others."),
+            "guarantee": _object({"resource": _amounts("Kept for it, also from those who take back their share.")}),
+            "reclaimable": _described(_BOOLEAN, "false: nobody takes anything back from it."),
+            "priority": _described(_INT32, "Queues with more of it are served first."),
+        }
+    ),
+    "status": _object(
+        {
+            "state": _described(_STRING, "Open, Closed, or Closing. A queue that is not open takes no new gangs."),
+            "allocated": _amounts("What its members have."),
+            "inqueue": _INT32,
+            "pending": _INT32,
+            "running": _INT32,
+            "conditions": _CONDITIONS,
+        }
+    ),
+}
+_HYPERNODE: Final = {
+    "spec": _object(
+        {
+            "tier": _described(_INT32, "1 is the closest; domains of a higher tier are made of those of lower ones."),
+            "tierName": _described(_STRING, "A name for the tier, such as rack."),
+            "members": _list(
+                _object(
+                    {
+                        "type": _described(_STRING, "Node or HyperNode."),
+                        "selector": _object(
+                            {
+                                "exactMatch": _object({"name": _STRING}),
+                                "regexMatch": _object({"pattern": _STRING}),
+                                "labelMatch": _SELECTOR,
+                            }
+                        ),
+                    }
+                ),
+                "Who belongs to it.",
+            ),
+        }
+    ),
+    "status": _object({"conditions": _CONDITIONS}),
+}
+_QUOTA: Final = {
+    "spec": _object(
+        {
+            "min": _amounts("Its share, and the most that members may have who cannot be evicted."),
+            "max": _amounts("No more than this, ever. 0 forbids a resource."),
+        }
+    ),
+    "status": _object({"used": _amounts("What its members have."), "conditions": _CONDITIONS}),
+}
+
+
+def _column(name: str, path: str, *, kind: str = "string") -> Schema:
+    return {"name": name, "type": kind, "jsonPath": path}
+
+
+_AGE: Final = _column("Age", ".metadata.creationTimestamp", kind="date")
+_GROUP_COLUMNS: Final = (
+    _column("Phase", ".status.phase"),
+    _column("Min", ".spec.minMember", kind="integer"),
+    _column("Running", ".status.running", kind="integer"),
+)
+_QUEUE_COLUMNS: Final = (
+    _column("State", ".status.state"),
+    _column("Parent", ".spec.parent"),
+    _column("Pending", ".status.pending", kind="integer"),
+    _column("Running", ".status.running", kind="integer"),
+)
+_HYPERNODE_COLUMNS: Final = (_column("Tier", ".spec.tier", kind="integer"), _column("Name", ".spec.tierName"))
+
+
+def _definition(resource: ApiResource, parts: Schema, *, short: str, columns: tuple[Schema, ...]) -> Schema:
+    metadata: Schema = {"name": f"{resource.plural}.{resource.group}"}
+    if resource.group.endswith(".k8s.io"):
+        # Kubernetes keeps these groups for itself and wants to be told who approved of a guest.
+        metadata["annotations"] = {"api-approved.kubernetes.io": "unapproved, a kind that users already have"}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": metadata,
+        "spec": {
+            "group": resource.group,
+            "scope": "Namespaced" if resource.namespaced else "Cluster",
+            "names": {
+                "kind": resource.kind,
+                "listKind": f"{resource.kind}List",
+                "plural": resource.plural,
+                "singular": resource.kind.lower(),
+                "shortNames": [short],
+            },
+            "versions": [_version(resource.versions[0], parts, columns)],
+        },
+    }
+
+
+def _version(name: str, parts: Schema, columns: tuple[Schema, ...]) -> Schema:
+    properties = {"apiVersion": _STRING, "kind": _STRING, "metadata": {"type": "object"}, **parts}
+    return {
+        "name": name,
+        "served": True,
+        "storage": True,
+        "subresources": {"status": {}},
+        "additionalPrinterColumns": [*columns, _AGE],
+        "schema": {"openAPIV3Schema": {"type": "object", "properties": properties}},
+    }
+
+
+class _DumperWithoutAliases(yaml.SafeDumper):
+    """Without anchors: what is said twice is written twice."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
+        return True

@@ -1,0 +1,60 @@
+"""Give a cluster the definitions that it lacks, and wait until it serves them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from muster.crds.crd_definitions import Schema, definitions, name_of
+from muster.kube.watch.client import ApiError, Client
+
+_PATH: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_NOT_FOUND, _CONFLICT = 404, 409
+_POLL_S = 0.1
+SERVE_TIMEOUT_S: Final = 30.0
+
+
+class NotServed(Exception):
+    """The cluster took a definition, but does not serve it."""
+
+
+async def install(client: Client, *, serve_timeout_s: float = SERVE_TIMEOUT_S) -> tuple[tuple[str, bool], ...]:
+    """The name of each definition, and whether it was made now. What is there already is not touched."""
+    wanted = definitions()
+    made = [(name_of(each), await _create(client, each)) for each in wanted]
+    try:
+        async with asyncio.timeout(serve_timeout_s):
+            await asyncio.gather(*(_wait_until_served(client, each) for each, (_, new) in zip(wanted, made, strict=True) if new))
+    except TimeoutError:
+        raise NotServed(f"the cluster does not serve the new definitions after {serve_timeout_s:g} s") from None
+    return tuple(made)
+
+
+async def _create(client: Client, definition: Schema) -> bool:
+    try:
+        await client.request("GET", f"{_PATH}/{name_of(definition)}")
+        return False
+    except ApiError as error:
+        if error.status != _NOT_FOUND:
+            raise
+    try:
+        await client.request("POST", _PATH, body=definition)
+    except ApiError as error:
+        # Somebody else brought it a moment ago.
+        if error.status == _CONFLICT:
+            return False
+        raise
+    return True
+
+
+async def _wait_until_served(client: Client, definition: Schema) -> None:
+    spec = definition["spec"]
+    path = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
+    while True:
+        try:
+            await client.request("GET", path, params={"limit": "1"})
+            return
+        except ApiError as error:
+            if error.status != _NOT_FOUND:
+                raise
+        await asyncio.sleep(_POLL_S)

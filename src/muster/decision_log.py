@@ -1,0 +1,129 @@
+"""The decision log: one line for each scheduler that starts, with its policy, one for each event, one for each cycle's outcome.
+
+Events are written as the scheduler saw them, so that a log needs no cluster to be run again; outcomes are written so that the same
+decisions are the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import IO
+
+import msgspec
+
+from muster.model import effects as effects_module
+from muster.model.effects import Effect, Outcome, Verdict
+from muster.model.events import BindFailed, ClusterObject, Delete, Event, EvictFailed, ReservationFailed, Upsert
+from muster.model.pod import Pod, PodSignature
+
+FORMAT = 1
+
+_OBJECT_TYPES: dict[str, type[ClusterObject]] = {cls.__name__: cls for cls in ClusterObject.__args__}
+_OTHER_EVENT_TYPES: dict[str, type[Delete | BindFailed | EvictFailed | ReservationFailed]] = {
+    cls.__name__: cls for cls in (Delete, BindFailed, EvictFailed, ReservationFailed)
+}
+_EFFECT_TYPES: dict[str, type[Effect]] = {cls.__name__: cls for cls in effects_module.Effect.__args__}
+
+
+class BadDecisionLog(ValueError):
+    """A line that is no part of a decision log."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogHeader:
+    """A scheduler starts anew, with this policy."""
+
+    policy: str
+
+
+LogEntry = LogHeader | Event | Outcome
+
+
+class DecisionLogWriter:
+    """Writes a log as it happens."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+
+    def begin(self, policy: str) -> None:
+        self._write_line({"muster": FORMAT, "policy": policy})
+
+    def events(self, events: Iterable[Event]) -> None:
+        for event in events:
+            self._write_line(_event_line(event))
+
+    def outcome(self, outcome: Outcome) -> None:
+        self._file.write(outcome_bytes(outcome) + b"\n")
+
+    def _write_line(self, line: object) -> None:
+        self._file.write(msgspec.json.encode(line) + b"\n")
+
+
+def outcome_bytes(outcome: Outcome) -> bytes:
+    """The one way in which an outcome is written: equal decisions, equal bytes."""
+    return msgspec.json.encode(
+        {
+            "cycle": outcome.cycle,
+            "now": outcome.now,
+            "effects": [{type(effect).__name__: effect} for effect in outcome.effects],
+            "verdicts": outcome.verdicts,
+            "stats": outcome.stats,
+        }
+    )
+
+
+def read_decision_log(lines: Iterable[bytes]) -> Iterator[tuple[int, LogEntry, bytes]]:
+    """Line number, what the line says, and its bytes."""
+    signatures: dict[PodSignature, PodSignature] = {}
+    for number, raw in enumerate(lines, start=1):
+        line = raw.rstrip(b"\n")
+        if not line:
+            continue
+        try:
+            yield number, _decode_entry(msgspec.json.decode(line), signatures), line
+        except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
+            raise BadDecisionLog(f"line {number} is no line of a decision log: {error}") from error
+
+
+def _event_line(event: Event) -> dict[str, object]:
+    if isinstance(event, Upsert):
+        return {"seen": type(event.obj).__name__, "thing": event.obj}
+    return {"event": type(event).__name__, "of": event}
+
+
+def _decode_entry(line: object, signatures: dict[PodSignature, PodSignature]) -> LogEntry:
+    if not isinstance(line, dict):
+        raise BadDecisionLog("not an object")
+    if "seen" in line:
+        return Upsert(_decode_object(line["seen"], line["thing"], signatures))
+    if "event" in line:
+        return msgspec.convert(line["of"], _OTHER_EVENT_TYPES[line["event"]])
+    if "cycle" in line:
+        return _decode_outcome(line)
+    if "muster" not in line:
+        raise BadDecisionLog("it is neither an event nor an outcome nor the start of a scheduler")
+    if line["muster"] != FORMAT:
+        raise BadDecisionLog(f"format {line['muster']} is not {FORMAT}")
+    return LogHeader(policy=str(line["policy"]))
+
+
+def _decode_object(name: str, raw_fields: object, signatures: dict[PodSignature, PodSignature]) -> ClusterObject:
+    thing = msgspec.convert(raw_fields, _OBJECT_TYPES[name])
+    if isinstance(thing, Pod):
+        # Pods of one kind share it, as they did when they were first decoded.
+        object.__setattr__(thing, "kind", signatures.setdefault(thing.signature, thing.signature))
+    return thing
+
+
+def _decode_outcome(line: dict[str, object]) -> Outcome:
+    raw_fields = line["effects"]
+    if not isinstance(raw_fields, list):
+        raise BadDecisionLog("effects is not a list")
+    return Outcome(
+        cycle=msgspec.convert(line["cycle"], int),
+        now=msgspec.convert(line["now"], float),
+        effects=tuple(msgspec.convert(fields, _EFFECT_TYPES[name]) for entry in raw_fields for name, fields in entry.items()),
+        verdicts=msgspec.convert(line["verdicts"], tuple[tuple[str, Verdict], ...]),
+        stats=msgspec.convert(line["stats"], tuple[tuple[str, int], ...]),
+    )

@@ -1,0 +1,253 @@
+"""Where a gang goes: the best of the domains that it may go to, and within that a domain for each of its cells.
+
+Every domain counts: more members placed goes before a better score, and that before a place earlier in the list. Not every domain
+is tried, though: bounds say which could take everybody, and where scores are known ahead the best of these that does take everybody
+is the best of all. The outcome is the same as that of trying all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from muster.engine import explain
+from muster.engine.fit_counts import CAPACITY_FOR, CurrentCapacity, DomainBounds, domain_bounds, missing_members
+from muster.engine.hooks import WHOLE_CLUSTER, Ask, Purpose
+from muster.engine.place import PlaceResult, place
+from muster.engine.session import Session
+from muster.model.effects import YES, Verdict
+from muster.model.gang import Gang, Mode, Subgroup
+from muster.model.pod import PLACED, PLACED_OR_NOMINATED, Phase, Pod
+from muster.state.derived.topology_domains import Domain
+from muster.state.gangs.gang_stage import reaches_min
+from muster.state.gangs.subgroups import placed_in_subgroup
+from muster.state.trial import Trial
+
+
+@dataclass(frozen=True, slots=True)
+class DomainPlacement:
+    """Where the ask went and how many found a node there. `complete`: the gang has what it needs."""
+
+    domain: Domain
+    placed: PlaceResult
+    complete: bool
+
+
+def place_in_best_domain(s: Session, trial: Trial, ask: Ask, domains: Sequence[Domain], *, phase: Phase) -> DomainPlacement:
+    """Place the ask in the best of these domains; it stays placed, whole or in part, in the trial."""
+    if len(domains) == 1:
+        return _place_in_domain(s, trial, ask, domains[0], phase=phase)
+    search = _DomainChoice(s, trial, ask, domains, phase)
+    return search.place_all() or search.place_most()
+
+
+def _place_in_domain(s: Session, trial: Trial, ask: Ask, domain: Domain, *, phase: Phase) -> DomainPlacement:
+    if ask.subgroup is not None:
+        placed = _place_compactly(s, trial, ask, domain, phase)
+        return DomainPlacement(domain, placed, missing_members(s.world, ask).total <= 0)
+    placed = place_gang(s, trial, ask.pods, domain=domain, phase=phase, needed=ask.needed, admitted=ask.admitted)
+    return DomainPlacement(
+        domain, placed, reaches_min(s.world, ask.gang, PLACED_OR_NOMINATED if phase is Phase.NOMINATED else PLACED)
+    )
+
+
+class _DomainChoice:
+    def __init__(self, s: Session, trial: Trial, ask: Ask, domains: Sequence[Domain], phase: Phase) -> None:
+        self.s, self.trial, self.ask, self.domains, self.phase = s, trial, ask, domains, phase
+        self.domain_bounds: DomainBounds = domain_bounds(s, ask, domains, CurrentCapacity(s, CAPACITY_FOR[_purpose_of(phase)]))
+        self._results: dict[int, tuple[bool, int, float]] = {}
+
+    def place_all(self) -> DomainPlacement | None:
+        """Where everybody finds a node: the best score first, so that the first success is the best there is."""
+        scores = self.s.score_domains(self.ask, self.domains)
+        if scores is None:
+            return None
+        roomy = np.flatnonzero(self.domain_bounds.most >= len(self.ask.pods))
+        for at in roomy[np.lexsort((roomy, -scores[roomy]))].tolist():
+            mark = self.trial.mark()
+            settled = self._place_at(at)
+            if settled.placed.first_refused is None:
+                return settled
+            self._record(at, settled)
+            self.trial.undo_to(mark)
+        return None
+
+    def place_most(self) -> DomainPlacement:
+        """Where most find a node. A domain that cannot do better than the best so far is not tried."""
+        feasible, most = self.domain_bounds.feasible, self.domain_bounds.most
+        order = np.lexsort((np.arange(len(most)), -most, ~feasible)).tolist()
+        if self.ask.gang.mode is Mode.STRICT and not feasible.any():
+            # It is going to fail wherever it is tried; the domain that comes nearest explains it best.
+            return self._place_at(order[0])
+        best = order[0]
+        for at in order:
+            if best in self._results and (bool(feasible[at]), int(most[at])) < self._results[best][:2]:
+                break
+            self._evaluate(at)
+            if self._results[at] > self._results[best] or (self._results[at] == self._results[best] and at < best):
+                best = at
+        return self._place_at(best)
+
+    def _evaluate(self, at: int) -> None:
+        if at not in self._results:
+            mark = self.trial.mark()
+            self._record(at, self._place_at(at))
+            self.trial.undo_to(mark)
+
+    def _record(self, at: int, settled: DomainPlacement) -> None:
+        score = self.s.score_domain(self.ask, self.domains[at])
+        self._results[at] = (settled.complete, settled.placed.count, score)
+
+    def _place_at(self, at: int) -> DomainPlacement:
+        self.s.count("domains tried")
+        return _place_in_domain(self.s, self.trial, self.ask, self.domains[at], phase=self.phase)
+
+
+def place_in_allowed_domains(s: Session, trial: Trial, gang: Gang, pods: Sequence[Pod], *, phase: Phase) -> DomainPlacement:
+    """Place as many of these members of a gang as fit in the best domain that it may go to."""
+    ask = Ask(gang, tuple(pods), _purpose_of(phase), needed=0)
+    where = s.where(ask)
+    if not where.domains:
+        return DomainPlacement(WHOLE_CLUSTER, PlaceResult(0, pods[0], where.verdict), complete=False)
+    return place_in_best_domain(s, trial, ask, where.domains, phase=phase)
+
+
+def why_refused(s: Session, gang: Gang, settled: DomainPlacement) -> Verdict:
+    """Why somebody found no node, with those who found one still in the trial. YES where everybody did."""
+    placed = settled.placed
+    if placed.first_refused is None:
+        return YES
+    return placed.verdict or explain.no_node_fits(s, gang, placed.first_refused, settled.domain, after_releases=False)
+
+
+def why_topology_violated(s: Session, gang: Gang) -> str:
+    """Why the members that have a node, or one of its cells, do not lie together as they must; empty where they do."""
+    for subgroup in (None, *gang.subgroups):
+        if (gang if subgroup is None else subgroup).topology is not None:
+            where = s.where(Ask(gang, (), Purpose.NOMINATE, subgroup=subgroup))
+            if not where.domains:
+                return where.verdict.why
+    return ""
+
+
+# -- inside one domain -----------------------------------------------------------------------------------------------------------
+
+
+def place_gang(
+    s: Session,
+    trial: Trial,
+    pods: Sequence[Pod],
+    *,
+    domain: Domain,
+    phase: Phase,
+    needed: int | None = None,
+    admitted: bool = False,
+) -> PlaceResult:
+    """Place as many of these members of one gang as fit in a domain: each cell in a domain of its own, all close to each other.
+
+    The first `needed` are those that its minimum needs (None: all); the others do not stand in their way. `admitted`: the queues
+    are known to have room for all of them.
+    """
+    if not pods:
+        return PlaceResult(0, None)
+    ask = Ask(s.world.facts.gangs[s.world.facts.members[pods[0].uid].gang], tuple(pods), _purpose_of(phase), admitted=admitted)
+    if not ask.gang.subgroups:
+        return _place_compactly(s, trial, ask, domain, phase)
+    mark = trial.mark()
+    placed = _place_subgroups(s, trial, ask, domain, phase)
+    first = ask.pods[:needed]
+    if placed.first_refused is None or len(first) == len(pods) or all(pod.uid in s.world.placements.by_uid for pod in first):
+        return placed
+    trial.undo_to(mark)
+    placed = _place_subgroups(s, trial, replace(ask, pods=first), domain, phase)
+    more = _place_subgroups(s, trial, replace(ask, pods=ask.pods[needed:]), domain, phase)
+    refused = placed if placed.first_refused is not None else more
+    return PlaceResult(placed.count + more.count, refused.first_refused, refused.verdict)
+
+
+def _place_subgroups(s: Session, trial: Trial, ask: Ask, domain: Domain, phase: Phase) -> PlaceResult:
+    """Cell by cell, those that are begun first, because they have no choice where to go on, then the largest; then the members that
+    are in none."""
+    count, refused = 0, PlaceResult(0, None)
+    for subgroup, pods in _by_subgroup(s, ask):
+        placed = _place_subgroup(s, trial, replace(ask, pods=pods, subgroup=subgroup, within=domain), phase)
+        count += placed.count
+        if placed.first_refused is not None and refused.first_refused is None:
+            refused = placed
+    in_cells = frozenset().union(*(subgroup.members for subgroup in ask.gang.subgroups))
+    loose = tuple(pod for pod in ask.pods if pod.uid not in in_cells)
+    if loose:
+        placed = _place_compactly(s, trial, replace(ask, pods=loose), domain, phase)
+        count += placed.count
+        refused = placed if refused.first_refused is None else refused
+    return replace(refused, count=count)
+
+
+def _by_subgroup(s: Session, ask: Ask) -> list[tuple[Subgroup, tuple[Pod, ...]]]:
+    cell_of = {uid: at for at, subgroup in enumerate(ask.gang.subgroups) for uid in subgroup.members}
+    found: dict[int, list[Pod]] = {}
+    for pod in ask.pods:
+        if pod.uid in cell_of:
+            found.setdefault(cell_of[pod.uid], []).append(pod)
+    order = sorted(found, key=lambda at: (not placed_in_subgroup(s.world, ask.gang.subgroups[at]), -len(found[at]), at))
+    return [(ask.gang.subgroups[at], tuple(found[at])) for at in order]
+
+
+def _place_subgroup(s: Session, trial: Trial, ask: Ask, phase: Phase) -> PlaceResult:
+    """A cell that would have fewer members than it needs is not begun."""
+    assert ask.subgroup is not None
+    where = s.where(ask)
+    if not where.domains:
+        return PlaceResult(0, ask.pods[0], replace(where.verdict, why=f"{ask.subgroup.title}: {where.verdict.why}"))
+    mark = trial.mark()
+    settled = place_in_best_domain(s, trial, ask, where.domains, phase=phase)
+    if settled.complete:
+        return settled.placed
+    verdict = settled.placed.verdict or _below_min_verdict(s, ask.subgroup, settled)
+    trial.undo_to(mark)
+    return PlaceResult(0, ask.pods[0], verdict)
+
+
+def _below_min_verdict(s: Session, subgroup: Subgroup, settled: DomainPlacement) -> Verdict:
+    least = explain.plural(subgroup.min, "member finds", "members find")
+    why = f"{subgroup.title}: {placed_in_subgroup(s.world, subgroup)} of at least {least} room in {settled.domain.title}"
+    return Verdict(ok=False, why=why, code=explain.NO_CAPACITY, curable=True, topics=explain.CAPACITY)
+
+
+def _place_compactly(s: Session, trial: Trial, ask: Ask, domain: Domain, phase: Phase) -> PlaceResult:
+    """One part of the domain after the other is filled, as far as a plugin wants that, so that members are close to each other."""
+    parts = s.fill_order(ask, domain)
+    if not parts:
+        return place(s, trial, ask.pods, domain=domain, phase=phase, admitted=ask.admitted)
+    mark = trial.mark()
+    filled = _fill_parts(s, trial, ask, domain, parts, phase)
+    if filled.first_refused is None or not _order_matters(s, ask.pods):
+        return filled
+    trial.undo_to(mark)
+    placed = place(s, trial, ask.pods, domain=domain, phase=phase, admitted=ask.admitted)
+    if placed.count > filled.count:
+        return placed
+    trial.undo_to(mark)
+    return _fill_parts(s, trial, ask, domain, parts, phase)
+
+
+def _fill_parts(s: Session, trial: Trial, ask: Ask, domain: Domain, parts: Sequence[Domain], phase: Phase) -> PlaceResult:
+    left = ask.pods
+    for part in parts:
+        _place_compactly(s, trial, replace(ask, pods=left), part, phase)
+        left = tuple(pod for pod in left if pod.uid not in s.world.placements.by_uid)
+        if not left:
+            return PlaceResult(len(ask.pods), None)
+    rest = place(s, trial, left, domain=domain, phase=phase, admitted=ask.admitted)
+    return replace(rest, count=len(ask.pods) - len(left) + rest.count)
+
+
+def _order_matters(s: Session, pods: Sequence[Pod]) -> bool:
+    """May the order in which these are placed change how many find room?"""
+    return any(pod.signature != pods[0].signature for pod in pods) or any(s.has_inter_pod_constraints(pod) for pod in pods)
+
+
+def _purpose_of(phase: Phase) -> Purpose:
+    return Purpose.NOMINATE if phase is Phase.NOMINATED else Purpose.ALLOCATE

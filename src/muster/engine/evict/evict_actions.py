@@ -1,0 +1,205 @@
+"""The evicting actions: who asks, which action serves it, and how a plan becomes claims and evictions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from muster.engine import explain
+from muster.engine.evict.eviction_policy import GANG_PREEMPT, PREEMPT, EvictionPolicy
+from muster.engine.evict.job_preempt import JOB_PREEMPT, why_may_not_preempt
+from muster.engine.evict.reclaim import GANG_RECLAIM
+from muster.engine.evict.single_node import plan_on_one_node
+from muster.engine.evict.victim_search import NoPlan, Plan, plan_in_domain
+from muster.engine.hooks import Ask, Domain, Purpose
+from muster.engine.nominations import members_needed, plan_name
+from muster.engine.place import passes_filters
+from muster.engine.session import EvictionAttempt, Session
+from muster.model.effects import YES, Verdict
+from muster.model.gang import Gang, MatchPolicy
+from muster.model.pod import PLACED_OR_NOMINATED, Phase, Placement, Pod
+from muster.model.topics import Topic
+from muster.state.gangs.gang_stage import is_satisfied, reaches_min
+from muster.state.memory import ActivePlan
+
+PREEMPT_NAME, GANG_PREEMPT_NAME, GANG_RECLAIM_NAME, JOB_PREEMPT_NAME = "preempt", "gang-preempt", "gang-reclaim", "job-preempt"
+
+
+def gang_preempt(s: Session) -> None:
+    evict_for_refused(s, GANG_PREEMPT)
+
+
+def job_preempt(s: Session) -> None:
+    evict_for_refused(s, JOB_PREEMPT)
+
+
+def gang_reclaim(s: Session) -> None:
+    evict_for_refused(s, GANG_RECLAIM)
+
+
+def preempt(s: Session) -> None:
+    evict_for_refused(s, PREEMPT)
+
+
+def evict_for_refused(s: Session, policy: EvictionPolicy) -> None:
+    """Plans for the gangs that were refused in this cycle for lack of room, in their order, one each at most."""
+    for key in list(s.refused):
+        gang = s.world.facts.gangs[key]
+        if action_for(s, gang) == policy.name or policy.name == GANG_RECLAIM_NAME:
+            _evict_for(s, gang, policy)
+
+
+def action_for(s: Session, gang: Gang) -> str:
+    """Which action serves this ask: the first that fits it, of those that the policy has."""
+    wanted = GANG_PREEMPT_NAME
+    if gang.queue.startswith("quota/"):
+        wanted = JOB_PREEMPT_NAME
+    elif (gang.min == 1 and gang.size == 1 and gang.is_single_pod) or (
+        gang.match_policy is MatchPolicy.ONCE_SATISFIED and is_satisfied(s.world, gang)
+    ):
+        wanted = PREEMPT_NAME
+    return wanted if wanted in s.policy.actions else GANG_PREEMPT_NAME
+
+
+def _evict_for(s: Session, gang: Gang, policy: EvictionPolicy) -> None:
+    refusal = s.refused[gang.key]
+    barred = (
+        why_may_not_preempt(s, gang) if gang.queue.startswith("quota/") else "its preemption policy is Never" * gang.never_preempts
+    )
+    if barred:
+        _report_refusal(s, gang, refusal, barred)
+        return
+    pods = preemptor_pods(s, gang)
+    if not pods or not refusal.curable:
+        return
+    ask = Ask(gang, pods, Purpose.EVICT, policy.name)
+    verdict = s.admit(ask)
+    if not verdict.ok:
+        _report_refusal(s, gang, refusal, verdict.why, verdict)
+        return
+    whys: list[str] = []
+    times: list[float] = []
+    where = s.where(ask)
+    whys.extend([] if where.domains else [where.verdict.why])
+    best: Plan | None = None
+    for domain in where.domains:
+        found = _find_plan(s, ask, policy, domain)
+        s.eviction_attempts.append(EvictionAttempt(gang.key, policy.name, domain.name, found))
+        if isinstance(found, Plan):
+            best = best or found
+            if not s.tries_all_domains:
+                break
+            continue
+        whys.append(found.why if domain.rows is None else f"{domain.name}: {found.why}")
+        times.extend([] if found.at is None else [found.at])
+    if best is not None:
+        commit_plan(s, gang, best, policy)
+        return
+    why = "; ".join(dict.fromkeys(whys)) or "no domain of the cluster is allowed"
+    topics = (Topic.BUDGETS.any,) if s.policy.checks_budgets else ()
+    _report_refusal(s, gang, refusal, why, Verdict(ok=False, topics=topics, at=min(times, default=None)))
+
+
+def _find_plan(s: Session, ask: Ask, policy: EvictionPolicy, domain: Domain) -> Plan | NoPlan:
+    """One pod after the other where pods are served singly, the whole ask otherwise."""
+    if policy.name != PREEMPT_NAME:
+        return plan_in_domain(s, ask, policy, domain)
+    found: Plan | NoPlan = NoPlan("nobody asks")
+    for pod in ask.pods:
+        found = plan_on_one_node(s, replace(ask, pods=(pod,)), policy, domain)
+        if isinstance(found, Plan):
+            break
+    return found
+
+
+def preemptor_pods(s: Session, gang: Gang) -> tuple[Pod, ...]:
+    """Whom room is made for: what the minimums lack; and, once it goes pod by pod, whoever waits."""
+    if _is_scheduled_per_pod(s, gang):
+        return tuple(pod for pod in gang.pods() if pod.uid not in s.world.placements.by_uid)
+    return () if reaches_min(s.world, gang, PLACED_OR_NOMINATED) else members_needed(s.world, gang)
+
+
+def _is_scheduled_per_pod(s: Session, gang: Gang) -> bool:
+    return gang.match_policy is MatchPolicy.ONCE_SATISFIED and is_satisfied(s.world, gang)
+
+
+def _report_refusal(s: Session, gang: Gang, refusal: Verdict, why: str, verdict: Verdict | None = None) -> None:
+    """Add to a refusal why nobody can be evicted either."""
+    at = verdict.at if verdict is not None else None
+    own = [Topic.QUEUE_CAPACITY.of(key) for role in gang.roles for key in s.world.ledger.path(role.queue)[:-1]]
+    # Others may grow over their share, or this one fall below its own: then somebody may be evicted after all.
+    usage = (*own, Topic.QUEUE_USAGE.any, Topic.QUEUES.any)
+    topics = tuple(dict.fromkeys((*refusal.topics, *(verdict.topics if verdict is not None else ()), *usage)))
+    both = replace(refusal, why=f"{refusal.why}; nobody is evicted for it: {why}", topics=topics, at=at or refusal.at)
+    s.record_verdict(gang, both)
+
+
+def commit_plan(s: Session, gang: Gang, plan: Plan, policy: EvictionPolicy) -> None:
+    """Claims first, then evictions: decided as one. Where nobody has to leave any more, the gang is bound at once."""
+    refusal = s.refused.pop(gang.key)
+    s.why_without_eviction[gang.key] = refusal.why
+    _release_reservations(s, gang, plan, policy)
+    if not plan.victims and _bind_now(s, gang, plan):
+        s.record_verdict(gang, _surplus_verdict(s, gang))
+        return
+    name = plan_name(s, gang)
+    victims = tuple(pod.uid for pod in plan.victims)
+    soft = s.policy.manner(policy.name) == "soft"
+    s.world.memory.plans.set(name, ActivePlan(gang.key, len(plan.placements), victims, s.now, soft=soft))
+    leave = explain.plural(len(victims), "pod leaves", "pods leave")
+    why = f"{leave} for it; as things are, {refusal.why}" if victims else "the room that it needs is being left"
+    with s.trial(why, cause=policy.name, for_gang=gang.full_name) as trial:
+        for pod, placement in plan.placements:
+            trial.restore(pod, Placement(Phase.NOMINATED, placement.node, s.now, placement.devices, name))
+        trial.commit()
+    for pod in plan.victims:
+        with s.trial(_eviction_message(s, gang, pod, policy), cause=policy.name, for_gang=gang.full_name) as trial:
+            trial.evict(pod)
+            trial.commit()
+    s.record_verdict(gang, explain.waiting_for_preemption(s.world, gang))
+    s.count(policy.name)
+
+
+def _bind_now(s: Session, gang: Gang, plan: Plan) -> bool:
+    """What others only claimed may be enough, if nobody else has to leave first."""
+    table = s.world.table
+    with s.trial("others gave up what they only claimed", cause="Fits", for_gang=gang.full_name) as trial:
+        for pod, placement in plan.placements:
+            # Its queue may still carry those who leave, even where its node does not.
+            if not s.quota_fit(pod, count=1, phase=Phase.BINDING).fit_count:
+                return False
+            trial.restore(pod, Placement(Phase.BINDING, placement.node, s.now, placement.devices))
+        rows = [table.row[placement.node or ""] for _, placement in plan.placements]
+        if (table.used[rows] > table.allocatable[rows]).any() or not reaches_min(s.world, gang):
+            return False
+        if not all(passes_filters(s, pod) for pod, _ in plan.placements):
+            return False
+        trial.commit()
+    return True
+
+
+def _surplus_verdict(s: Session, gang: Gang) -> Verdict:
+    """Room is made for the minimum only: members above it take their chance on free room, in the next attempt."""
+    waiting = s.world.placements.unplaced_members.get(gang.key, 0)
+    if not waiting:
+        return YES
+    why = f"its minimum has nodes; {explain.plural(waiting, 'member above it waits', 'members above it wait')} for the next attempt"
+    return Verdict(ok=False, why=why, code=explain.NEXT_CYCLE, at=s.now)
+
+
+def _release_reservations(s: Session, gang: Gang, plan: Plan, policy: EvictionPolicy) -> None:
+    """Those who only lose a claim, or what this very cycle gave them, wait again and are told for whom."""
+    why = f"gives way to {gang.full_name}"
+    for pod in plan.released:
+        with s.trial(why, cause=policy.name, for_gang=gang.full_name) as trial:
+            trial.release(pod)
+            trial.commit()
+        loser = s.world.gang_of(pod)
+        if loser is not None:
+            s.record_verdict(loser, Verdict(ok=False, why=why, code="GaveWay", at=s.now))
+
+
+def _eviction_message(s: Session, gang: Gang, victim: Pod, policy: EvictionPolicy) -> str:
+    loser = s.world.gang_of(victim)
+    priority = loser.priority if loser is not None else victim.priority
+    verb = "reclaimed" if policy.name == GANG_RECLAIM_NAME else "preempted"
+    return f"{verb} for {gang.full_name}: priority {priority} against {gang.priority}"

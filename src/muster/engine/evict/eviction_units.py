@@ -1,0 +1,378 @@
+"""Victims as units: seats that a gang can spare go one by one and cost nothing, the others go with their whole gang.
+
+For one ask and one domain. The order of the units says who is taken first; their class is what is never traded for efficiency
+(spare before whole, then the victim's priority or its queue).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from muster.engine.evict.eviction_policy import EvictionPolicy, EvictionRules
+from muster.engine.evict.victims import BROKEN_AFTER_S, IntColumn, VictimTable, mask_of
+from muster.engine.hooks import Ask, Domain
+from muster.engine.session import Session
+from muster.model.gang import Gang, Subgroup
+from muster.model.pod import PLACED, Phase, Pod
+from muster.model.resource_amounts import PODS
+from muster.model.topics import Topic
+from muster.state.derived_values import Derived
+from muster.state.gangs.gang_stage import count
+from muster.state.gangs.subgroups import placed_in_subgroup
+from muster.state.node_table import BoolColumn, FloatColumn, RowIndex
+from muster.state.resource_columns import Amounts
+
+ROI_STEP = 0.05
+
+
+@dataclass(slots=True)
+class EvictionUnits:
+    """Columns over seats, and over units in the order in which they are taken: unit 0 goes first."""
+
+    victim: RowIndex
+    unit: IntColumn
+    row: RowIndex
+    request: Amounts
+    in_domain: BoolColumn
+    unit_class: IntColumn
+    unit_cost: FloatColumn
+    unit_surplus: BoolColumn
+    unit_gang: IntColumn
+    evicted: BoolColumn
+    """Units that went since these were put together: an ask that looks like the last one need not sort all of them again."""
+    evictable_at: float = np.inf
+    """When the first of those who are barred for a time may be taken."""
+    _by_row: RowIndex | None = None
+
+    def __len__(self) -> int:
+        return len(self.unit_class)
+
+    @property
+    def any_left(self) -> bool:
+        return not bool(self.evicted.all())
+
+    def by_row(self) -> RowIndex:
+        """Seats in the domain by node, and on each node in the order in which their units are taken."""
+        if self._by_row is None:
+            here = np.flatnonzero(self.in_domain)
+            # Both are whole numbers that fit into one: a single sort is enough.
+            self._by_row = here[np.argsort(self.row[here] * np.int64(len(self) + 1) + self.unit[here])]
+        return self._by_row
+
+    def victims_of(self, unit: int, victim_table: VictimTable) -> list[int]:
+        """Its seats, members in their order."""
+        mine: RowIndex = self.victim[self.unit == unit]
+        found: list[int] = mine.tolist() if len(mine) == 1 else mine[np.argsort(victim_table.rank[mine], kind="stable")].tolist()
+        return found
+
+
+@dataclass(slots=True)
+class _KeptUnits:
+    """Bundles of an earlier ask of this cycle, and what they were made from."""
+
+    found: EvictionUnits | None = None
+    eligible: BoolColumn = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    position: int = -1
+
+
+_KEPT: Derived[_KeptUnits] = Derived("eviction units", Topic.CYCLE)
+
+
+def eviction_units(
+    s: Session, ask: Ask, policy: EvictionPolicy, rules: EvictionRules, victim_table: VictimTable, domain: Domain, need: Amounts
+) -> EvictionUnits:
+    """The units that this ask may take in a domain. `need` is what the ask lacks in all."""
+    eligible, log = rules.eligible, s.world.changes.placements
+    kept = _KEPT.of(s.world, _KeptUnits, key=(policy.name, ask.gang.priority, domain.name, need.tobytes()))
+    if kept.found is None or not np.array_equal(kept.eligible, eligible) or not _still_valid(s, victim_table, kept, kept.found):
+        kept.found = _build(s, ask, policy, rules, victim_table, domain.mask(len(s.world.table)), need)
+        kept.eligible = eligible
+    kept.position = log.position
+    return kept.found
+
+
+def _still_valid(s: Session, victim_table: VictimTable, kept: _KeptUnits, found: EvictionUnits) -> bool:
+    """Did nothing happen since but that whole units went, and others came who may not be taken? Then mark the former."""
+    went: list[int] = []
+    for uid in dict.fromkeys(s.world.changes.placements.since(kept.position) or ()):
+        at = victim_table.index.get(uid)
+        if at is not None:
+            if kept.eligible[victim_table.gang[at]]:
+                return False
+        elif (last := victim_table.last_index.get(uid)) is not None:
+            went.append(last)
+    if not went:
+        return True
+    units = found.unit[mask_of(went, len(victim_table.pods))[found.victim]]
+    whole = np.bincount(found.unit, minlength=len(found))
+    if (np.bincount(units, minlength=len(found))[units] < whole[units]).any() or found.unit_surplus[units].any():
+        return False
+    found.evicted[units] = True
+    return True
+
+
+def _build(
+    s: Session, ask: Ask, policy: EvictionPolicy, rules: EvictionRules, victim_table: VictimTable, inside: BoolColumn, need: Amounts
+) -> EvictionUnits:
+    eligible = rules.eligible
+    alive = np.flatnonzero(victim_table.alive[: len(victim_table.pods)]) if eligible.any() else np.zeros(0, dtype=np.intp)
+    victim = alive[eligible[victim_table.gang[alive]]]
+    in_domain = _in_domain(victim_table, victim, inside)
+    if s.policy.settings.whole_gang == "domain":
+        victim, in_domain = victim[in_domain], in_domain[in_domain]
+    barred = _not_evictable(s, ask, victim_table, victim)
+    if policy.bars_non_preemptible:
+        barred |= victim_table.non_preemptible[victim] & (victim_table.phase[victim] == Phase.BOUND)
+    unit = _unit_numbers(s, victim_table, victim, in_domain, barred, need)
+    keep = _whole_units(unit, in_domain, barred)
+    found = _sorted_units(s, rules, victim_table, victim[keep], unit[keep], in_domain[keep], need)
+    found.evictable_at = _first_evictable_at(s, ask, victim_table, victim[barred])
+    return found
+
+
+def _in_domain(victim_table: VictimTable, victim: RowIndex, inside: BoolColumn) -> BoolColumn:
+    rows = victim_table.row[victim]
+    in_domain: BoolColumn = rows >= 0
+    in_domain[in_domain] = inside[rows[in_domain]]
+    return in_domain
+
+
+def _not_evictable(s: Session, ask: Ask, victim_table: VictimTable, victim: RowIndex) -> BoolColumn:
+    """All candidates are shown to the policies once: whom one of them bars may not be taken. Binds that were sent are nobody's
+    to take back."""
+    barred: BoolColumn = victim_table.not_evictable[victim] | _bind_was_sent(s, victim_table, victim)
+    if s.policy.manner(ask.action) == "soft":
+        barred |= np.array([_eviction_was_cancelled(s, victim_table.pods[at]) for at in victim.tolist()], dtype=np.bool_)
+    for plugin in s.policy.filters_victims:
+        barred |= ~plugin.evictable(s, ask, victim_table, victim)
+    return barred
+
+
+def _bind_was_sent(s: Session, victim_table: VictimTable, victim: RowIndex) -> BoolColumn:
+    """Binds that an earlier cycle decided on."""
+    binding: BoolColumn = victim_table.phase[victim] == Phase.BINDING
+    if not s.same_moment:
+        return binding & (victim_table.since[victim] < s.now)
+    ours = {step.pod.uid for step in s.world.placements.steps()}
+    return binding & np.array([victim_table.pods[at].uid not in ours for at in victim.tolist()], dtype=np.bool_)
+
+
+def _eviction_was_cancelled(s: Session, pod: Pod) -> bool:
+    """Was it asked softly a short while ago, and then allowed to stay?"""
+    since = s.world.memory.cancelled_evictions.get(pod.uid, pod.eviction_cancelled_at)
+    return since is not None and s.now < since + s.policy.settings.spare_s
+
+
+def _first_evictable_at(s: Session, ask: Ask, victim_table: VictimTable, victim: RowIndex) -> float:
+    times = [plugin.evictable_at(s, ask, victim_table, victim) for plugin in s.policy.delays_eviction]
+    later = [float(column[column > s.now].min(initial=np.inf)) for column in times]
+    return min(later, default=np.inf)
+
+
+def _unit_numbers(
+    s: Session, victim_table: VictimTable, victim: RowIndex, in_domain: BoolColumn, barred: BoolColumn, need: Amounts
+) -> IntColumn:
+    """A number for each seat's unit, -1 where it can be in none: the gang's number for the gang as a whole, then one for each
+    seat that goes alone, then one for what a gang only claims or was given in this very cycle."""
+    total = len(victim_table.gangs)
+    gang, phase = victim_table.gang[victim], victim_table.phase[victim]
+    unit = gang.copy()
+    bound = phase == Phase.BOUND
+    unit[~bound] = total + len(victim_table.pods) + gang[~bound]
+    single = bound & victim_table.gang_per_pod[gang]
+    unit[single] = total + victim[single]
+    surplus = (
+        np.bincount(victim_table.gang[_placed(victim_table)], minlength=total)[:total]
+        + victim_table.gang_succeeded[:total]
+        - victim_table.gang_min[:total]
+    )
+    for number in np.unique(gang[bound & ~single & in_domain & (surplus[gang] != 0)]).tolist():
+        here = np.flatnonzero(bound & in_domain & (gang == number))
+        for at in _surplus_victims(
+            s, victim_table, victim, here, need, surplus=int(surplus[number]), gang=victim_table.gangs[number], barred=barred
+        ):
+            unit[at] = total + victim[at]
+    # Nobody served in this cycle is a victim in it.
+    served = np.zeros(total, dtype=np.bool_)
+    served[gang[phase == Phase.BINDING]] = True
+    unit[bound & served[gang]] = -1
+    # Who was caught half bound keeps what completes it: without that the half that runs would be worth nothing.
+    runs = np.bincount(gang[bound], minlength=total)[:total]
+    torn = served & (runs > 0) & (runs + victim_table.gang_succeeded[:total] < victim_table.gang_min[:total])
+    unit[(phase == Phase.BINDING) & torn[gang]] = -1
+    return unit
+
+
+def _placed(victim_table: VictimTable) -> RowIndex:
+    phase = victim_table.phase[: len(victim_table.pods)]
+    return np.flatnonzero(victim_table.alive[: len(victim_table.pods)] & ((phase == Phase.BOUND) | (phase == Phase.BINDING)))
+
+
+def _surplus_victims(
+    s: Session,
+    victim_table: VictimTable,
+    victim: RowIndex,
+    here: RowIndex,
+    need: Amounts,
+    *,
+    surplus: int,
+    gang: Gang,
+    barred: BoolColumn,
+) -> list[int]:
+    """Which of the gang's seats in the domain it can spare: all of a broken gang's, else what is above its minimums."""
+    if surplus < 0:
+        return here.tolist() if is_broken(s, gang) else []
+    budget: dict[str | Subgroup, int] = {role.name: count(s.world, role, PLACED) + role.succeeded - role.min for role in gang.roles}
+    budget.update({subgroup: placed_in_subgroup(s.world, subgroup, PLACED) - subgroup.min for subgroup in gang.subgroups})
+    alone: list[int] = []
+    # Whoever may not go anyway takes up no surplus: it stays, and counts towards the minimum.
+    for at in sorted(here.tolist(), key=lambda i: (bool(barred[i]), _victim_order(victim_table, int(victim[i]), need))):
+        uid = victim_table.pods[int(victim[at])].uid
+        belongs: list[str | Subgroup] = [
+            s.world.facts.members[uid].role,
+            *(subgroup for subgroup in gang.subgroups if uid in subgroup.members),
+        ]
+        if len(alone) < surplus and all(budget[each] > 0 for each in belongs):
+            alone.append(at)
+            for each in belongs:
+                budget[each] -= 1
+    return alone
+
+
+def is_broken(s: Session, gang: Gang) -> bool:
+    """Below its minimum for good: the missing members do not exist, or have waited long enough."""
+    world = s.world
+    waiting = [pod for pod in gang.pods() if world.phase(pod) is Phase.PENDING]
+    seated = sum(count(world, role, PLACED) + role.succeeded for role in gang.roles)
+    if seated + len(waiting) < gang.min:
+        return True
+    return all(s.now - pod.created >= BROKEN_AFTER_S for pod in waiting)
+
+
+def _victim_order(victim_table: VictimTable, at: int, need: Amounts) -> tuple[float, int, float, float, str]:
+    """Within a gang: who covers most of the need, the least important, the least waste, the youngest."""
+    requested = need > 0
+    request = victim_table.request[at]
+    coverage = float((np.minimum(request[requested], need[requested]) / need[requested]).sum())
+    waste = float((request[requested] / need[requested]).sum())
+    pod = victim_table.pods[at]
+    return (-coverage, pod.priority, waste, -pod.created, pod.full_name)
+
+
+def _whole_units(unit: IntColumn, in_domain: BoolColumn, barred: BoolColumn) -> BoolColumn:
+    """Keep units that have a seat in the domain and none that is barred: a whole gang goes whole or not at all."""
+    size = int(unit.max(initial=0)) + 1
+    known = unit >= 0
+    spoilt, inside = np.zeros(size, dtype=np.bool_), np.zeros(size, dtype=np.bool_)
+    spoilt[unit[known & barred]] = True
+    inside[unit[known & in_domain]] = True
+    keep = known.copy()
+    keep[known] = inside[unit[known]] & ~spoilt[unit[known]]
+    return keep
+
+
+def _sorted_units(
+    s: Session,
+    rules: EvictionRules,
+    victim_table: VictimTable,
+    victim: RowIndex,
+    unit: IntColumn,
+    in_domain: BoolColumn,
+    need: Amounts,
+) -> EvictionUnits:
+    """Number the units in the order in which they are taken."""
+    names, unit = np.unique(unit, return_inverse=True)
+    units, total = len(names), len(victim_table.gangs)
+    gang = np.zeros(units, dtype=np.int64)
+    gang[unit] = victim_table.gang[victim]
+    free = names >= total + len(victim_table.pods)
+    alone = (names >= total) & ~free
+    surplus = free | (alone & ~victim_table.gang_per_pod[gang])
+    cost, gain, lost = _unit_costs(s, victim_table, victim, unit, in_domain, units, need)
+    waste = cost.copy()
+    cost[surplus] = 0.0
+    roi = np.where(cost > 0, np.round(gain / np.where(cost > 0, cost, 1.0) / ROI_STEP), 0.0)
+    ranks = rules.queue_rank()
+    first = ranks[gang] if ranks is not None else victim_table.gang_priority[gang]
+    last = victim_table.gang_priority[gang] if ranks is not None else np.zeros(units, dtype=np.int64)
+    kind = np.where(free, 0, np.where(surplus, 1, 2))
+    over_budget = _violates_budgets(s, victim_table, victim, unit, units)
+    youngest, rank = np.zeros(units), np.zeros(units, dtype=np.int64)
+    youngest[unit], rank[unit] = -victim_table.since[victim], victim_table.rank[victim]
+    pod_priority = np.zeros(units, dtype=np.int64)
+    pod_priority[unit] = victim_table.pod_priority[victim]
+    order = np.lexsort(
+        (
+            rank,
+            youngest,
+            # Within a gang: who covers most of the need, the least important, the least waste.
+            waste,
+            pod_priority,
+            -gain,
+            victim_table.gang_rank[gang],
+            -victim_table.gang_created[gang],
+            lost,
+            last,
+            np.where(surplus, 0.0, -roi),
+            over_budget,
+            first,
+            kind,
+        )
+    )
+    position = np.empty(units, dtype=np.int64)
+    position[order] = np.arange(units)
+    return EvictionUnits(
+        victim=victim,
+        unit=position[unit],
+        row=victim_table.row[victim],
+        request=victim_table.request[victim],
+        in_domain=in_domain,
+        unit_class=_classes(kind[order], first[order], over_budget[order]),
+        unit_cost=cost[order],
+        unit_surplus=surplus[order],
+        unit_gang=gang[order],
+        evicted=np.zeros(units, dtype=np.bool_),
+    )
+
+
+def _violates_budgets(s: Session, victim_table: VictimTable, victim: RowIndex, unit: IntColumn, units: int) -> BoolColumn:
+    """Units whose going breaks a disruption budget: of equals in priority they go last."""
+    column = np.zeros(units, dtype=np.bool_)
+    for plugin in s.policy.checks_budgets:
+        column |= plugin.violates_budget(s, victim_table, victim, unit, units)
+    return column
+
+
+def _classes(kind: IntColumn, first: IntColumn, over_budget: BoolColumn) -> IntColumn:
+    """Equal numbers for units that may be traded for each other; growing along the order."""
+    if not len(kind):
+        return kind
+    change = (np.diff(kind) != 0) | (((np.diff(first) != 0) | (over_budget[1:] != over_budget[:-1])) & (kind[1:] == 2))
+    return np.concatenate([[0], np.cumsum(change)]).astype(np.int64)
+
+
+def _unit_costs(
+    s: Session, victim_table: VictimTable, victim: RowIndex, unit: IntColumn, in_domain: BoolColumn, units: int, need: Amounts
+) -> tuple[FloatColumn, FloatColumn, FloatColumn]:
+    """Of each unit: what it costs everywhere, what it gains here, and the hours of work that it loses."""
+    requested = np.flatnonzero(need > 0)
+    requested = requested[requested != s.world.columns.position[PODS]]
+    share = (victim_table.request[victim][:, requested] / need[requested]).sum(axis=1)
+    hours = np.zeros(len(victim))
+    for plugin in s.policy.counts_lost_hours:
+        hours += plugin.lost_hours(s, victim_table, victim)
+    cost = _rounded(np.bincount(unit, weights=share * (1.0 + hours), minlength=units))
+    lost = _rounded(np.bincount(unit, weights=hours, minlength=units))
+    gain = np.zeros(units)
+    for column in requested.tolist():
+        here = np.bincount(unit[in_domain], weights=victim_table.request[victim[in_domain], column], minlength=units)
+        gain += np.minimum(here, need[column]) / need[column]
+    return cost, gain, lost
+
+
+def _rounded(sums: npt.NDArray[np.generic]) -> FloatColumn:
+    """The order in which fractions are added up must not show in who goes."""
+    return np.asarray(np.round(sums.astype(np.float64), 9), dtype=np.float64)

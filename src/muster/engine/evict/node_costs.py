@@ -1,0 +1,248 @@
+"""What making room for one pod costs on every node, all nodes at once, for asks of one cycle that look alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from muster.engine.evict.eviction_units import EvictionUnits
+from muster.engine.evict.victims import IntColumn, VictimTable
+from muster.engine.session import Session
+from muster.model.pod import Phase
+from muster.model.topics import Topic
+from muster.state.derived_values import Derived
+from muster.state.node_table import BoolColumn, FloatColumn, RowIndex
+from muster.state.resource_columns import Amounts
+
+
+@dataclass(slots=True)
+class NodeCosts:
+    """What making room on each node costs, for asks of one cycle that look alike. Only nodes on which something changed since the
+    last ask are judged anew."""
+
+    eviction_units: EvictionUnits
+    match: BoolColumn
+    rank: IntColumn
+    """Position of each unit in the order in which units go: the less important first."""
+    ends_gang: BoolColumn
+    """Units that are gangs of several members: these end."""
+    surplus_units: dict[int, list[int]]
+    """Of a gang that goes whole, the units of its spare members: they go with it, and its figures contain theirs."""
+    gang_unit: IntColumn
+    """Of each unit, the gang that it goes with in this way; its own number where there is none."""
+    overlapping_rows: RowIndex
+    """Nodes with both on them: there the figures would count somebody twice."""
+    row: RowIndex
+    """Entries: what one unit has on one node, nodes one after the other, and on each its units in order."""
+    unit: IntColumn
+    freed: Amounts
+    freed_in_queue: Amounts
+    """Of each unit: what it frees in its queue, on all nodes together."""
+    cost_terms: tuple[tuple[np.ufunc, FloatColumn], ...]
+    """Of each unit, what its victims add to the cost of a node, and how; in the order in which costs are compared."""
+    cost: FloatColumn
+    feasible: BoolColumn
+    in_bulk: BoolColumn
+    evicted: BoolColumn
+    position: int = -1
+    queue_shortfall: list[int] | None = field(default=None)
+
+    def units_on(self, row: int, b: EvictionUnits) -> list[int]:
+        begin, end = np.searchsorted(self.row, (row, row + 1))
+        return [unit for unit in self.unit[begin:end].tolist() if not b.evicted[unit]]
+
+    def candidate_rows(self, b: EvictionUnits, among: BoolColumn) -> list[int]:
+        """Nodes with somebody who may go, of these."""
+        rows: RowIndex = self.row[~b.evicted[self.unit]]
+        found: list[int] = np.unique(rows[among[rows]]).tolist()
+        return found
+
+    def update(
+        self,
+        b: EvictionUnits,
+        lacking: Amounts,
+        full: Amounts | None,
+        *,
+        in_bulk: BoolColumn,
+        position: int,
+        changed: list[int] | None,
+    ) -> None:
+        """Bring the costs up to date. `full`: what the queue lacks, which every node must free as well."""
+        queue_shortfall = None if full is None else full.tolist()
+        stale = self.in_bulk != in_bulk
+        if self.position < 0 or changed is None or queue_shortfall != self.queue_shortfall:
+            stale[:] = True
+        else:
+            stale[changed] = True
+            stale[b.row[b.evicted[b.unit] & ~self.evicted[b.unit]]] = True
+        self.in_bulk, self.evicted, self.position, self.queue_shortfall = in_bulk, b.evicted.copy(), position, queue_shortfall
+        self.feasible[stale] = False
+        here = np.flatnonzero((stale & in_bulk)[self.row] & ~b.evicted[self.unit])
+        if len(here):
+            self._update_rows(here, lacking, full)
+
+    def _update_rows(self, here: RowIndex, lacking: Amounts, full: Amounts | None) -> None:
+        row, unit, freed = self.row[here], self.unit[here], self.freed[here]
+        lacking = lacking[row]
+        if full is not None:
+            freed = np.hstack([freed, self.freed_in_queue[unit]])
+            lacking = np.hstack([lacking, np.broadcast_to(full, (len(row), len(full)))])
+        begin = _row_starts(row)
+        enough = np.asarray((_running_sums(freed, begin) >= lacking).all(axis=1), dtype=np.bool_)
+        end = _first_of_row(row, enough)
+        if not len(end):
+            return
+        kept = _still_needed(freed, begin[end], end, lacking[end])
+        rows = row[end]
+        self.feasible[rows] = True
+        for at, (combine, figure) in enumerate(self.cost_terms):
+            neutral = 0.0 if combine is np.add else -np.inf
+            self.cost[at, rows] = np.round(_reduce(combine, np.where(kept, figure[unit], neutral), begin[end], end), 9)
+        self.cost[-1, rows] *= -1.0
+
+    def cheapest_row(self) -> int | None:
+        """The cheapest node, ties by name."""
+        rows = np.flatnonzero(self.feasible)
+        for figure in self.cost if len(rows) else ():
+            mine = figure[rows]
+            rows = rows[mine == mine.min()]
+        return int(rows[0]) if len(rows) else None
+
+
+@dataclass(slots=True)
+class _Kept:
+    """The board of the last ask of this cycle."""
+
+    node_costs: NodeCosts | None = None
+
+
+_KEPT: Derived[_Kept] = Derived("board of nodes", Topic.CYCLE)
+
+
+def node_costs_for(s: Session, b: EvictionUnits, victim_table: VictimTable, match: BoolColumn, requested: RowIndex) -> NodeCosts:
+    """The board for these units and nodes: the one of an ask before that looked alike, or a new one."""
+    kept = _KEPT.of(s.world, _Kept)
+    if kept.node_costs is not None and kept.node_costs.eviction_units is b and np.array_equal(kept.node_costs.match, match):
+        return kept.node_costs
+    rank = np.empty(len(b), dtype=np.int64)
+    rank[np.lexsort((np.arange(len(b)), ~b.unit_surplus, victim_table.gang_priority[b.unit_gang]))] = np.arange(len(b))
+    here = np.flatnonzero(b.in_domain & match[b.row])
+    here = here[np.lexsort((rank[b.unit[here]], b.row[here]))]
+    row, unit, freed = _by_row_and_unit(b.row[here], b.unit[here], b.request[here][:, requested])
+    freed_in_queue = np.zeros((len(b), len(requested)), dtype=np.int64)
+    np.add.at(freed_in_queue, b.unit, b.request[:, requested])
+    surplus_units = _surplus_units(s, b, victim_table)
+    ends_gang = ~b.unit_surplus & (np.bincount(b.unit, minlength=len(b)) > 1)
+    ends_gang[list(surplus_units)] = True
+    gang_unit = np.arange(len(b))
+    for first, others in surplus_units.items():
+        gang_unit[others] = first
+    cost_terms = _cost_terms(s, b, victim_table, ends_gang, surplus_units)
+    nodes = len(match)
+    nothing = np.zeros(nodes, dtype=np.bool_)
+    node_costs = NodeCosts(
+        b, match, rank, ends_gang, surplus_units, gang_unit, _overlapping_rows(row, unit, gang_unit), row, unit, freed, freed_in_queue, cost_terms,
+        cost=np.zeros((len(cost_terms), nodes)), feasible=nothing.copy(), in_bulk=nothing, evicted=b.evicted.copy(),
+    )  # fmt: skip
+    kept.node_costs = node_costs
+    return node_costs
+
+
+def _surplus_units(s: Session, b: EvictionUnits, victim_table: VictimTable) -> dict[int, list[int]]:
+    """By unit that is a whole gang: the units of the same gang that can go alone as well. None where only what is here goes."""
+    if s.policy.settings.whole_gang == "domain":
+        return {}
+    freed_in_queue = ~b.unit_surplus & ~victim_table.gang_per_pod[b.unit_gang]
+    gang_unit = np.full(len(victim_table.gangs), -1, dtype=np.int64)
+    gang_unit[b.unit_gang[freed_in_queue]] = np.flatnonzero(freed_in_queue)
+    found: dict[int, list[int]] = {}
+    for unit in np.flatnonzero(b.unit_surplus & (gang_unit[b.unit_gang] >= 0)).tolist():
+        found.setdefault(int(gang_unit[b.unit_gang[unit]]), []).append(unit)
+    return found
+
+
+def _overlapping_rows(row: RowIndex, unit: IntColumn, gang_unit: IntColumn) -> RowIndex:
+    """Nodes with a gang and somebody who goes with it."""
+    follows = np.flatnonzero(gang_unit[unit] != unit)
+    there = set(zip(row.tolist(), unit.tolist(), strict=True)) if len(follows) else set()
+    pairs = zip(row[follows].tolist(), gang_unit[unit[follows]].tolist(), strict=True)
+    return np.array(sorted({at for at, first in pairs if (at, first) in there}), dtype=np.intp)
+
+
+def _cost_terms(
+    s: Session, b: EvictionUnits, victim_table: VictimTable, ends_gang: BoolColumn, surplus_units: dict[int, list[int]]
+) -> tuple[tuple[np.ufunc, FloatColumn], ...]:
+    units = len(b)
+    bound = victim_table.phase[b.victim] == Phase.BOUND
+    pods = np.bincount(b.unit[bound], minlength=units).astype(np.float64)
+    hours = np.zeros(len(b.victim))
+    for plugin in s.policy.counts_lost_hours:
+        hours += plugin.lost_hours(s, victim_table, b.victim)
+    youngest = np.full(units, -np.inf)
+    np.maximum.at(youngest, b.unit[bound], victim_table.started[b.victim[bound]])
+    lost = np.asarray(np.bincount(b.unit[bound], weights=hours[bound], minlength=units), dtype=np.float64)
+    for unit, others in surplus_units.items():
+        pods[unit] += pods[others].sum()
+        lost[unit] += lost[others].sum()
+        youngest[unit] = max(youngest[unit], youngest[others].max())
+    priority = victim_table.gang_priority[b.unit_gang].astype(np.float64)
+    return (
+        (np.add, ends_gang.astype(np.float64)),
+        (np.maximum, np.where(pods > 0, priority, -np.inf)),
+        (np.add, priority * pods),
+        (np.add, pods),
+        (np.add, lost),
+        (np.maximum, youngest),
+    )
+
+
+def _by_row_and_unit(row: RowIndex, unit: IntColumn, request: Amounts) -> tuple[RowIndex, IntColumn, Amounts]:
+    """Seats of one unit on one node as one entry. They stand next to each other already."""
+    if not len(row):
+        return row, unit, request
+    at = np.flatnonzero(np.concatenate([[True], (row[1:] != row[:-1]) | (unit[1:] != unit[:-1])]))
+    return row[at], unit[at], np.add.reduceat(request, at, axis=0)
+
+
+def _row_starts(row: RowIndex) -> RowIndex:
+    """For each entry, where the stretch of its node begins."""
+    starts = np.concatenate([[True], row[1:] != row[:-1]])
+    begins: RowIndex = np.maximum.accumulate(np.where(starts, np.arange(len(row)), 0))
+    return begins
+
+
+def _still_needed(freed: Amounts, begin: RowIndex, end: RowIndex, lacking: Amounts) -> BoolColumn:
+    """Which entries stay taken on each node: from the most important on, whoever is not needed goes back."""
+    kept = np.zeros(len(freed), dtype=np.bool_)
+    sums = np.cumsum(freed, axis=0)
+    total = sums[end] - sums[begin] + freed[begin]
+    for step in range(int((end - begin).max()) + 1):
+        live = np.flatnonzero(end - step >= begin)
+        at = end[live] - step
+        without = total[live] - freed[at]
+        cancelled_evictions = (without >= lacking[live]).all(axis=1)
+        total[live[cancelled_evictions]] = without[cancelled_evictions]
+        kept[at[~cancelled_evictions]] = True
+    return kept
+
+
+def _reduce(combine: np.ufunc, values: FloatColumn, begin: RowIndex, end: RowIndex) -> FloatColumn:
+    """Combine the values from `begin` to `end`, both included, of each stretch."""
+    padded = np.concatenate([values, [0.0]])
+    bounds = np.column_stack([begin, end + 1]).ravel()
+    reduced: FloatColumn = combine.reduceat(padded, bounds)[::2]
+    return reduced
+
+
+def _running_sums(request: Amounts, begin: RowIndex) -> Amounts:
+    """What all seats of a node up to each one add up to."""
+    summed = np.cumsum(request, axis=0)
+    running: Amounts = summed - summed[begin] + request[begin]
+    return running
+
+
+def _first_of_row(row: RowIndex, where: BoolColumn) -> RowIndex:
+    found = np.flatnonzero(where)
+    _, first = np.unique(row[found], return_index=True)
+    return found[first]

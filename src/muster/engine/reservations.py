@@ -1,0 +1,155 @@
+"""Holds of gangs that accumulate, and the two cases in which they are released so that such gangs cannot lock each other out.
+
+One: a gang earlier in the order completes in this cycle because of it. Two: the holder could never complete at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from muster.engine.domain_placement import place_in_allowed_domains
+from muster.engine.nominations import NOT_COMPLETE, AttemptResult
+from muster.engine.place import fits_on
+from muster.engine.session import Session
+from muster.model.gang import Gang
+from muster.model.pod import Phase, Placement, Pod
+from muster.model.topics import Topic
+from muster.state.derived_values import Derived
+from muster.state.gangs.gang_stage import reaches_min
+from muster.state.pod_terms import wants
+from muster.state.trial import Trial
+from muster.state.world import World
+
+RESERVATION_RELEASED = "HoldReleased"
+
+
+def take_reservations(
+    s: Session, gang: Gang, visited: set[str], place_on_free: Callable[[Session, Gang], AttemptResult]
+) -> AttemptResult:
+    """Try the gang once more with the holds of gangs later in the order released, the least entitled gang's first; what it can do
+    without is given back."""
+    holders = _reserving_gangs(s, visited)
+    if not holders:
+        return NOT_COMPLETE
+    with s.trial(
+        f"released for {gang.full_name}, which completes with it", cause=RESERVATION_RELEASED, for_gang=gang.full_name
+    ) as trial:
+        released: list[_ReservingGang] = []
+        for holder in reversed(holders):
+            released.insert(0, holder)
+            for pod in holder.pods:
+                trial.release(pod)
+            result = place_on_free(s, gang)
+            if result.complete:
+                _restore_unneeded(s, trial, released)
+                trial.commit()
+                return result
+    return NOT_COMPLETE
+
+
+@dataclass(frozen=True, slots=True)
+class _ReservingGang:
+    gang: str
+    pods: list[Pod]
+    before: list[Placement]
+
+
+def _reserving_gangs(s: Session, visited: set[str]) -> list[_ReservingGang]:
+    """Gangs later in the order that hold nodes, the most entitled first."""
+    world = s.world
+    holding = {world.facts.members[uid].gang for uid in world.placements.reserved} - visited
+    found: list[_ReservingGang] = []
+    for gang in sorted((world.facts.gangs[key] for key in holding), key=s.gang_key):
+        pods = [pod for pod in gang.pods() if world.phase(pod) is Phase.RESERVED]
+        found.append(_ReservingGang(gang.key, pods, [world.placement(pod) for pod in pods]))
+    return found
+
+
+def _restore_unneeded(s: Session, trial: Trial, released: list[_ReservingGang]) -> None:
+    """The most entitled first, and only until one of them does not get everything back: whoever comes after it in the order must
+    not keep what it could use. All who lost something are attempted again in this cycle."""
+    for holder in released:
+        back = 0
+        for pod, placement in zip(holder.pods, holder.before, strict=True):
+            if fits_on(s, pod, placement.node or "", after_releases=False, devices=placement.devices):
+                trial.restore(pod, placement)
+                back += 1
+        if back < len(holder.pods):
+            break
+    for holder in released:
+        s.world.memory.retry(holder.gang)
+
+
+def release_infeasible(s: Session) -> None:
+    """End the holds of gangs that could not complete even on an empty cluster."""
+    world = s.world
+    holders = {world.facts.members[uid].gang: None for uid in sorted(world.placements.reserved)}
+    for key in holders:
+        gang = world.facts.gangs[key]
+        if not could_ever_complete(s, gang):
+            why = "it could not complete even if everybody else released what they hold and all that runs had ended"
+            with s.trial(why, cause=RESERVATION_RELEASED) as trial:
+                for pod in gang.pods():
+                    if world.phase(pod) is Phase.RESERVED:
+                        trial.release(pod)
+                trial.commit()
+
+
+_COMPLETES: Derived[dict[str, bool]] = Derived(
+    "which gangs could ever complete",
+    *(Topic.NODE_LAYOUT, Topic.NODE_LABELS, Topic.NODE_TAINTS, Topic.NODE_DEVICES, Topic.ALLOCATABLE),
+    *(Topic.QUEUES, Topic.NAMESPACES, Topic.DOMAINS, Topic.STORAGE),
+    follows=Topic.GANGS,
+)
+
+
+def could_ever_complete(s: Session, gang: Gang) -> bool:
+    """Would the gang fit if nobody else were there? Worked out on an empty copy of the nodes, once for each state of both."""
+    known = _COMPLETES.of(s.world, dict, key=s.policy, update=_forget)
+    if gang.key not in known:
+        known[gang.key] = _fits_empty_cluster(s, gang)
+    return known[gang.key]
+
+
+def _forget(known: dict[str, bool], changed: list[str]) -> None:
+    for key in changed:
+        known.pop(key, None)
+
+
+def _fits_empty_cluster(s: Session, gang: Gang) -> bool:
+    empty = World()
+    empty.now = s.now
+    empty.facts.nodes, empty.facts.namespaces, empty.facts.queues = (
+        s.world.facts.nodes,
+        s.world.facts.namespaces,
+        s.world.facts.queues,
+    )
+    empty.facts.domains, empty.facts.storage = s.world.facts.domains, s.world.facts.storage
+    empty.table.lay_out_empty(empty.facts.nodes)
+    for queue in empty.facts.queues.values():
+        # Every column must be there before the session begins: figures of one cycle are equally wide.
+        for amounts in (queue.limit, queue.deserved, queue.guarantee):
+            empty.columns.require(amounts)
+    empty.facts.tree = s.world.facts.tree
+    empty.ledger.lay_out(s.world.ledger.parents)
+    pods = [_without_required_affinity(s.world, pod) for pod in gang.pods()]
+    for pod in pods:
+        member = empty.facts.members[pod.uid] = s.world.facts.members[pod.uid]
+        empty.facts.pods[pod.uid] = pod
+        empty.ledger.request(member.queue, empty.request(pod), preemptible=member.preemptible, count=1)
+    empty.facts.gangs[gang.key] = gang
+    empty.placements.unplaced_members[gang.key] = gang.size
+    alone = Session(empty, s.policy)
+    alone.prepare()
+    with alone.trial("alone", cause="Alone") as trial:
+        place_in_allowed_domains(alone, trial, gang, pods, phase=Phase.BINDING)
+        return reaches_min(empty, gang)
+
+
+def _without_required_affinity(world: World, pod: Pod) -> Pod:
+    """Other pods that a member must be near are not on the empty copy; that they could be there is taken for granted."""
+    required = pod.signature.affinity.required
+    if not required or wants(pod).near[0].selection.means_pod(world.facts.namespaces, pod):
+        return pod
+    return replace(pod, signature=replace(pod.signature, affinity=replace(pod.signature.affinity, required=())))

@@ -1,0 +1,207 @@
+"""The door from the Kubernetes API into the model: one object in, one thing out.
+
+An object arrives as the bytes of its JSON or as the mapping that a YAML file gave. It is read in one pass where it fits
+its shape, field by field where it does not: bad fields become Problems of the thing, and only an object without an
+identity is refused. No clock and no network here; what is remembered between objects is shared memory and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
+
+from muster.kube.read import names, wire
+from muster.kube.read.decoding_problems import Problems, excerpt
+from muster.kube.read.device_flavours import read_inventory
+from muster.kube.read.lenient_decoding import DECODE_ERRORS, decode_leniently
+from muster.kube.read.node_decoding import read_hypernode, read_node
+from muster.kube.read.pod_decoding import PodDecoder
+from muster.kube.read.pod_group_decoding import FLAVOUR_OF_API_GROUP, read_pod_group
+from muster.kube.read.queue_decoding import read_queue, read_quota
+from muster.kube.read.selector_decoding import label_selector
+from muster.kube.read.text_values import read_version
+from muster.kube.read.volume_decoding import read_csi_node, read_storage_class, read_volume, read_volume_claim
+from muster.model.budget import Budget
+from muster.model.events import ClusterObject, Namespace, PriorityClass
+from muster.model.pod import ApiFlavour, Pod
+
+RawObject = Mapping[str, object] | bytes | msgspec.Raw
+
+
+class BadObject(ValueError):
+    """An object that cannot be told from others: no kind, no name, or no JSON at all."""
+
+
+class Decoder:
+    """Turns API objects into things. One decoder serves all kinds and shares what their objects have in common."""
+
+    def __init__(self, scheduler_names: Collection[str] = ("muster",)) -> None:
+        self._kind_decoders = _kind_decoders(PodDecoder(scheduler_names))
+
+    def decode(self, obj: RawObject, *, api_version: str = "", kind: str = "") -> ClusterObject | None:
+        """The thing that an object describes, or None for a kind that the scheduler does not read.
+
+        `api_version` and `kind` count where the object itself is silent: items of a list do not say what they are.
+        """
+        return self.decode_as(_group_kind(obj, api_version=api_version, kind=kind), obj)
+
+    def decode_as(self, kind: tuple[str, str], obj: RawObject) -> ClusterObject | None:
+        """The same for an object of which API group and kind are known: it is not asked what it is."""
+        decoder = self._kind_decoders.get(kind)
+        return None if decoder is None else decoder.decode(obj)
+
+
+def event_subject(thing: ClusterObject) -> tuple[str, str]:
+    """What an event is about: the class name of the thing, and its UID, key or name."""
+    if isinstance(thing, Pod):
+        return "Pod", thing.uid
+    key: str = getattr(thing, "key", "") or thing.name
+    return type(thing).__name__, key
+
+
+S = TypeVar("S", bound=wire.WireObject)
+S_in = TypeVar("S_in", bound=wire.WireObject, contravariant=True)
+
+
+class _ReadFunction(Protocol[S_in]):
+    """Makes a thing of a shape; what is wrong goes into `problems`."""
+
+    def __call__(self, written: S_in, *, problems: Problems) -> ClusterObject: ...
+
+
+class _KindDecoder(Generic[S]):
+    """One kind of object: its shape, and what is made of it."""
+
+    def __init__(self, shape: type[S], read: _ReadFunction[S]) -> None:
+        self._struct_type = shape
+        self._read = read
+        self._decoder = msgspec.json.Decoder(shape)
+
+    def decode(self, obj: RawObject) -> ClusterObject:
+        problems = Problems()
+        shaped = self._to_struct(obj, problems=problems)
+        if not shaped.metadata.name:
+            raise BadObject(
+                f"{self._struct_type.__name__.removeprefix('Wire')}: metadata.name is missing, so the object cannot be told from others"
+            )
+        try:
+            return self._read(shaped, problems=problems)
+        except UnicodeEncodeError:
+            raise BadObject(
+                f"{self._struct_type.__name__.removeprefix('Wire')} {excerpt(shaped.metadata.name)}: holds text that is not Unicode"
+            ) from None
+
+    def _to_struct(self, obj: RawObject, *, problems: Problems) -> S:
+        try:
+            if isinstance(obj, Mapping):
+                return msgspec.convert(obj, self._struct_type)
+            return self._decoder.decode(obj)
+        except DECODE_ERRORS:
+            whole = obj if isinstance(obj, Mapping) else _load_json(obj)
+            return decode_leniently(whole, wanted=self._struct_type, problems=problems)
+
+
+def _kind_decoders(pods: PodDecoder) -> dict[tuple[str, str], _KindDecoder[Any]]:
+    decoders: dict[tuple[str, str], _KindDecoder[Any]] = {
+        (names.CORE_GROUP, "Pod"): _KindDecoder(wire.WirePod, pods.read),
+        (names.CORE_GROUP, "Node"): _KindDecoder(wire.WireNode, read_node),
+        (names.CORE_GROUP, "Namespace"): _KindDecoder(wire.WireNamespace, _read_namespace),
+        (names.NATIVE_GROUP, "PriorityClass"): _KindDecoder(wire.WirePriorityClass, _read_priority_class),
+        (names.POLICY_GROUP, "PodDisruptionBudget"): _KindDecoder(wire.WirePodDisruptionBudget, _read_budget),
+        (names.VOLCANO_GROUP, "Queue"): _KindDecoder(wire.WireQueue, read_queue),
+        (names.VOLCANO_TOPOLOGY_GROUP, "HyperNode"): _KindDecoder(wire.WireHyperNode, read_hypernode),
+        (names.CORE_GROUP, "PersistentVolume"): _KindDecoder(wire.WirePersistentVolume, read_volume),
+        (names.CORE_GROUP, "PersistentVolumeClaim"): _KindDecoder(wire.WirePersistentVolumeClaim, read_volume_claim),
+        (names.STORAGE_GROUP, "StorageClass"): _KindDecoder(wire.WireStorageClass, read_storage_class),
+        (names.STORAGE_GROUP, "CSINode"): _KindDecoder(wire.WireCSINode, read_csi_node),
+        (names.KOORDINATOR_GROUP, "Device"): _KindDecoder(wire.WireDevice, read_inventory),
+    }
+    for group, dialect in FLAVOUR_OF_API_GROUP.items():
+        decoders[group, "PodGroup"] = _KindDecoder(wire.WirePodGroup, _pod_group_reader(dialect))
+    for group in (names.SIGS_GROUP, names.X_K8S_GROUP):
+        decoders[group, "ElasticQuota"] = _KindDecoder(wire.WireElasticQuota, _quota_reader(group))
+    # Documents write `apiVersion: v1alpha1` for these two, without a group.
+    for kind in ("PodGroup", "ElasticQuota"):
+        decoders["", kind] = decoders[names.SIGS_GROUP, kind]
+    return decoders
+
+
+def _pod_group_reader(dialect: ApiFlavour) -> _ReadFunction[wire.WirePodGroup]:
+    def read(written: wire.WirePodGroup, *, problems: Problems) -> ClusterObject:
+        return read_pod_group(written, dialect=dialect, problems=problems)
+
+    return read
+
+
+def _quota_reader(group: str) -> _ReadFunction[wire.WireElasticQuota]:
+    def read(written: wire.WireElasticQuota, *, problems: Problems) -> ClusterObject:
+        return read_quota(written, group=group, problems=problems)
+
+    return read
+
+
+def _read_namespace(written: wire.WireNamespace, *, problems: Problems) -> Namespace:
+    meta = written.metadata
+    return Namespace(meta.name, read_version(meta.resource_version), meta.labels, problems.all())
+
+
+def _read_budget(written: wire.WirePodDisruptionBudget, *, problems: Problems) -> Budget:
+    meta = written.metadata
+    selector = label_selector(written.spec.selector, field="spec.selector", problems=problems)
+    return Budget(
+        namespace=meta.namespace or "default",
+        name=meta.name,
+        uid=meta.uid,
+        version=read_version(meta.resource_version),
+        selector=selector,
+        allowed=written.status.disruptions_allowed,
+        problems=problems.all(),
+    )
+
+
+def _read_priority_class(written: wire.WirePriorityClass, *, problems: Problems) -> PriorityClass:
+    return PriorityClass(
+        name=written.metadata.name,
+        value=written.value,
+        version=read_version(written.metadata.resource_version),
+        is_default=written.global_default,
+        never_preempts=written.preemption_policy == "Never",
+        problems=problems.all(),
+    )
+
+
+_TYPE_META = msgspec.json.Decoder(wire.TypeMeta)
+
+
+def _group_kind(obj: RawObject, *, api_version: str, kind: str) -> tuple[str, str]:
+    """API group and kind. Versions of one group do not differ in what is read of them."""
+    said = _type_meta(obj)
+    version = said.api_version if isinstance(said.api_version, str) and said.api_version else api_version
+    found = said.kind if said.kind is not None else kind
+    if not isinstance(found, str) or not found:
+        raise BadObject(f"kind: {excerpt(found)} is no kind; write for example Pod")
+    return version.rpartition("/")[0], found
+
+
+def _type_meta(obj: RawObject) -> wire.TypeMeta:
+    if isinstance(obj, Mapping):
+        return wire.TypeMeta(obj.get("apiVersion"), obj.get("kind"))
+    try:
+        return _TYPE_META.decode(obj)
+    except DECODE_ERRORS:
+        return _type_meta(_load_json(obj))
+
+
+def _load_json(obj: bytes | msgspec.Raw) -> Mapping[str, object]:
+    """The whole object by a more forgiving reader: one NaN must not lose it."""
+    text = bytes(obj)
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as bad:
+        raise BadObject(f"{excerpt(text[:100])} is no JSON: {bad}") from None
+    if not isinstance(found, dict):
+        raise BadObject(f"{excerpt(found)} is no object; write for example {{}}")
+    return found

@@ -1,0 +1,177 @@
+"""Reads an object that does not fit its shape: keeps all that fits, mends what has one obvious meaning, drops the rest.
+
+One bad field must not lose its object. Whatever is mended or dropped is a Problem. Two things are no mistakes, because
+their meaning is plain: `null`, and an annotation written as a number, a boolean, a list or a time.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import date, datetime
+from types import UnionType
+from typing import Any, TypeVar, Union, cast, get_args, get_origin
+
+import msgspec
+from msgspec.structs import fields
+
+from muster.kube.read import wire
+from muster.kube.read.decoding_problems import Problems
+
+S = TypeVar("S", bound=wire.WireStruct)
+
+DECODE_ERRORS = (msgspec.DecodeError, UnicodeError, RecursionError)
+"""What reading in one pass raises where a value does not fit its shape."""
+
+_DROPPED: Any = object()
+"""Stands for a value of which nothing could be kept: the field's default takes its place."""
+
+
+def decode_leniently(obj: Mapping[Any, object], *, wanted: type[S], problems: Problems) -> S:
+    """`obj` as a `wanted`, with a Problem for each field that had to be mended or dropped."""
+    return cast(S, _struct(_with_text_annotations(obj), wanted, field="", problems=problems))
+
+
+def as_text(value: object) -> str:
+    """The text that an annotation stands for where somebody wrote a number, a boolean, a list or a time."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    if isinstance(value, date):
+        return value.isoformat().replace("+00:00", "Z")
+    return json.dumps(value, default=as_text, ensure_ascii=False)
+
+
+def _with_text_annotations(obj: Mapping[Any, object]) -> Mapping[Any, object]:
+    metadata = obj.get("metadata")
+    annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
+    if not isinstance(metadata, Mapping) or not isinstance(annotations, Mapping):
+        return obj
+    texts = {key: _text_or_value(value) for key, value in annotations.items()}
+    return {**obj, "metadata": {**metadata, "annotations": texts}}
+
+
+def _text_or_value(value: object) -> object:
+    try:
+        return as_text(value)
+    except (ValueError, TypeError, RecursionError):
+        # Left as it is, so that it is dropped and named like any other value that does not fit.
+        return value
+
+
+def _decode_part(value: object, wanted: Any, *, field: str, problems: Problems) -> Any:
+    """Try the whole; where it does not fit, go into its parts."""
+    try:
+        return msgspec.convert(value, wanted)
+    except DECODE_ERRORS:
+        pass
+    if value is None:
+        return _DROPPED
+    wanted = _without_none(wanted)
+    if isinstance(wanted, type) and issubclass(wanted, wire.WireStruct):
+        return _struct(value, wanted, field=field, problems=problems)
+    if get_origin(wanted) is tuple:
+        return _list(value, get_args(wanted)[0], field=field, problems=problems)
+    if get_origin(wanted) is dict:
+        return _map(value, get_args(wanted)[1], field=field, problems=problems)
+    return _scalar(value, wanted, field=field, problems=problems)
+
+
+def _struct(value: object, wanted: type[wire.WireStruct], *, field: str, problems: Problems) -> Any:
+    if not isinstance(value, Mapping):
+        problems.add(field, value=value, advice="is no mapping and was ignored; write for example {}", lost=True)
+        return _DROPPED
+    kept: dict[str, Any] = {}
+    for info in fields(wanted):
+        if info.encode_name in value:
+            place = f"{field}.{info.encode_name}" if field else info.encode_name
+            part = _decode_part(value[info.encode_name], info.type, field=place, problems=problems)
+            if part is not _DROPPED:
+                kept[info.name] = part
+    return wanted(**kept)
+
+
+def _list(value: object, wanted: Any, *, field: str, problems: Problems) -> Any:
+    if not isinstance(value, list | tuple):
+        problems.add(field, value=value, advice="is no list and was ignored; write for example []")
+        return _DROPPED
+    parts = (_decode_part(part, wanted, field=f"{field}[{i}]", problems=problems) for i, part in enumerate(value))
+    return tuple(part for part in parts if part is not _DROPPED)
+
+
+def _map(value: object, wanted: Any, *, field: str, problems: Problems) -> Any:
+    if not isinstance(value, Mapping):
+        problems.add(field, value=value, advice="is no mapping and was ignored; write for example {}", lost=True)
+        return _DROPPED
+    kept: dict[str, Any] = {}
+    for key, part in value.items():
+        place = f"{field}[{_key_text(key)}]"
+        if not isinstance(key, str):
+            problems.add(place, value=key, advice="is no text; write the key in quotes")
+        coerced = "" if part is None and wanted is str else _decode_part(part, wanted, field=place, problems=problems)
+        if coerced is not _DROPPED:
+            kept[_key_text(key)] = coerced
+    return kept
+
+
+def _key_text(key: object) -> str:
+    text = _text_or_value(key)
+    return text if isinstance(text, str) else str(type(key).__name__)
+
+
+def _scalar(value: object, wanted: Any, *, field: str, problems: Problems) -> Any:
+    coerce, example = _COERCIONS.get(wanted, (_drop, "a quantity such as 500m, 2 or 4Gi"))
+    coerced = coerce(value)
+    if coerced is _DROPPED:
+        problems.add(field, value=value, advice=f"was ignored; write {example}", lost=True)
+    else:
+        written = json.dumps(coerced)
+        problems.add(field, value=value, advice=f"was read as {written}; write {written}")
+    return coerced
+
+
+def _coerce_text(value: object) -> Any:
+    return as_text(value) if isinstance(value, int | float | date) and _is_sensible_number(value) else _DROPPED
+
+
+def _coerce_number(value: object) -> Any:
+    """A whole number written as text or with a point, brought into the range that the API allows."""
+    try:
+        number = int(value) if isinstance(value, str) and len(value) < 20 else value
+        if isinstance(number, bool) or not isinstance(number, int | float) or number != int(number):
+            return _DROPPED
+        return max(-(2**31), min(2**31 - 1, int(number)))
+    except (ValueError, OverflowError):
+        return _DROPPED
+
+
+def _coerce_bool(value: object) -> Any:
+    known = {"true": True, "false": False, "yes": True, "no": False}
+    return known.get(value.lower(), _DROPPED) if isinstance(value, str) else _DROPPED
+
+
+def _is_sensible_number(value: object) -> bool:
+    """A huge number is not what anybody meant."""
+    return not isinstance(value, int) or value.bit_length() < 256
+
+
+def _drop(_: object) -> Any:
+    return _DROPPED
+
+
+def _without_none(wanted: Any) -> Any:
+    """The type behind an `X | None`."""
+    if get_origin(wanted) not in (Union, UnionType):
+        return wanted
+    rest = [part for part in get_args(wanted) if part is not type(None)]
+    return rest[0] if len(rest) == 1 else wanted
+
+
+_COERCIONS = {
+    str: (_coerce_text, 'a text in quotes such as "abc"'),
+    wire.Int32: (_coerce_number, "a whole number such as 1"),
+    bool: (_coerce_bool, "true or false"),
+    datetime: (_drop, "a time such as 2026-03-01T12:00:00Z"),
+    Any: (_drop, "something less deep"),
+}

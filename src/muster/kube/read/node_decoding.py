@@ -1,0 +1,76 @@
+"""Nodes, and the HyperNodes that group them into domains."""
+
+from __future__ import annotations
+
+import re
+
+from muster.kube.read import wire
+from muster.kube.read.decoding_problems import Problems
+from muster.kube.read.device_flavours import node_devices
+from muster.kube.read.selector_decoding import label_selector, taints
+from muster.kube.read.text_values import epoch_s, read_resources, read_version
+from muster.model.node import Node
+from muster.model.topology_spec import DomainMember, DomainSpec
+
+MAX_PATTERN_LENGTH = 1000
+
+
+def read_node(written: wire.WireNode, *, problems: Problems) -> Node:
+    meta, status = written.metadata, written.status
+    room, field = (status.allocatable, "allocatable") if status.allocatable is not None else (status.capacity, "capacity")
+    return Node(
+        name=meta.name,
+        uid=meta.uid,
+        created=epoch_s(meta.creation_timestamp) or 0.0,
+        version=read_version(meta.resource_version),
+        allocatable=read_resources(room, field=f"status.{field}", problems=problems),
+        labels=meta.labels,
+        taints=taints(written.spec.taints, problems=problems),
+        unschedulable=written.spec.unschedulable,
+        devices=node_devices(meta.annotations, status.capacity or room, problems=problems),
+        problems=problems.all(),
+    )
+
+
+def read_hypernode(written: wire.WireHyperNode, *, problems: Problems) -> DomainSpec:
+    meta, spec = written.metadata, written.spec
+    if spec.tier < 0:
+        problems.add("spec.tier", value=spec.tier, advice="is negative; 0 is used")
+    members = (_member(one, field=f"spec.members[{i}]", problems=problems) for i, one in enumerate(spec.members))
+    return DomainSpec(
+        name=meta.name,
+        uid=meta.uid,
+        created=epoch_s(meta.creation_timestamp) or 0.0,
+        version=read_version(meta.resource_version),
+        tier=max(0, spec.tier),
+        tier_name=spec.tier_name,
+        members=tuple(member for member in members if member is not None),
+        problems=problems.all(),
+    )
+
+
+def _member(written: wire.HyperNodeMember, *, field: str, problems: Problems) -> DomainMember | None:
+    if written.type not in ("Node", "HyperNode"):
+        problems.add(f"{field}.type", value=written.type, advice="is unknown, so it was ignored; write Node or HyperNode")
+        return None
+    chosen = written.selector
+    pattern = chosen.regex_match.pattern if chosen.regex_match is not None else ""
+    if pattern and not _is_pattern(pattern, field=f"{field}.selector.regexMatch.pattern", problems=problems):
+        return None
+    return DomainMember(
+        is_node=written.type == "Node",
+        exact=chosen.exact_match.name if chosen.exact_match is not None else "",
+        regex=pattern,
+        labels=label_selector(chosen.label_match, field=f"{field}.selector.labelMatch", problems=problems),
+    )
+
+
+def _is_pattern(pattern: str, *, field: str, problems: Problems) -> bool:
+    try:
+        re.compile(pattern[: MAX_PATTERN_LENGTH + 1])
+        fits = len(pattern) <= MAX_PATTERN_LENGTH
+    except (re.error, OverflowError, RecursionError):
+        fits = False
+    if not fits:
+        problems.add(field, value=pattern, advice="is no regular expression; write for example ^gpu-[0-9]+$")
+    return fits

@@ -1,0 +1,96 @@
+"""PersistentVolumes, the claims on them, StorageClasses, and what a CSINode can attach."""
+
+from __future__ import annotations
+
+from muster.kube.read import names, wire
+from muster.kube.read.decoding_problems import Problems
+from muster.kube.read.selector_decoding import label_selector, node_affinity
+from muster.kube.read.text_values import read_amounts, read_version
+from muster.model.pod_constraints import NodeTerm, Operator, Requirement
+from muster.model.volume import CsiNode, PersistentVolume, StorageClass, VolumeClaim
+
+_STORAGE = "storage"
+_USABLE_PHASES = ("", "Pending", "Available", "Bound")
+_WAIT_FOR_FIRST_CONSUMER = "WaitForFirstConsumer"
+
+
+def read_volume(written: wire.WirePersistentVolume, *, problems: Problems) -> PersistentVolume:
+    meta, spec = written.metadata, written.spec
+    ref = spec.claim_ref or wire.ObjectReference()
+    csi = spec.csi or wire.CsiVolumeSource()
+    return PersistentVolume(
+        name=meta.name,
+        uid=meta.uid,
+        version=read_version(meta.resource_version),
+        labels=meta.labels,
+        capacity=read_amounts(spec.capacity, field="spec.capacity", problems=problems).get(_STORAGE, 0),
+        access_modes=spec.access_modes,
+        mode=spec.volume_mode or "Filesystem",
+        storage_class=meta.annotations.get(names.BETA_STORAGE_CLASS, spec.storage_class_name),
+        claim=f"{ref.namespace or 'default'}/{ref.name}" if ref.name else "",
+        claim_uid=ref.uid,
+        available=written.status.phase in _USABLE_PHASES and meta.deletion_timestamp is None,
+        node_terms=_node_terms(spec.node_affinity, problems=problems),
+        driver=csi.driver,
+        handle=csi.volume_handle,
+        problems=problems.all(),
+    )
+
+
+def read_volume_claim(written: wire.WirePersistentVolumeClaim, *, problems: Problems) -> VolumeClaim:
+    meta, spec = written.metadata, written.spec
+    return VolumeClaim(
+        namespace=meta.namespace or "default",
+        name=meta.name,
+        uid=meta.uid,
+        version=read_version(meta.resource_version),
+        volume=spec.volume_name,
+        storage_class=meta.annotations.get(names.BETA_STORAGE_CLASS, spec.storage_class_name),
+        request=read_amounts(spec.resources.requests, field="spec.resources.requests", problems=problems).get(_STORAGE, 0),
+        access_modes=spec.access_modes,
+        mode=spec.volume_mode or "Filesystem",
+        selector=label_selector(spec.selector, field="spec.selector", problems=problems),
+        selected_node=meta.annotations.get(names.SELECTED_NODE, ""),
+        deleted=meta.deletion_timestamp is not None,
+        problems=problems.all(),
+    )
+
+
+def read_storage_class(written: wire.WireStorageClass, *, problems: Problems) -> StorageClass:
+    meta, mode = written.metadata, written.volume_binding_mode
+    if mode not in ("", "Immediate", _WAIT_FOR_FIRST_CONSUMER):
+        problems.add(
+            "volumeBindingMode", value=mode, advice=f"is unknown; write Immediate, which is used, or {_WAIT_FOR_FIRST_CONSUMER}"
+        )
+    terms = tuple(_topology(term) for term in written.allowed_topologies)
+    return StorageClass(
+        name=meta.name,
+        version=read_version(meta.resource_version),
+        provisioner=written.provisioner,
+        waits=mode == _WAIT_FOR_FIRST_CONSUMER,
+        topologies=terms or None,
+        is_default=any(meta.annotations.get(key) == "true" for key in names.DEFAULT_STORAGE_CLASS),
+        problems=problems.all(),
+    )
+
+
+def read_csi_node(written: wire.WireCSINode, *, problems: Problems) -> CsiNode:
+    limits: list[tuple[str, int]] = []
+    for i, driver in enumerate(written.spec.drivers):
+        count = driver.allocatable.count if driver.allocatable is not None else None
+        if count is not None and count < 0:
+            problems.add(f"spec.drivers[{i}].allocatable.count", value=count, advice="is negative; 0 is used")
+        if count is not None and driver.name:
+            limits.append((driver.name, max(0, count)))
+    return CsiNode(written.metadata.name, read_version(written.metadata.resource_version), tuple(sorted(limits)), problems.all())
+
+
+def _node_terms(written: wire.VolumeNodeAffinity | None, *, problems: Problems) -> tuple[NodeTerm, ...] | None:
+    if written is None or written.required is None:
+        return None
+    whole = wire.WireNodeAffinity(required_during_scheduling_ignored_during_execution=written.required)
+    return node_affinity(whole, field="spec.nodeAffinity", problems=problems).required
+
+
+def _topology(written: wire.TopologyTerm) -> NodeTerm:
+    return NodeTerm(tuple(Requirement(one.key, Operator.IN, one.values) for one in written.match_label_expressions))

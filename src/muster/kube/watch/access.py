@@ -1,0 +1,258 @@
+"""Where the API server is, how to know it, and who we are: a kubeconfig or the service account of a pod.
+
+The official client reads the configuration, since it knows every way to log in. Its requests are not used. Credentials may
+change while we run: tokens and certificates are looked at again as time passes, and at once when the server refuses them.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote, urlsplit
+
+import structlog
+import yaml
+
+log = structlog.get_logger(__name__)
+
+FILE_REFRESH_S: Final = 60.0
+"""How often files that others may replace are read again."""
+_REFRESH_FRACTION = 0.8
+"""The part of a token's life after which a new one is asked for."""
+_MIN_REFRESH_S = 10.0
+_IN_CLUSTER_VARIABLE = "KUBERNETES_SERVICE_HOST"
+
+
+class AccessError(Exception):
+    """There is no way to a cluster. The message says what was tried and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What proves who we are: the value of the Authorization header, and the files of a client certificate. All may be empty.
+
+    After `refresh_after_s` they are read again, before anybody refuses them; None where time does not make them old.
+    `impersonation` are the headers that ask to be taken for somebody else, as the user of a kubeconfig may.
+    """
+
+    header: str = field(default="", repr=False)
+    cert_file: str = ""
+    key_file: str = ""
+    refresh_after_s: float | None = None
+    impersonation: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(slots=True)
+class Access:
+    """The way to one API server. `reload` reads the credentials again; without it they never change.
+
+    Two threads may share one: whatever is replaced is replaced whole.
+    """
+
+    server: str
+    context: ssl.SSLContext | None = None
+    credentials: Credentials = Credentials()
+    reload: Callable[[], Awaitable[Credentials]] | None = None
+    server_name: str = ""
+    """The name in the server's certificate, where it is not that of the address."""
+    proxy: str = ""
+    _read_at: float = field(init=False, repr=False)
+    _files_modified_at: tuple[float, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._read_at = time.monotonic()
+        self._files_modified_at = _modified_at(self.credentials)
+
+    @property
+    def is_due(self) -> bool:
+        refresh_after_s = self.credentials.refresh_after_s
+        return refresh_after_s is not None and time.monotonic() - self._read_at >= refresh_after_s
+
+    async def renew(self) -> None:
+        """Read the credentials again. Connections that are open keep the certificate they were made with."""
+        if self.reload is None:
+            return
+        fresh = await self.reload()
+        written_at = _modified_at(fresh)
+        is_new = (written_at, fresh.cert_file) != (self._files_modified_at, self.credentials.cert_file)
+        if self.context is not None and fresh.cert_file and is_new:
+            self.context.load_cert_chain(fresh.cert_file, fresh.key_file or None)
+        self.credentials, self._files_modified_at, self._read_at = fresh, written_at, time.monotonic()
+
+
+def _modified_at(credentials: Credentials) -> tuple[float, ...]:
+    """When the files of the certificate were last written; a certificate that is replaced in place keeps its name."""
+    files = (credentials.cert_file, credentials.key_file)
+    return tuple(Path(file).stat().st_mtime for file in files if file and Path(file).exists())
+
+
+async def read_access(kubeconfig: Path | None = None, context: str = "") -> Access:
+    """The way to the cluster: a kubeconfig that is named, else KUBECONFIG, else the pod that we are, else ~/.kube/config."""
+    named = str(kubeconfig) if kubeconfig is not None else os.environ.get("KUBECONFIG", "")
+    if not named and not context and os.environ.get(_IN_CLUSTER_VARIABLE):
+        return _from_service_account()
+    paths = named or str(Path.home() / ".kube" / "config")
+    if not any(Path(path).expanduser().is_file() for path in paths.split(os.pathsep) if path):
+        raise AccessError(f"no kubeconfig at {paths}; name one with --kubeconfig or KUBECONFIG, or run in a pod of the cluster")
+    return await _from_kubeconfig(paths, context=context)
+
+
+async def _from_kubeconfig(paths: str, *, context: str) -> Access:
+    config, loader = await _load_kubeconfig(paths, context=context)
+
+    async def reload() -> Credentials:
+        # All is read from the files again: a user's new login is in no other place.
+        return _credentials(*await _load_kubeconfig(paths, context=context))
+
+    return Access(
+        server=config.host,
+        context=_tls(config) if config.host.startswith("https") else None,
+        credentials=_credentials(config, loader),
+        reload=reload,
+        server_name=config.tls_server_name or "",
+        proxy=config.proxy or _proxy_for(config.host),
+    )
+
+
+async def _load_kubeconfig(paths: str, *, context: str) -> tuple[Any, Any]:
+    client, config = _official_client()
+    settings = client.Configuration()
+    try:
+        loader = await config.load_kube_config(
+            config_file=paths, context=context or None, client_configuration=settings, persist_config=False
+        )
+    except (config.ConfigException, OSError, ValueError, TypeError, KeyError, yaml.YAMLError) as error:
+        raise AccessError(f"kubeconfig {paths}: {error}") from error
+    return settings, loader
+
+
+def _credentials(config: Any, loader: Any) -> Credentials:
+    header, cert_file = config.api_key.get("BearerToken", ""), config.cert_file or ""
+    user: Mapping[str, Any] = loader._user.value if loader._user is not None else {}
+    plugin = user.get("exec")
+    # The official client logs a plugin's failure and goes on as nobody; nobody may do nothing.
+    if plugin and not header and not cert_file:
+        raise AccessError(f"the login plugin {plugin.get('command', '')!r} of the kubeconfig gave no credentials; run it by hand")
+    refresh_after_s = _token_refresh_s(loader) if plugin else _file_refresh_s(user)
+    return Credentials(header, cert_file, config.key_file or "", refresh_after_s, _impersonation_headers(user))
+
+
+def _impersonation_headers(user: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """The official client leaves this out. Not to send it would be to act with rights that the kubeconfig gives up."""
+    said: list[tuple[str, Any]] = [("Impersonate-User", user.get("as")), ("Impersonate-Uid", user.get("as-uid"))]
+    said += [("Impersonate-Group", group) for group in user.get("as-groups") or ()]
+    extra: Mapping[str, Any] = user.get("as-user-extra") or {}
+    said += [(f"Impersonate-Extra-{quote(key, safe='')}", value) for key, values in extra.items() for value in values]
+    return tuple((name, str(value)) for name, value in said if value)
+
+
+def _token_refresh_s(loader: Any) -> float | None:
+    expiry: datetime | None = getattr(loader, "exec_plugin_expiry", None)
+    if expiry is None:
+        return None
+    return max(_MIN_REFRESH_S, _REFRESH_FRACTION * (expiry - datetime.now(UTC)).total_seconds())
+
+
+def _file_refresh_s(user: Mapping[str, Any]) -> float | None:
+    return FILE_REFRESH_S if {"tokenFile", "auth-provider", "client-certificate"} & user.keys() else None
+
+
+def _from_service_account() -> Access:
+    settings = _service_account_config()
+
+    async def reload() -> Credentials:
+        return _service_account_credentials(_service_account_config())
+
+    return Access(
+        server=settings.host,
+        context=_tls(settings),
+        credentials=_service_account_credentials(settings),
+        reload=reload,
+        proxy=_proxy_for(settings.host),
+    )
+
+
+def _service_account_config() -> Any:
+    client, config = _official_client()
+    settings = client.Configuration()
+    try:
+        config.load_incluster_config(settings, try_refresh_token=False)
+    except (config.ConfigException, OSError) as error:
+        raise AccessError(f"this is a pod of a cluster, but its service account cannot be read: {error}") from error
+    return settings
+
+
+def _service_account_credentials(settings: Any) -> Credentials:
+    return Credentials(settings.api_key["BearerToken"].strip(), refresh_after_s=FILE_REFRESH_S)
+
+
+def _proxy_for(server: str) -> str:
+    """The proxy that the environment names for this server: HTTPS_PROXY or HTTP_PROXY, unless NO_PROXY has it.
+
+    NO_PROXY is read as other clients of a cluster do: names, domains, addresses, and ranges of addresses such as 10.0.0.0/8.
+    """
+    there = urlsplit(server)
+    host = there.hostname or ""
+    exceptions = [each.strip() for each in _environment("NO_PROXY").split(",")]
+    if _is_local(host) or any(_is_exempt(each, host=host, port=there.port) for each in exceptions if each):
+        return ""
+    return _environment(f"{there.scheme}_proxy")
+
+
+def _environment(variable: str) -> str:
+    """Both spellings are usual."""
+    return os.environ.get(variable.upper()) or os.environ.get(variable.lower(), "")
+
+
+def _is_local(host: str) -> bool:
+    address = _address(host)
+    return host == "localhost" or (address is not None and address.is_loopback)
+
+
+def _is_exempt(exception: str, *, host: str, port: int | None) -> bool:
+    """Whether an entry of NO_PROXY is about this host."""
+    address = _address(host)
+    if address is not None:
+        try:
+            return address in ip_network(exception, strict=False)
+        except ValueError:
+            pass
+    name, _, only_port = exception.lower().partition(":")
+    if only_port and only_port != str(port):
+        return False
+    domain = name.removeprefix("*").removeprefix(".")
+    return name == "*" or (bool(domain) and (host == domain or host.endswith(f".{domain}")))
+
+
+def _address(host: str) -> IPv4Address | IPv6Address | None:
+    try:
+        return ip_address(host)
+    except ValueError:
+        return None
+
+
+def _tls(config: Any) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=config.ssl_ca_cert, cadata=config.ca_cert_data)
+    # The authorities of clusters are often made by hand and lack what the strict rules of newer Pythons ask for.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if config.cert_file:
+        context.load_cert_chain(config.cert_file, config.key_file)
+    if not config.verify_ssl:
+        log.warning("the kubeconfig says insecure-skip-tls-verify: the server is not verified", server=config.host)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _official_client() -> tuple[Any, Any]:
+    """The official client. It takes a second to import, so only who goes to a cluster does; it has no types that we could use."""
+    from kubernetes.aio import client, config
+
+    return client, config

@@ -1,0 +1,59 @@
+"""How often and how long something is tried again: with growing pauses, spread by chance, and with an end."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass
+
+from muster.kube.watch.client import ApiError
+from muster.model.events import BindFailed, ReservationFailed
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    max_attempts: int = 5
+    initial_wait_s: float = 0.1
+    max_wait_s: float = 2.0
+
+    async def pause(self, attempt: int, error: ApiError) -> None:
+        """Before the next attempt, at least as long as the server asks for; none after the last."""
+        if attempt + 1 < self.max_attempts:
+            await asyncio.sleep(max(self.wait_s(attempt), min(error.retry_after_s or 0.0, self.max_wait_s)))
+
+    def wait_s(self, attempt: int) -> float:
+        return min(self.max_wait_s, self.initial_wait_s * 2.0 ** min(attempt, 16)) * random.uniform(0.5, 1.0)
+
+
+WriteFailure = BindFailed | ReservationFailed
+
+
+class FailureBackoff:
+    """How often in a row the same thing failed for one pod. The scheduler tries again as soon as it is told: where the cluster
+    refuses over and over, it is told later each time."""
+
+    def __init__(self, backoff: Backoff) -> None:
+        self._backoff = backoff
+        self._counts: dict[tuple[type[WriteFailure], str], int] = {}
+
+    def clear(self, what: type[WriteFailure], uid: str) -> None:
+        self._counts.pop((what, uid), None)
+
+    def delay_s(self, failed: WriteFailure) -> float:
+        """How long to wait with the bad news: not at all the first time."""
+        key = (type(failed), failed.uid)
+        before = self._counts.pop(key, 0)
+        self._counts[key] = before + 1
+        if len(self._counts) > _MAX_COUNTED:
+            del self._counts[next(iter(self._counts))]
+        return self._backoff.wait_s(before - 1) if before else 0.0
+
+
+_MAX_COUNTED = 10_000
+
+SHORT_BACKOFF = Backoff()
+"""Where somebody waits for the outcome, and can do without."""
+LONG_BACKOFF = Backoff(max_attempts=40, max_wait_s=5.0)
+"""Where nobody waits, but a write that is never made would be found in the way after a restart."""
+REPORT_BACKOFF = Backoff(initial_wait_s=0.5, max_wait_s=60.0)
+"""With which the scheduler is told that the same thing failed again."""

@@ -1,0 +1,280 @@
+"""Kubernetes events: what happened to whom and why, for those who look at an object. Written last, and the first to be dropped.
+
+The same event of the same object is one object with a count, which is written again only now and then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+import structlog
+
+from muster.kube.read.object_references import ApiObjectRef, Manifest, pod_ref
+from muster.kube.watch.client import ApiError
+from muster.kube.write import patch_builder
+from muster.kube.write.api_writer import CONFLICT, ApiWriter, NotLeading
+from muster.kube.write.patch_bodies import VALIDITY_CODES, rfc3339
+from muster.kube.write.patch_builder import GangPods, StatusWrite
+from muster.kube.write.write_cache import WriteCache
+from muster.model.effects import Bind, CancelEviction, Condition, Effect, Evict, Nominate, Release, Reserve
+
+log = structlog.get_logger(__name__)
+
+COMPONENT: Final = "muster"
+NORMAL, WARNING = "Normal", "Warning"
+MAX_MESSAGE_LENGTH = 1024
+"""The API takes no longer ones."""
+MAX_QUEUED_EVENTS = 5000
+MAX_REMEMBERED_EVENTS = 10_000
+
+SinglePodEffect = Bind | Reserve | Nominate | Release | CancelEviction
+"""A deed that concerns its own pod alone; an eviction has a winner as well."""
+GangObjects = Mapping[str, tuple[ApiObjectRef, ...]]
+"""The objects that may stand for a gang, the best first: its PodGroup, else its first pod."""
+
+
+class KubeEvent(NamedTuple):
+    """One event. The first of `involved` that exists is the object that it is about. Where `uid` names the object, it may be gone:
+    a pod that had to leave may have left before anybody could say why."""
+
+    involved: tuple[ApiObjectRef, ...]
+    reason: str
+    message: str
+    type: str = NORMAL
+    action: str = ""
+    uid: str = ""
+
+
+# --- What is worth an event ---------------------------------------------------------------------------------------------------
+
+
+def gang_objects(effects: Iterable[Effect], *, gang_pods: GangPods) -> GangObjects:
+    """For each gang that somebody has to be told about."""
+    gangs = dict.fromkeys(
+        effect.for_gang if isinstance(effect, Evict) else effect.key
+        for effect in effects
+        if isinstance(effect, Evict) or (isinstance(effect, Condition) and _is_refusal(effect))
+    )
+    return {gang: _objects_of_gang(gang, gang_pods=gang_pods) for gang in gangs}
+
+
+def _objects_of_gang(gang: str, *, gang_pods: GangPods) -> tuple[ApiObjectRef, ...]:
+    slots = patch_builder.gang_keys_of(gang)
+    groups = [ref for gang_key in slots for ref in patch_builder.pod_group_refs(gang_key)]
+    return (*groups, *(ref for gang_key in slots for ref in gang_pods(gang_key)[:1]))
+
+
+def _is_refusal(update: Condition) -> bool:
+    return update.subject == "gang" and not update.ok and update.code not in VALIDITY_CODES
+
+
+def refusal_events(status_writes: Sequence[StatusWrite], gang_objects: GangObjects) -> list[KubeEvent]:
+    """A gang that is refused says so once, not once for each of its members: those have conditions."""
+    refused = dict.fromkeys(one.update for one in status_writes if isinstance(one.update, Condition) and _is_refusal(one.update))
+    return [
+        KubeEvent(gang_objects[update.key], "FailedScheduling", f"{update.why} [{update.code}]", WARNING, "Scheduling")
+        for update in refused
+    ]
+
+
+def effect_events(effect: SinglePodEffect) -> list[KubeEvent]:
+    match effect:
+        case Bind():
+            said = ("Scheduled", f"Successfully assigned {effect.pod} to {effect.node}: {effect.why}", "Binding")
+        case Nominate():
+            said = ("Nominated", f"node {effect.node} is promised: {effect.why}", "Nominating")
+        case Release():
+            said = ("Released", f"the claim on node {effect.node} ended: {effect.why}", "Releasing")
+        case CancelEviction():
+            said = ("Spared", f"may stay: {effect.why}", "Sparing")
+        case Reserve():
+            return []
+    reason, message, action = said
+    return [KubeEvent((pod_ref(effect.pod),), reason, message, action=action, uid=effect.uid)]
+
+
+def eviction_events(effect: Evict, gang_objects: GangObjects) -> list[KubeEvent]:
+    """One for each side."""
+    to_victim = f"has to make room on {effect.node} for {effect.for_gang} ({effect.cause}): {effect.why}"
+    to_winner = f"evicts {effect.pod} from {effect.node} ({effect.cause}): {effect.why}"
+    return [
+        KubeEvent((pod_ref(effect.pod),), "Preempted", to_victim, action="Preempting", uid=effect.uid),
+        KubeEvent(gang_objects.get(effect.for_gang, ()), "Preempting", to_winner, action="Preempting"),
+    ]
+
+
+# --- Writing them -------------------------------------------------------------------------------------------------------------
+
+
+class _EventKey(NamedTuple):
+    ref: ApiObjectRef
+    uid: str
+    reason: str
+    message: str
+
+
+class _EventSeries(msgspec.Struct):
+    """One event object, and how often it happened."""
+
+    name: str
+    type: str
+    action: str
+    api_version: str
+    first: float
+    last: float
+    count: int = 1
+    written: int = 0
+    written_at: float = 0.0
+
+
+class EventRecorder:
+    """`update_interval_s`: the count of one event is not written more often. `per_second` bounds all of them; 0 writes none."""
+
+    def __init__(
+        self,
+        api_writer: ApiWriter,
+        cache: WriteCache,
+        *,
+        now: Callable[[], float],
+        per_second: float = 50.0,
+        update_interval_s: float = 60.0,
+    ) -> None:
+        self.dropped = 0
+        self._api_writer = api_writer
+        self._cache = cache
+        self._now = now
+        self._per_second = per_second
+        self._update_interval_s = update_interval_s
+        self._series: dict[_EventKey, _EventSeries] = {}
+        self._waiting: dict[_EventKey, None] = {}
+        self._done_effects: deque[tuple[SinglePodEffect, float]] = deque()
+        """Deeds to be told of, and when they were done. They come by the thousand and while others are under way, so they are put
+        into words when there is time for it."""
+        self._has_work = asyncio.Event()
+
+    def add(self, news: Iterable[KubeEvent]) -> None:
+        for one in news if self._per_second else ():
+            self._record(one, self._now())
+
+    def add_effect(self, effect: SinglePodEffect) -> None:
+        if not self._per_second:
+            return
+        if len(self._done_effects) + len(self._waiting) >= MAX_QUEUED_EVENTS:
+            self.dropped += 1
+            return
+        self._done_effects.append((effect, self._now()))
+        self._has_work.set()
+
+    def _record(self, news: KubeEvent, now: float) -> None:
+        ref = next((ref for ref in news.involved if news.uid or self._cache.uid_of(ref)), None)
+        if ref is None:
+            return
+        key = _EventKey(ref, news.uid or self._cache.uid_of(ref), news.reason, news.message[:MAX_MESSAGE_LENGTH])
+        series = self._series.get(key)
+        if series is not None:
+            series.count += 1
+            series.last = now
+            if now - series.written_at < self._update_interval_s:
+                # The next one after the pause brings the count up to date.
+                return
+        elif len(self._waiting) >= MAX_QUEUED_EVENTS:
+            self.dropped += 1
+            return
+        else:
+            self._forget_old()
+            self._series[key] = _EventSeries(_name(key), news.type, news.action, self._api_writer.api_version(ref), now, now)
+        self._waiting[key] = None
+        self._has_work.set()
+
+    def _forget_old(self) -> None:
+        if len(self._series) >= MAX_REMEMBERED_EVENTS:
+            for old in [key for key in self._series if key not in self._waiting][: MAX_REMEMBERED_EVENTS // 2]:
+                del self._series[old]
+
+    async def run(self, *, until_idle: Callable[[], Awaitable[None]]) -> None:
+        """For ever, one by one, whenever nobody else has anything to write."""
+        while True:
+            await self._has_work.wait()
+            await until_idle()
+            key = self._next_key()
+            if key is None:
+                self._has_work.clear()
+                continue
+            await self._write(key, self._series[key])
+            await asyncio.sleep(1.0 / self._per_second)
+
+    def _next_key(self) -> _EventKey | None:
+        """The next to be written; None where there is none."""
+        while self._done_effects and not self._waiting:
+            effect, when = self._done_effects.popleft()
+            for one in effect_events(effect):
+                self._record(one, when)
+        key = next(iter(self._waiting), None)
+        if key is not None:
+            del self._waiting[key]
+        return key
+
+    async def _write(self, key: _EventKey, series: _EventSeries) -> None:
+        """An event that cannot be written is lost, and nothing else."""
+        namespace = key.ref.namespace or "default"
+        count, last = series.count, series.last
+        try:
+            if series.written:
+                patch: Manifest = {"count": count, "lastTimestamp": rfc3339(last)}
+                await self._api_writer.patch_event(namespace, series.name, patch)
+            else:
+                await self._api_writer.create_event(namespace, _event(key, series, namespace=namespace))
+        except NotLeading as error:
+            self._drop(key, error)
+        except ApiError as error:
+            if error.status == CONFLICT and not series.written:
+                # It was written before we started: go on counting from one.
+                series.written = 1
+                self._waiting[key] = None
+                self._has_work.set()
+            else:
+                self._drop(key, error)
+        except Exception as error:
+            self._drop(key, error)
+        else:
+            series.written, series.written_at = count, self._now()
+
+    def _drop(self, key: _EventKey, error: Exception) -> None:
+        self.dropped += 1
+        # The server forgets events after a while, and may not have had this one: the next one begins anew.
+        self._series.pop(key, None)
+        log.debug("an event was lost", reason=key.reason, name=key.ref.full_name, error=str(error))
+
+
+def _event(key: _EventKey, series: _EventSeries, *, namespace: str) -> Manifest:
+    ref = key.ref
+    involved = {"apiVersion": series.api_version, "kind": ref.kind, "name": ref.name, "uid": key.uid}
+    if ref.namespace:
+        involved["namespace"] = ref.namespace
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": series.name, "namespace": namespace},
+        "involvedObject": involved,
+        "type": series.type,
+        "reason": key.reason,
+        "message": key.message,
+        "action": series.action,
+        "source": {"component": COMPONENT},
+        "reportingComponent": COMPONENT,
+        "reportingInstance": COMPONENT,
+        "firstTimestamp": rfc3339(series.first),
+        "lastTimestamp": rfc3339(series.last),
+        "count": series.count,
+    }
+
+
+def _name(key: _EventKey) -> str:
+    """The same for the same event, so that two schedulers in turn do not write it twice under two names."""
+    digest = hashlib.sha256("\0".join((key.uid, key.reason, key.message)).encode(errors="replace")).hexdigest()[:16]
+    return f"{key.ref.name[:200].rstrip('-.')}.{digest}"

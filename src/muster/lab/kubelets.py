@@ -1,0 +1,304 @@
+"""Kubelets and controllers for a real API server that has none: nodes become ready, bound pods start, run, end and go.
+
+They are those of the embedded cluster, so a pod lives the same life on both. Pods say how they want to be played with the
+same annotations (`sim.muster.dev/...`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from muster.kube.read import names
+from muster.kube.read.decoder import BadObject, Decoder
+from muster.kube.read.object_references import BUDGET, NODE, POD, VOLUME, VOLUME_CLAIM, ApiObjectRef, Manifest, ManifestView
+from muster.kube.read.pod_index import PodIndex
+from muster.kube.watch import reflector as watching
+from muster.kube.watch.api_resources import resource_of
+from muster.kube.watch.client import Client
+from muster.kube.write.merge_patch import merged
+from muster.kube.write.patch_bodies import STATUS_TRUE, conditions_patch
+from muster.lab.heartbeat import Heartbeat
+from muster.lab.remote_store import RemoteStore
+from muster.model.node import Node
+from muster.model.pod import Pod
+from muster.model.volume import VolumeChoice
+from muster.sim import volume_controller
+from muster.sim.admission import with_defaults
+from muster.sim.api_kinds import BadManifest, ref_of, with_string_annotations
+from muster.sim.disruption_budgets import DisruptionBudgets
+from muster.sim.node_controller import NodeController
+from muster.sim.object_store import ChangeType, ObjectChange
+from muster.sim.object_store import StoreError as LocalError
+from muster.sim.pod_behaviour import BEHAVIOUR_PREFIX, behaviour_of
+from muster.sim.simulated_kubelet import SimulatedKubelet
+from muster.sim.soft_eviction_operator import SoftEvictionOperator
+from muster.sim.virtual_clock import VirtualClock as Timers
+from muster.sim.workload_controller import WorkloadController
+
+log = structlog.get_logger(__name__)
+
+TimeSource = Callable[[], float]
+"""The time in seconds since 1970. A test may give one that it moves; it then calls `wake`."""
+
+NOT_READY: Final = "node.kubernetes.io/not-ready"
+_WATCHED: Final = (NODE, volume_controller.STORAGE_CLASS, VOLUME, VOLUME_CLAIM, BUDGET, POD)
+_MAX_SLEEP_S = 1.0
+_POLL_S = 0.02
+
+
+class Kubelets:
+    """All of them, for all nodes, as tasks of one event loop. Use as an async context manager.
+
+    `startup_s`: from a bind to the start of the pod; `pod_eviction_timeout_s`: from the failure of a node to the deletion of its pods;
+    `soft_eviction_cleanup`: somebody deletes pods that are marked for a soft eviction and say after how long; `heartbeat_s` None: no heartbeats.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        now: TimeSource = time.time,
+        startup_s: float = 1.0,
+        pod_eviction_timeout_s: float = 5.0,
+        soft_eviction_cleanup: bool = False,
+        heartbeat_s: float | None = 10.0,
+    ) -> None:
+        self._client = client
+        self._now = now
+        self._timers = Timers(start=now())
+        self._wake_event = asyncio.Event()
+        self._decoder = Decoder(())
+        self._index = PodIndex()
+        self._store = RemoteStore(self._timers, client, decode=_with_valid_behaviour, on_change=self._wake_event.set)
+        self._budgets = DisruptionBudgets(self._store)
+        self._kubelet = SimulatedKubelet(self._store, self._timers, self._index, startup_s=startup_s)
+        self._nodes = NodeController(
+            self._store, self._timers, self._index, self._kubelet, pod_eviction_timeout_s=pod_eviction_timeout_s
+        )
+        self._workload_controller = WorkloadController(self._store, self._timers)
+        self._soft_eviction_operator = SoftEvictionOperator(self._store, self._timers) if soft_eviction_cleanup else None
+        self._heartbeat = (
+            Heartbeat(client, now=now, interval_s=heartbeat_s, unreachable=self._kubelet.unreachable)
+            if heartbeat_s is not None
+            else None
+        )
+        self._reflectors = [watching.Reflector(client, resource_of(*kind), "v1", self._on_notices) for kind in _WATCHED]
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Kubelets:
+        beats = [] if self._heartbeat is None else [self._heartbeat.run()]
+        parts = [*(reflector.run() for reflector in self._reflectors), self._run_loop(), *beats]
+        self._tasks = [asyncio.create_task(part) for part in parts]
+        await asyncio.gather(*(reflector.synced.wait() for reflector in self._reflectors))
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        failed = [task.exception() for task in self._tasks if task.done() and not task.cancelled()]
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._store.close()
+        # A fault of ours must not pass for a cluster in which nothing happens.
+        for fault in failed:
+            if fault is not None and error is None:
+                raise fault
+
+    # -- what others do --------------------------------------------------------------------------------------------------------
+
+    async def register(self, nodes: Iterable[Manifest], *, timeout_s: float = 60.0) -> None:
+        """Create these nodes, and wait until they are ready."""
+        wanted = [self._admitted(manifest) for manifest in nodes]
+        path = resource_of(*NODE).path("v1")
+        await asyncio.gather(*(self._client.request("POST", path, body=manifest) for manifest in wanted))
+        names_of = {manifest["metadata"]["name"] for manifest in wanted}
+        async with asyncio.timeout(timeout_s):
+            while not all(self._is_ready(name) for name in names_of):
+                self._raise_task_errors()
+                await asyncio.sleep(_POLL_S)
+
+    def fail_node(self, name: str, *, gone: bool = False, pods_stuck: bool = False) -> None:
+        """The node stops answering. `gone`: its object is removed; `pods_stuck`: its deleted pods stay until it returns."""
+        self._nodes.fail(name, gone=gone, pods_stuck=pods_stuck)
+        self._wake_event.set()
+
+    def recover_node(self, name: str) -> None:
+        self._nodes.recover(name)
+        self._wake_event.set()
+
+    def wake(self) -> None:
+        """Somebody moved the time."""
+        self._wake_event.set()
+
+    def next_at(self) -> float | None:
+        """When something happens next by itself, or None if nothing does any more."""
+        return self._timers.next_at()
+
+    async def settle(self, *, timeout_s: float = 30.0) -> None:
+        """Until all that the server knows now was seen, all that is due was done, and the server knows of that, too."""
+        async with asyncio.timeout(timeout_s):
+            while not (self.is_idle and await self._is_synced() and self.is_idle):
+                self._raise_task_errors()
+                await asyncio.sleep(_POLL_S)
+
+    @property
+    def is_idle(self) -> bool:
+        """All that was heard was reacted to, all that is due was done, and nothing is on its way to the server."""
+        due = self._timers.next_at()
+        is_due = due is not None and due <= self._now()
+        return not self._wake_event.is_set() and self._store.is_idle and not self._store.has_changes() and not is_due
+
+    async def _is_synced(self) -> bool:
+        for kind in _WATCHED:
+            listed = msgspec.json.decode(await self._client.request("GET", resource_of(*kind).path("v1")))
+            metadata = [item["metadata"] for item in listed["items"]]
+            if {one["uid"]: one["resourceVersion"] for one in metadata} != self._store.versions(kind):
+                return False
+        return True
+
+    def _raise_task_errors(self) -> None:
+        for task in self._tasks:
+            if task.done():
+                task.result()
+
+    def _admitted(self, node: Manifest) -> ManifestView:
+        """The node as its kubelet would describe it."""
+        return with_defaults(with_string_annotations(node), ref=ref_of(node), store=self._store, now=self._now())
+
+    def _is_ready(self, name: str) -> bool:
+        node = self._store.peek(ApiObjectRef(*NODE, "", name))
+        return node is not None and self._store.is_idle and not _is_unregistered(node)
+
+    # -- turning the wheels ------------------------------------------------------------------------------------------------------
+
+    def _on_notices(self, updates: list[watching.WatchUpdate]) -> None:
+        for kind, what, raw in updates:
+            if what is not watching.UpdateType.SYNCED:
+                self._store.observe(kind, ChangeType.DELETED if what is watching.UpdateType.DELETE else ChangeType.MODIFIED, raw)
+
+    async def _run_loop(self) -> None:
+        while True:
+            self._wake_event.clear()
+            self._react_to_all()
+            due = self._timers.next_at()
+            wait_s = _MAX_SLEEP_S if due is None else max(0.0, min(_MAX_SLEEP_S, due - self._now()))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._wake_event.wait()
+
+    def _react_to_all(self) -> None:
+        """Let everybody react to what changed and to what is due."""
+        now = self._now()
+        while True:
+            self._timers.now = max(self._timers.now, now)
+            for change in self._store.drain():
+                self._react(change)
+            self._budgets.settle()
+            if not self._run_next(now):
+                return
+
+    def _run_next(self, now: float) -> bool:
+        try:
+            return self._timers.run_next(until=now)
+        except LocalError as gone:
+            # What was planned for an object that is another one by now, or gone.
+            log.debug("too late", why=str(gone))
+            return True
+
+    def _react(self, change: ObjectChange) -> None:
+        what, ref, manifest = change
+        if ref[:2] == POD:
+            self._react_to_pod(what, ref, manifest)
+        elif ref[:2] == NODE:
+            self._react_to_node(what, ref, manifest)
+        elif ref[:2] == BUDGET:
+            self._budgets.on_change(ref)
+        elif what is not ChangeType.DELETED and (choice := _volume_choice(ref, manifest)) is not None:
+            volume_controller.bind(self._store, choice)
+
+    def _react_to_pod(self, what: ChangeType, ref: ApiObjectRef, manifest: ManifestView) -> None:
+        pod = self._decoded(manifest)
+        if not isinstance(pod, Pod):
+            return
+        if what is ChangeType.DELETED:
+            self._index.drop(ref, uid=pod.uid)
+        else:
+            self._index.put(ref, pod)
+        self._kubelet.on_change(what, ref, pod)
+        self._nodes.on_change(what, ref, pod)
+        self._workload_controller.on_change(what, ref, manifest)
+        if self._soft_eviction_operator is not None:
+            self._soft_eviction_operator.on_change(what, ref, manifest)
+        self._budgets.on_change(ref)
+
+    def _react_to_node(self, what: ChangeType, ref: ApiObjectRef, manifest: ManifestView) -> None:
+        node = self._decoded(manifest)
+        if not isinstance(node, Node):
+            return
+        self._nodes.on_node_change(what, node.name, manifest)
+        self._kubelet.on_node_change(what, node)
+        if self._heartbeat is not None:
+            self._heartbeat.on_change(ref.name, gone=what is ChangeType.DELETED)
+        if what is ChangeType.ADDED and _is_unregistered(manifest):
+            self._store.patch(ref, self._ready_patch(manifest))
+
+    def _ready_patch(self, node: ManifestView) -> Manifest:
+        """What a kubelet says when it starts. What the server wrote onto the new node goes; what its maker said of it stays."""
+        present = (node.get("status") or {}).get("conditions") or []
+        ready = {"type": "Ready", "status": STATUS_TRUE, "reason": "KubeletReady", "message": "the kubelet is ready"}
+        said = conditions_patch([ready], present=present, now=self._now()) if not _has_ready(node) else {}
+        taints = [taint for taint in _taints(node) if taint.get("key") != NOT_READY]
+        return {"spec": {"taints": taints or None}, **said}
+
+    def _decoded(self, manifest: ManifestView) -> object:
+        try:
+            return self._decoder.decode(manifest)
+        except BadObject as bad:
+            log.warning("object not understood", name=manifest["metadata"].get("name"), why=str(bad))
+            return None
+
+
+def _with_valid_behaviour(raw: bytes) -> ManifestView:
+    """The object without wishes that nobody can read (a real server takes any annotation), and without the notes on who wrote
+    what, which are most of it."""
+    found: Manifest = msgspec.json.decode(raw)
+    found["metadata"].pop("managedFields", None)
+    try:
+        behaviour_of(found)
+    except BadManifest as bad:
+        log.warning("wishes ignored", name=found["metadata"]["name"], why=str(bad))
+        wishes = [key for key in found["metadata"]["annotations"] if key.startswith(BEHAVIOUR_PREFIX)]
+        return merged(found, {"metadata": {"annotations": dict.fromkeys(wishes)}})
+    return found
+
+
+def _volume_choice(ref: ApiObjectRef, manifest: ManifestView) -> VolumeChoice | None:
+    """What a scheduler chose for a claim that waited: a volume that is kept for it, or a node on which one is to be made."""
+    annotations, spec = manifest["metadata"].get("annotations") or {}, manifest.get("spec") or {}
+    if ref[:2] == VOLUME_CLAIM and names.SELECTED_NODE in annotations and not spec.get("volumeName"):
+        return VolumeChoice(claim=ref.full_name, volume="")
+    kept = spec.get("claimRef")
+    if ref[:2] == VOLUME and kept and names.BOUND_BY_CONTROLLER in annotations:
+        return VolumeChoice(claim=f"{kept['namespace']}/{kept['name']}", volume=ref.name)
+    return None
+
+
+def _is_unregistered(node: ManifestView) -> bool:
+    """No kubelet has said anything about it yet."""
+    return any(taint.get("key") == NOT_READY for taint in _taints(node)) or not _has_ready(node)
+
+
+def _has_ready(node: ManifestView) -> bool:
+    return any(entry.get("type") == "Ready" for entry in (node.get("status") or {}).get("conditions") or [])
+
+
+def _taints(node: ManifestView) -> list[Any]:
+    found: list[Any] = (node.get("spec") or {}).get("taints") or []
+    return found

@@ -1,0 +1,131 @@
+"""`muster run` as a process of its own: started, listened to, weighed, and ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, ClassVar, Final, Self
+
+LogRecord = dict[str, Any]
+
+_STOP_TIMEOUT_S: Final = 20.0
+_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+_TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
+
+
+class SchedulerProcessEnded(Exception):
+    """The process ended, or did not say in time what was waited for. The message has the last that it said."""
+
+
+class SchedulerProcess:
+    """A context manager: whatever happens, the process is gone at the end. `lines` is its log so far."""
+
+    log_timeout_s: ClassVar[float] = 60.0
+    """How long to wait for it to say something."""
+
+    def __init__(self, kubeconfig: Path, *options: str, address: str = "", environment: Mapping[str, str] | None = None) -> None:
+        self.lines: list[LogRecord] = []
+        self._started_s = time.monotonic()
+        self._line_arrived = threading.Condition()
+        command = [sys.executable, "-m", "muster", "run", "--kubeconfig", str(kubeconfig), "--bind-address", address, *options]
+        # A session of its own: an interrupt from the keyboard is for us, and we stop it in order.
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            env={**os.environ, **(environment or {})},
+        )
+        self._reader = threading.Thread(target=self._read_log, daemon=True)
+        self._reader.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self._reader.join()
+
+    def log_events(self, event: str) -> list[LogRecord]:
+        return [line for line in self.lines if line.get("event") == event]
+
+    def wait_for_log(self, event: str, *, times: int = 1, timeout_s: float | None = None) -> LogRecord:
+        """What it said when it said so for the last of so many times."""
+        with self._line_arrived:
+            log_timeout_s = self.log_timeout_s if timeout_s is None else timeout_s
+            self._line_arrived.wait_for(
+                lambda: len(self.log_events(event)) >= times or not self._reader.is_alive(), timeout=log_timeout_s
+            )
+            found = self.log_events(event)
+            if len(found) < times:
+                raise SchedulerProcessEnded(f"`muster run` did not say {event!r}: {self.log_tail()}")
+        return found[times - 1]
+
+    def age_s(self) -> float:
+        """Seconds since the process was started."""
+        return time.monotonic() - self._started_s
+
+    def check(self) -> None:
+        """Raises Ended if it does not run any more."""
+        if (code := self.process.poll()) is not None:
+            raise SchedulerProcessEnded(f"`muster run` ended with code {code}: {self.log_tail()}")
+
+    def log_tail(self) -> str:
+        return "; ".join(str(line.get("event")) for line in self.lines[-5:]) or "it said nothing at all"
+
+    def stop(self) -> int:
+        """Ask it to end, and wait; how it ended."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.exit_code()
+
+    def exit_code(self, *, timeout_s: float = _STOP_TIMEOUT_S) -> int:
+        """How it ended, once it has."""
+        try:
+            code = self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise SchedulerProcessEnded(f"`muster run` did not end within {timeout_s:.0f} s: {self.log_tail()}") from None
+        self._reader.join()
+        return code
+
+    # -- how heavy it is -------------------------------------------------------------------------------------------------------
+
+    def resident_bytes(self) -> int:
+        return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * _PAGE_BYTES
+
+    def cpu_s(self) -> float:
+        """Processor time that it took so far, all threads together."""
+        # The name stands in brackets, and may have spaces in it.
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+
+    def _read_log(self) -> None:
+        assert self.process.stderr is not None
+        with self.process.stderr as stream:
+            for raw in stream:
+                self._append_line(_parse_line(raw))
+        with self._line_arrived:
+            self._line_arrived.notify_all()
+
+    def _append_line(self, line: LogRecord) -> None:
+        with self._line_arrived:
+            self.lines.append(line)
+            self._line_arrived.notify_all()
+
+
+def _parse_line(raw: bytes) -> LogRecord:
+    try:
+        line: LogRecord = json.loads(raw)
+    except ValueError:
+        return {"event": raw.decode(errors="replace").rstrip()}
+    return line

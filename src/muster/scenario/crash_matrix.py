@@ -1,0 +1,110 @@
+"""A scenario whose scheduler dies: before the first write, after the first, after the second, and so on. What comes out in the end
+must be the same each time: nobody bound or evicted twice, no claim lost and none left behind.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from muster.kube.read import names
+from muster.kube.read.reservation_annotation import read_reservation
+from muster.kube.read.text_values import BadText
+from muster.model.effects import Outcome
+from muster.model.pod import RESERVATIONS
+from muster.scenario.invariants import Violation
+from muster.scenario.scenario_runner import ScenarioRunner
+from muster.scenario.syntax_tree import ExpectStep, Manifest, RestartStep, RunStep, Scenario
+
+_ONCE_ONLY_VERBS = ("bind", "delete", "evict")
+"""Writes that must not happen twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndState:
+    """How a scenario ended, as the cluster shows it. Which of several equal nodes a pod stands on is not part of it."""
+
+    pods: tuple[tuple[str, str], ...]
+    """Each pod, and whether it is bound, held, nominated, waiting or finished; and whether it is marked."""
+    write_counts: tuple[tuple[str, int], ...]
+    """How often each pod was bound, deleted or evicted by the scheduler."""
+    leaked_reservations: tuple[str, ...]
+    """Claims that stand on objects and not in the scheduler, or the other way round."""
+    violations: tuple[Violation, ...]
+    writes: int
+
+
+class _CrashingRunner(ScenarioRunner):
+    """A play in which the scheduler dies after so many writes, and a new one takes over at the same moment."""
+
+    def __init__(self, scenario: Scenario, *, crash_after: int | None) -> None:
+        super().__init__(scenario)
+        self._writes_left = crash_after
+
+    def cycle(self) -> Outcome:
+        if self._writes_left is None:
+            return super().cycle()
+        before = len(self.cluster.writes)
+        self._observed_cluster.max_writes = self._writes_left
+        outcome = super().cycle()
+        self._observed_cluster.max_writes = None
+        made = len(self.cluster.writes) - before
+        if made < self._writes_left or (made == 0 and not outcome.effects):
+            self._writes_left -= made
+            return outcome
+        self._writes_left = None
+        self.run_step(RestartStep(line=0))
+        return super().cycle()
+
+
+def run_to_end(scenario: Scenario, *, crash_after: int | None = None, settle_s: float = 120.0) -> EndState:
+    """Play it without its expectations, with the scheduler dying after so many writes, and let it come to rest."""
+    runner = _CrashingRunner(scenario, crash_after=crash_after)
+    runner.set_up()
+    for step in scenario.steps:
+        if not isinstance(step, ExpectStep):
+            runner.run_step(step)
+    runner.run_step(RunStep(line=0, seconds=settle_s, every_s=10.0))
+    return _end_state(runner)
+
+
+def has_reservation(pod: Manifest) -> bool:
+    """Anybody can write something there; only what a scheduler would believe can be left behind."""
+    metadata = pod["metadata"]
+    try:
+        return read_reservation((metadata.get("annotations") or {}).get(names.RESERVATION, ""), uid=metadata["uid"]) is not None
+    except BadText:
+        return False
+
+
+def pod_state_text(pod: Manifest) -> str:
+    """What anybody can see of a pod: whether it is bound, claims a node, waits or is finished; and whether it is marked."""
+    metadata = pod["metadata"]
+    state = "finished" if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed") else "waits"
+    state = "bound" if state == "waits" and pod["spec"].get("nodeName") else state
+    state = "claims" if state == "waits" and has_reservation(pod) else state
+    marked = " marked" if (metadata.get("annotations") or {}).get(names.GANG_TIMEOUT) else ""
+    asked = " asked to go" if (metadata.get("labels") or {}).get(names.SOFT_EVICTION) else ""
+    leaving = " leaving" if metadata.get("deletionTimestamp") else ""
+    return state + marked + asked + leaving
+
+
+def _end_state(runner: ScenarioRunner) -> EndState:
+    pods: list[tuple[str, str]] = []
+    leaked_reservations: list[str] = []
+    reserved = {uid for uid, placement in runner.world.placements.by_uid.items() if placement.phase in RESERVATIONS}
+    for pod in runner.cluster.listed("Pod"):
+        meta = pod["metadata"]
+        noted = has_reservation(pod)
+        if noted != (meta["uid"] in reserved) and not meta.get("deletionTimestamp"):
+            where = "on its object and not in the scheduler" if noted else "in the scheduler and not on its object"
+            leaked_reservations.append(f"{meta['namespace']}/{meta['name']}: a claim stands {where}")
+        pods.append((f"{meta['namespace']}/{meta['name']}", pod_state_text(pod)))
+    write_counts = Counter(f"{write.verb} {write.name}" for write in runner.cluster.writes if write.verb in _ONCE_ONLY_VERBS)
+    return EndState(
+        tuple(sorted(pods)),
+        tuple(sorted(write_counts.items())),
+        tuple(leaked_reservations),
+        tuple(runner.violations),
+        len(runner.cluster.writes),
+    )

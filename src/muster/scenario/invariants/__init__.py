@@ -1,0 +1,99 @@
+"""What must be true after every cycle of every scenario, whatever the policy.
+
+Each law is judged from facts (pods, placements, nodes, effects) by plain sums over dictionaries: none of the code that it watches
+takes part, except to be read. A breach is a bug in Muster, never in the world. What a law is for stands in its docstring.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from muster.engine.hooks import Policy
+from muster.model.effects import Bind, CancelEviction, Evict, Outcome
+from muster.model.pod import Phase
+from muster.scenario.invariants.capacity_invariants import no_device_over_capacity, no_node_over_capacity, node_columns_are_sums
+from muster.scenario.invariants.checked_cycle import CheckedCycle, InvariantHistory, Violation
+from muster.scenario.invariants.eviction_invariants import (
+    eviction_has_beneficiary,
+    evictions_terminate,
+    nominated_gang_evicts_nobody,
+    placed_gang_is_not_victim,
+)
+from muster.scenario.invariants.gang_invariants import every_effect_says_why, strict_gang_all_or_nothing
+from muster.scenario.invariants.pod_invariants import no_effect_twice, no_pod_twice
+from muster.scenario.invariants.queue_invariants import ledger_is_sum, no_queue_over_limit
+from muster.scenario.invariants.topology_invariants import hard_topology_holds
+from muster.state.world import World
+
+INVARIANTS: dict[str, Callable[[CheckedCycle], Iterator[str]]] = {
+    "no node over capacity": no_node_over_capacity,
+    "no device over capacity": no_device_over_capacity,
+    "node columns are sums": node_columns_are_sums,
+    "the ledger is a sum": ledger_is_sum,
+    "no queue over its limit": no_queue_over_limit,
+    "no pod twice": no_pod_twice,
+    "no deed twice": no_effect_twice,
+    "a strict gang is whole": strict_gang_all_or_nothing,
+    "everything says why": every_effect_says_why,
+    "hard topology holds": hard_topology_holds,
+    "an eviction has a beneficiary": eviction_has_beneficiary,
+    "nobody served is a victim": placed_gang_is_not_victim,
+    "a redeemable gang evicts nobody": nominated_gang_evicts_nobody,
+    "evictions come to an end": evictions_terminate,
+}
+ROLLBACK_LEAVES_NO_TRACE = "a rolled-back trial leaves no trace"
+DETERMINISM = "same input, same output"
+
+
+class InvariantChecker:
+    """Looks at every cycle. `on_external_change` tells it that something happened outside that may rightly cause evictions."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._history = InvariantHistory()
+
+    def on_external_change(self) -> None:
+        self._history.evictions = 0
+
+    def on_failure(self, uid: str) -> None:
+        """A deed on this pod failed: it may be done again."""
+        self._history.binding.pop(uid, None)
+        self._history.going.pop(uid, None)
+
+    def on_restart(self, policy: Policy) -> None:
+        """Another scheduler takes over; it knows what the cluster holds, and no more."""
+        self._policy = policy
+        self._history = InvariantHistory(evictions=self._history.evictions)
+
+    def check_cycle(self, world: World, outcome: Outcome) -> list[Violation]:
+        case = CheckedCycle(world, outcome, self._policy, self._history)
+        found = [
+            Violation(invariant, outcome.cycle, outcome.now, text)
+            for invariant, check in INVARIANTS.items()
+            for text in check(case)
+        ]
+        _update_history(case)
+        return found
+
+
+def _update_history(case: CheckedCycle) -> None:
+    world, history = case.world, case.history
+    history.binding = {uid: node for uid, node in history.binding.items() if uid in world.facts.pods}
+    history.going = {uid: None for uid in history.going if uid in world.facts.pods}
+    for effect in case.outcome.effects:
+        if isinstance(effect, Bind):
+            history.binding[effect.uid] = effect.node
+        elif isinstance(effect, Evict):
+            history.going[effect.uid] = None
+            history.evictions += 1
+        elif isinstance(effect, CancelEviction):
+            # It was told that it may stay, so it may be told to go again.
+            history.going.pop(effect.uid, None)
+    history.claims = {}
+    for uid in world.placements.reservations:
+        placement = world.placements.by_uid[uid]
+        if placement.phase is Phase.NOMINATED:
+            history.claims.setdefault(case.gang_key(uid), {})[uid] = placement.node or ""
+
+
+__all__ = ["DETERMINISM", "INVARIANTS", "ROLLBACK_LEAVES_NO_TRACE", "InvariantChecker", "Violation"]

@@ -1,0 +1,110 @@
+"""Laws of room: nodes and devices, and the columns that count them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from muster.model.device import Device
+from muster.model.effects import Nominate
+from muster.model.pod import Phase
+from muster.scenario.invariants.checked_cycle import (
+    PLANNED_ON_NODE,
+    USED_ON_NODE,
+    CheckedCycle,
+    ResourceSums,
+    add_requests,
+    unequal_amounts,
+)
+from muster.state.world import World
+
+
+def no_node_over_capacity(case: CheckedCycle) -> Iterator[str]:
+    """Where this cycle placed somebody, what stands there fits, in every resource that the newcomers ask for.
+
+    Others may fill a node beyond its size, and a node may shrink: that is not because of us.
+    """
+    world = case.world
+    for node, resources in _touched_resources(case).items():
+        allocatable = dict(world.facts.nodes[node].allocatable.items) if node in world.facts.nodes else None
+        if allocatable is None:
+            yield f"{node} was given pods, and does not exist"
+            continue
+        for phases, what in ((USED_ON_NODE, "stands there"), (PLANNED_ON_NODE, "will stand there")):
+            sums = _sum_on_node(world, node, phases)
+            for name in sorted(resources):
+                # A nomination counts on those who leave: what stands there now may be more than the node has.
+                if phases is USED_ON_NODE and not resources[name]:
+                    continue
+                if sums.get(name, 0) > allocatable.get(name, 0):
+                    yield f"{node} has {allocatable.get(name, 0)} of {name}, and {sums[name]} {what}"
+
+
+def _touched_resources(case: CheckedCycle) -> dict[str, dict[str, bool]]:
+    """By node: the resources that this cycle's newcomers ask for, and whether one of them stands there now."""
+    touched: dict[str, dict[str, bool]] = {}
+    for effect in case.placed():
+        pod = case.world.facts.pods.get(effect.uid)
+        now = not isinstance(effect, Nominate)
+        for name, amount in pod.signature.request.items if pod is not None else ():
+            if amount:
+                here = touched.setdefault(effect.node, {})
+                here[name] = here.get(name, False) or now
+    return touched
+
+
+def _sum_on_node(world: World, node: str, phases: frozenset[Phase]) -> ResourceSums:
+    sums: ResourceSums = {}
+    for uid, pod in world.placements.on_node.get(node, {}).items():
+        if world.placements.by_uid[uid].phase in phases:
+            add_requests(sums, pod)
+    return sums
+
+
+def no_device_over_capacity(case: CheckedCycle) -> Iterator[str]:
+    """Slots that this cycle gave out lie on devices that exist and have that much memory, that many cores and a share left; and who
+    asks for devices of a node that has some got as many as it asks for. Others may fill a device beyond its size."""
+    world = case.world
+    for effect in case.placed():
+        pod = world.facts.pods.get(effect.uid)
+        node = world.facts.nodes.get(effect.node)
+        if pod is None or node is None:
+            continue
+        requested = sum(ask.count for ask in pod.signature.devices) if node.devices else 0
+        if case.policy.chooses_slots and len(effect.devices) != requested:
+            yield f"{effect.pod} asks for {requested} devices of {effect.node} and got {len(effect.devices)}"
+        phases = (PLANNED_ON_NODE,) if isinstance(effect, Nominate) else (USED_ON_NODE, PLANNED_ON_NODE)
+        for slot in effect.devices:
+            device = next((device for device in node.devices if device.index == slot.index), None)
+            if device is None:
+                yield f"{effect.node} has no device {slot.index}"
+                continue
+            for some in phases:
+                yield from _over_capacity(world, effect.node, device, some)
+
+
+def _over_capacity(world: World, node: str, device: Device, phases: frozenset[Phase]) -> Iterator[str]:
+    placements = [world.placements.by_uid[uid] for uid in world.placements.on_node.get(node, {})]
+    slots = [slot for one in placements if one.phase in phases for slot in one.devices if slot.index == device.index]
+    memory, cores = sum(slot.memory for slot in slots), sum(slot.cores for slot in slots)
+    if memory > device.memory or cores > device.cores or (device.shares and len(slots) > device.shares):
+        usage = f"{memory} of {device.memory} memory, {cores} of {device.cores} cores and {len(slots)} of {device.shares} shares"
+        yield f"device {device.index} of {node}: {usage} are taken"
+
+
+def node_columns_are_sums(case: CheckedCycle) -> Iterator[str]:
+    """What the node table says is used and taken is what the placements add up to, row by row and resource by resource."""
+    world = case.world
+    used: dict[str, ResourceSums] = {}
+    taken: dict[str, ResourceSums] = {}
+    for uid, placement in world.placements.by_uid.items():
+        pod = world.facts.pods.get(uid)
+        if placement.node is None or pod is None:
+            continue
+        if placement.phase in USED_ON_NODE:
+            add_requests(used.setdefault(placement.node, {}), pod)
+        if placement.phase in PLANNED_ON_NODE:
+            add_requests(taken.setdefault(placement.node, {}), pod)
+    names = world.columns.names
+    for column_name, column, sums in (("used", world.table.used.tolist(), used), ("taken", world.table.planned.tolist(), taken)):
+        for name, amounts in zip(world.table.names, column, strict=True):
+            yield from unequal_amounts(f"{name}: {column_name}", names, amounts, sums.get(name, {}))

@@ -1,0 +1,92 @@
+"""One cycle as the laws look at it, and the sums that they share. Nothing here is taken from the code that they watch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from muster.engine.hooks import Policy
+from muster.model.effects import Bind, Nominate, Outcome, Reserve
+from muster.model.pod import Phase, Pod
+from muster.state.world import World
+
+ResourceSums = dict[str, int]
+
+# Written anew on purpose: a law that shares these with the code it watches would believe whatever that says.
+USED_ON_NODE = frozenset({Phase.RESERVED, Phase.BINDING, Phase.BOUND, Phase.TERMINATING, Phase.OVERDUE})
+PLANNED_ON_NODE = frozenset({Phase.NOMINATED, Phase.RESERVED, Phase.BINDING, Phase.BOUND, Phase.OVERDUE})
+PLACED = frozenset({Phase.RESERVED, Phase.BINDING, Phase.BOUND})
+CHARGED_TO_QUEUE = frozenset({Phase.RESERVED, Phase.BINDING, Phase.BOUND})
+ALL_PHASES = frozenset(Phase)
+TERMINATING = frozenset({Phase.TERMINATING})
+NOMINATED = frozenset({Phase.NOMINATED})
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    invariant: str
+    cycle: int
+    now: float
+    text: str
+
+    def __str__(self) -> str:
+        return f"cycle {self.cycle}: {self.invariant}: {self.text}"
+
+
+@dataclass(slots=True)
+class InvariantHistory:
+    """What a judge remembers from cycle to cycle."""
+
+    claims: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Nominations after the cycle before: gang to pod to node."""
+    binding: dict[str, str] = field(default_factory=dict)
+    """Pods that were told to bind, and where, until that fails or they are gone."""
+    going: dict[str, None] = field(default_factory=dict)
+    """Pods that were told to go, until they are gone."""
+    evictions: int = 0
+    """Since something new happened outside."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedCycle:
+    """One cycle, as the laws look at it."""
+
+    world: World
+    outcome: Outcome
+    policy: Policy
+    history: InvariantHistory
+
+    def phase(self, uid: str) -> Phase:
+        placement = self.world.placements.by_uid.get(uid)
+        return Phase.PENDING if placement is None else placement.phase
+
+    def placed(self) -> Iterator[Bind | Reserve | Nominate]:
+        for effect in self.outcome.effects:
+            if isinstance(effect, Bind | Reserve | Nominate):
+                yield effect
+
+    def gang_key(self, uid: str) -> str:
+        member = self.world.facts.members.get(uid)
+        return "" if member is None else member.gang
+
+
+def add_requests(sums: ResourceSums, pod: Pod) -> None:
+    for name, amount in pod.signature.request.items:
+        sums[name] = sums.get(name, 0) + amount
+
+
+def sum_of(parts: Iterable[ResourceSums]) -> ResourceSums:
+    total: ResourceSums = {}
+    for part in parts:
+        for name, amount in part.items():
+            total[name] = total.get(name, 0) + amount
+    return total
+
+
+def unequal_amounts(where: str, names: Sequence[str], recorded: Sequence[int], sums: Mapping[str, int]) -> Iterator[str]:
+    """Amounts by column that are not what the pods add up to. What no column has a name for is missing."""
+    for name, value in zip(names, recorded, strict=True):
+        if value != sums.get(name, 0):
+            yield f"{where} {name} is {value}, and the pods add up to {sums.get(name, 0)}"
+    for name in sums.keys() - set(names) if len(sums) > len(names) else ():
+        yield f"{where} {name} has no column"

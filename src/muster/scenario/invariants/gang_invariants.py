@@ -1,0 +1,76 @@
+"""Laws of gangs: strict ones whole or not at all, and a reason for everything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from muster.model.effects import Condition, Effect, PodEffect, PodGroupStatus, QueueStatus
+from muster.model.gang import Gang, MatchPolicy, Mode
+from muster.model.pod import Phase
+from muster.scenario.invariants.checked_cycle import PLACED, CheckedCycle
+
+
+def strict_gang_all_or_nothing(case: CheckedCycle) -> Iterator[str]:
+    """A strict gang that was given anything in this cycle has all that it needs at its end, and it never holds a node."""
+    world = case.world
+    touched = {case.gang_key(effect.uid): None for effect in case.placed()}
+    for key in touched:
+        gang = world.facts.gangs.get(key)
+        if gang is None or gang.mode is not Mode.STRICT:
+            continue
+        nominated = any(case.phase(pod.uid) is Phase.NOMINATED for pod in gang.pods())
+        phases = PLACED | {Phase.NOMINATED} if nominated else PLACED
+        yield from below_min(case, gang, phases)
+    for uid in sorted(world.placements.reservations):
+        gang = world.facts.gangs.get(case.gang_key(uid))
+        if gang is not None and gang.mode is Mode.STRICT and case.phase(uid) is Phase.RESERVED:
+            yield f"{gang.full_name} is strict, and {world.facts.pods[uid].full_name} holds a node"
+
+
+def below_min(case: CheckedCycle, gang: Gang, phases: frozenset[Phase]) -> Iterator[str]:
+    bound = any(case.phase(pod.uid) is Phase.BOUND for pod in gang.pods())
+    if gang.match_policy is MatchPolicy.ONCE_SATISFIED and bound:
+        return
+    counted = phases - {Phase.BOUND} if gang.match_policy is MatchPolicy.ONLY_WAITING and _is_fully_bound(case, gang) else phases
+    total = 0
+    for role in gang.roles:
+        placed_count = sum(case.phase(pod.uid) in counted for pod in role.pods) + role.succeeded
+        total += placed_count
+        if placed_count < role.min:
+            yield f"{gang.full_name} was given seats, and its role {role.name or 'without a name'} has {placed_count} of {role.min}"
+    if total < gang.min:
+        yield f"{gang.full_name} was given seats, and has {total} of {gang.min}"
+
+
+def _is_fully_bound(case: CheckedCycle, gang: Gang) -> bool:
+    """True when those that are bound are all that the gang needs; with fewer it was caught half bound."""
+    bound = [sum(case.phase(pod.uid) is Phase.BOUND for pod in role.pods) + role.succeeded for role in gang.roles]
+    return sum(bound) >= gang.min and all(placed_count >= role.min for placed_count, role in zip(bound, gang.roles, strict=True))
+
+
+def every_effect_says_why(case: CheckedCycle) -> Iterator[str]:
+    """Every effect, and every gang that waits for a seat, has a sentence and a code."""
+    for effect in case.outcome.effects:
+        if not isinstance(effect, PodGroupStatus | QueueStatus) and not (effect.why.strip() and _code(effect).strip()):
+            yield f"{type(effect).__name__} of {_subject(effect)} does not say why"
+    if "allocate" not in case.policy.actions:
+        return
+    for gang in case.world.facts.gangs.values():
+        waits = [pod for pod in gang.pods() if case.phase(pod.uid) in (Phase.PENDING, Phase.NOMINATED, Phase.RESERVED)]
+        verdict = case.world.memory.attempts[gang.key].verdict
+        if waits and (verdict is None or verdict.ok or not (verdict.why.strip() and verdict.code.strip())):
+            yield f"{len(waits)} members of {gang.full_name} wait, and nothing says why"
+
+
+def _code(effect: PodEffect | Condition) -> str:
+    return effect.code if isinstance(effect, Condition) else effect.cause
+
+
+def _subject(effect: Effect) -> str:
+    match effect:
+        case Condition(subject=subject, key=key):
+            return f"{subject} {key}"
+        case PodGroupStatus(group=key) | QueueStatus(key=key):
+            return key
+        case _:
+            return effect.pod

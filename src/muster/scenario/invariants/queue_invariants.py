@@ -1,0 +1,115 @@
+"""Laws of queues: figures that are sums, and limits that hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from muster.model.effects import Nominate
+from muster.model.pod import Phase
+from muster.scenario.invariants.checked_cycle import (
+    ALL_PHASES,
+    CHARGED_TO_QUEUE,
+    NOMINATED,
+    TERMINATING,
+    CheckedCycle,
+    ResourceSums,
+    add_requests,
+    sum_of,
+    unequal_amounts,
+)
+from muster.state.resource_columns import Amounts
+from muster.state.world import World
+
+
+def ledger_is_sum(case: CheckedCycle) -> Iterator[str]:
+    """Each queue's figures are the sums over its members and those of all queues below it, and none is negative."""
+    world = case.world
+    sums: dict[tuple[str, bool, Phase], ResourceSums] = {}
+    paths: dict[str, list[str]] = {}
+    for uid, member in world.facts.members.items():
+        pod = world.facts.pods.get(uid)
+        if pod is None:
+            yield f"member {uid} of {member.gang} is no live pod"
+            continue
+        path = paths.get(member.queue) or paths.setdefault(member.queue, _ancestors(world, member.queue))
+        for queue in path:
+            add_requests(sums.setdefault((queue, member.preemptible, case.phase(uid)), {}), pod)
+    for queue in world.ledger.names:
+        for column, recorded, parts, phases in _ledger_amounts(world, queue):
+            expected = sum_of(found for part in parts for phase in phases if (found := sums.get((queue, part, phase))))
+            amounts = recorded.tolist()
+            yield from unequal_amounts(f"{queue}: {column}", world.columns.names, amounts, expected)
+            if any(amount < 0 for amount in amounts):
+                yield f"{queue}: {column} is negative: {amounts}"
+
+
+def no_queue_over_limit(case: CheckedCycle) -> Iterator[str]:
+    """Where this cycle placed somebody, no queue above them but the root has more than its limit of what they ask for.
+
+    A limit may be lowered below what is used, and a queue may move: that is not because of us.
+    """
+    world = case.world
+    touched: dict[str, dict[str, bool]] = {}
+    for effect in case.placed():
+        member, pod = world.facts.members.get(effect.uid), world.facts.pods.get(effect.uid)
+        for queue in _ancestors(world, member.queue) if member is not None else ():
+            for name, amount in pod.signature.request.items if pod is not None else ():
+                here = touched.setdefault(queue, {})
+                here[name] = here.get(name, False) or (amount > 0 and not isinstance(effect, Nominate))
+    for queue, resources in touched.items():
+        limits = dict(world.facts.queues[queue].limit.items) if queue in world.facts.queues else {}
+        for phases, what in ((CHARGED_TO_QUEUE | TERMINATING, "used"), (CHARGED_TO_QUEUE | NOMINATED, "taken")):
+            sums = _sum_in_queue(case, queue, phases) if limits else {}
+            for name in sorted(resources.keys() & limits.keys()):
+                if (phases & NOMINATED or resources[name]) and sums.get(name, 0) > limits[name]:
+                    yield f"{queue} has a limit of {limits[name]} of {name}, and {sums[name]} {what}"
+
+
+def _sum_in_queue(case: CheckedCycle, queue: str, phases: frozenset[Phase]) -> ResourceSums:
+    world = case.world
+    below = {name for name in {member.queue for member in world.facts.members.values()} if queue in _ancestors(world, name)}
+    sums: ResourceSums = {}
+    for uid, member in world.facts.members.items():
+        if member.queue in below and case.phase(uid) in phases:
+            add_requests(sums, world.facts.pods[uid])
+    return sums
+
+
+def _ledger_amounts(world: World, queue: str) -> Iterator[tuple[str, Amounts, tuple[bool, ...], frozenset[Phase]]]:
+    """What the ledger says of a queue: the figure's name, its amounts, whose pods it counts, and in which phases."""
+    ledger, both = world.ledger, (True, False)
+    yield "used", ledger.used(queue), both, CHARGED_TO_QUEUE | TERMINATING
+    yield "taken", ledger.planned(queue), both, CHARGED_TO_QUEUE | NOMINATED
+    yield "leaving", ledger.releasing(queue), both, TERMINATING
+    yield "promised", ledger.nominated(queue), both, NOMINATED
+    for part, column in ((True, "preemptible"), (False, "non-preemptible")):
+        yield f"{column} used", ledger.used_part(queue, preemptible=part), (part,), CHARGED_TO_QUEUE | TERMINATING
+        yield f"{column} taken", ledger.planned_part(queue, preemptible=part), (part,), CHARGED_TO_QUEUE | NOMINATED
+        yield f"{column} requested", ledger.requested_part(queue, preemptible=part), (part,), ALL_PHASES
+
+
+def _ancestors(world: World, queue: str) -> list[str]:
+    """The queue and all above it. One whose parents lead back to itself is a child of the root."""
+    path = [queue]
+    while (parent := _parent(world, path[-1])) and parent not in path and not _is_cyclic(world, path[-1]):
+        path.append(parent)
+    return [*path, "root"]
+
+
+def _is_cyclic(world: World, queue: str) -> bool:
+    seen = [queue]
+    while (parent := _parent(world, seen[-1])) and parent not in seen:
+        seen.append(parent)
+    return parent == queue
+
+
+def _parent(world: World, queue: str) -> str:
+    found = world.facts.queues.get(queue)
+    named = found.parent if found is not None else ""
+    if named.startswith("quota/?/"):
+        own = f"quota/{queue.split('/')[1]}/{named.rsplit('/', 1)[1]}"
+        same = sorted(
+            (q.created, q.key) for q in world.facts.queues.values() if q.is_quota and q.key.split("/")[2] == own.split("/")[2]
+        )
+        named = own if own in world.facts.queues else same[0][1] if same else ""
+    return named if named in world.facts.queues and named != "queue/root" else ""

@@ -1,0 +1,237 @@
+"""From the short form to Kubernetes objects: what `kubectl apply` would be given. Nothing here talks to a cluster."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from math import inf
+
+from muster.kube.read import names
+from muster.model.resource_amounts import CPU, MEMORY, PODS
+from muster.scenario.syntax_tree import GangSpec, Manifest, PodTemplate, Quantities, RoleSpec
+
+GANG_FLAVOURS = ("volcano", "koordinator", "sigs", "native", "annotation", "lone")
+SCENARIO_GANG_LABEL = "sim.muster.dev/gang"
+"""Label of every pod that a short form made: to which of the scenario's gangs it belongs."""
+
+_BEHAVIOUR_PREFIX = "sim.muster.dev/"
+_POD_GROUP_KINDS = {
+    "volcano": ("scheduling.volcano.sh/v1beta1", "PodGroup.scheduling.volcano.sh"),
+    "koordinator": ("scheduling.sigs.k8s.io/v1alpha1", "PodGroup.scheduling.sigs.k8s.io"),
+    "sigs": ("scheduling.x-k8s.io/v1alpha1", "PodGroup.scheduling.x-k8s.io"),
+    "native": ("scheduling.k8s.io/v1alpha2", "PodGroup.scheduling.k8s.io"),
+}
+_NODE_DEFAULTS = {CPU: "64", MEMORY: "256Gi", PODS: "110"}
+
+
+def node(name: str, *, allocatable: Quantities, labels: dict[str, str], taints: list[Manifest], unschedulable: bool) -> Manifest:
+    amounts = {**_NODE_DEFAULTS, **dict(allocatable)}
+    spec: Manifest = {"taints": taints} if taints else {}
+    if unschedulable:
+        spec["unschedulable"] = True
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **labels}},
+        "spec": spec,
+        "status": {"allocatable": amounts, "capacity": amounts, "conditions": [{"type": "Ready", "status": "True"}]},
+    }
+
+
+def queue(name: str, *, spec: Manifest, state: str) -> Manifest:
+    return {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "Queue",
+        "metadata": {"name": name},
+        "spec": spec,
+        "status": {"state": state},
+    }
+
+
+def priority_class(name: str, *, value: int, is_default: bool = False, preempts: bool = True) -> Manifest:
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name},
+        "value": value,
+        "globalDefault": is_default,
+        "preemptionPolicy": "PreemptLowerPriority" if preempts else "Never",
+    }
+
+
+def priority_class_of(gang: GangSpec) -> Manifest | None:
+    """The class that stands for a gang's bare number, if it has one."""
+    return (
+        None
+        if gang.priority is None or gang.priority_class_name
+        else priority_class(priority_class_name_of(gang), value=gang.priority)
+    )
+
+
+def priority_class_name_of(gang: GangSpec) -> str:
+    if gang.priority_class_name or gang.priority is None:
+        return gang.priority_class_name
+    return f"priority-{gang.priority}" if gang.priority >= 0 else f"priority-minus-{-gang.priority}"
+
+
+# -- gangs -------------------------------------------------------------------------------------------------------------------------
+
+
+def pod_group_kind(gang: GangSpec) -> str:
+    """The kind of its PodGroup as a cluster is asked for it; empty where it has none."""
+    return _POD_GROUP_KINDS[gang.flavour][1] if gang.flavour in _POD_GROUP_KINDS else ""
+
+
+def group(gang: GangSpec, *, now: float) -> Manifest | None:
+    """The PodGroup, in the dialect that the gang speaks."""
+    if gang.flavour not in _POD_GROUP_KINDS:
+        return None
+    annotations = _gang_annotations(gang)
+    if gang.queue and gang.flavour != "volcano":
+        annotations[names.VOLCANO_QUEUE_NAME] = gang.queue
+    metadata: Manifest = {
+        "name": gang.name,
+        "namespace": gang.namespace,
+        "creationTimestamp": rfc3339(now + gang.creation_offset_s),
+    }
+    if annotations:
+        metadata["annotations"] = annotations
+    return {
+        "apiVersion": _POD_GROUP_KINDS[gang.flavour][0],
+        "kind": "PodGroup",
+        "metadata": metadata,
+        "spec": _pod_group_spec(gang),
+    }
+
+
+def _pod_group_spec(gang: GangSpec) -> Manifest:
+    if gang.flavour == "native":
+        spec: Manifest = {"schedulingPolicy": {"gang": {"minCount": gang.min}}}
+    else:
+        spec = {"minMember": gang.min}
+    if priority_class_name_of(gang):
+        spec["priorityClassName"] = priority_class_name_of(gang)
+    if gang.flavour == "volcano":
+        if gang.queue:
+            spec["queue"] = gang.queue
+        if gang.roles[0].name:
+            spec["minTaskMember"] = {role.name: role.min for role in gang.roles}
+        if gang.topology is not None:
+            spec["networkTopology"] = gang.topology
+    return spec
+
+
+def _gang_annotations(gang: GangSpec) -> Manifest:
+    said = {
+        names.GANG_MODE: gang.mode,
+        names.GANG_WAITING_TIME: gang.waiting_time,
+        names.GANG_MATCH_POLICY: gang.match,
+        names.GANG_TOTAL_NUMBER: "" if gang.total_members is None else str(gang.total_members),
+    }
+    annotations: Manifest = {name: value for name, value in said.items() if value}
+    if gang.group:
+        annotations[names.GANG_GROUPS] = json.dumps(gang.group)
+    return annotations
+
+
+def pods(gang: GangSpec, *, now: float) -> Iterator[Manifest]:
+    """The members that exist from the beginning."""
+    for role in gang.roles:
+        for number in range(role.existing):
+            yield pod(gang, role, number, now=now)
+
+
+def pod(gang: GangSpec, role: RoleSpec, number: int, *, now: float) -> Manifest:
+    template = role.template
+    labels, annotations = (
+        {SCENARIO_GANG_LABEL: gang.name, **template.labels},
+        {**_behaviour_annotations(gang, template), **template.annotations},
+    )
+    spec = _pod_spec(gang, template)
+    _set_membership(gang, role, labels=labels, annotations=annotations, spec=spec)
+    made: Manifest = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": pod_name(gang.name, role.name, number),
+            "namespace": gang.namespace,
+            "creationTimestamp": rfc3339(now + gang.creation_offset_s),
+            "labels": labels,
+            "annotations": annotations,
+        },
+        "spec": spec,
+    }
+    if number < len(role.at):
+        spec["nodeName"] = role.at[number]
+        made["status"] = {"phase": "Running", "startTime": rfc3339(now + gang.creation_offset_s)}
+    return made
+
+
+def pod_name(gang: str, role: str, number: int) -> str:
+    return f"{gang}-{role}-{number}" if role else f"{gang}-{number}"
+
+
+def _pod_spec(gang: GangSpec, template: PodTemplate) -> Manifest:
+    spec: Manifest = {
+        "schedulerName": gang.scheduler_name,
+        "containers": [{"name": "main", "resources": {"requests": dict(template.requests)}}],
+    }
+    if priority_class_name_of(gang):
+        spec["priorityClassName"] = priority_class_name_of(gang)
+    if gang.priority is not None:
+        spec["priority"] = gang.priority
+    if template.node_selector:
+        spec["nodeSelector"] = template.node_selector
+    if template.tolerations:
+        spec["tolerations"] = list(template.tolerations)
+    if template.affinity:
+        spec["affinity"] = template.affinity
+    return {**spec, **template.spec}
+
+
+def _set_membership(gang: GangSpec, role: RoleSpec, *, labels: dict[str, str], annotations: Manifest, spec: Manifest) -> None:
+    """Say to which gang the pod belongs, as the dialect has it."""
+    match gang.flavour:
+        case "volcano":
+            annotations[names.VOLCANO_GROUP_NAME] = gang.name
+            if role.name:
+                annotations[names.VOLCANO_TASK] = role.name
+        case "koordinator":
+            labels[names.SIGS_POD_GROUP] = gang.name
+        case "sigs":
+            labels[names.X_K8S_POD_GROUP] = gang.name
+        case "native":
+            spec["schedulingGroup"] = {"podGroupName": gang.name}
+        case "annotation":
+            annotations.update(_gang_annotations(gang))
+            annotations[names.GANG_NAME] = gang.name
+            annotations[names.GANG_MIN_AVAILABLE] = str(gang.min)
+    if gang.queue and gang.flavour != "volcano":
+        annotations[names.VOLCANO_QUEUE_NAME] = gang.queue
+
+
+def _behaviour_annotations(gang: GangSpec, template: PodTemplate) -> Manifest:
+    """What the simulated cluster should do with the pod."""
+    leaves = template.termination_s
+    said: Manifest = {
+        "run-seconds": _seconds(template.run_s),
+        "exit": "failed" if template.exit_phase == "Failed" else None,
+        "start-seconds": _seconds(template.startup_s),
+        "leave-seconds": "never" if leaves == inf else _seconds(leaves),
+        "controller": "recreate" if gang.recreate else None,
+        "recreate-after": _seconds(gang.recreate_after_s),
+        "recreate-limit": None if gang.recreate_limit is None else str(gang.recreate_limit),
+    }
+    return {f"{_BEHAVIOUR_PREFIX}{annotation}": value for annotation, value in said.items() if value is not None}
+
+
+def _seconds(value: float | None) -> str | None:
+    if value is None:
+        return None
+    return str(int(value)) if value == int(value) else repr(value)
+
+
+def rfc3339(when: float) -> str:
+    """A time as Kubernetes writes it."""
+    return datetime.fromtimestamp(when, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

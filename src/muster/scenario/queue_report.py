@@ -1,0 +1,103 @@
+"""The queues in figures, for tables and charts: what each has, what it deserves, and who waits in it. Nothing here decides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from muster.engine.hooks import Policy
+from muster.engine.session import Session
+from muster.engine.shares import cluster_total, dominant_share
+from muster.model.queue import ROOT_QUEUE
+from muster.model.resource_amounts import NOTHING, Resources
+from muster.scenario.run_report import QueueRow, ResourceAmounts
+from muster.state import resource_columns
+from muster.state.world import World
+
+SHARE_OF_DESERVED, SHARE_OF_CLUSTER = "deserved", "cluster"
+
+# A chart of more lines than this says nothing; then only the branches below the root are followed.
+_MAX_QUEUES_SAMPLED = 64
+
+
+def queue_rows(world: World, policy: Policy) -> tuple[QueueRow, ...]:
+    """The root, and below it every queue, each parent before its children and siblings by name."""
+    s = Session(world, policy)
+    s.prepare()
+    waiting, requested = _waiting(world)
+    return tuple(_row(s, queue, depth, waiting, requested) for queue, depth in _tree_order(world, "", 0))
+
+
+def queue_shares(world: World, policy: Policy) -> tuple[tuple[str, float], ...]:
+    """The share of each queue, where there are more than the one that is always there."""
+    queues = list(world.facts.tree.nodes)
+    if len(queues) < 2:
+        return ()
+    s = Session(world, policy)
+    s.prepare()
+    sampled = queues if len(queues) <= _MAX_QUEUES_SAMPLED else world.facts.tree.children[""][:_MAX_QUEUES_SAMPLED]
+    return tuple((queue, _share(s, queue, _deserved(s, queue))[0]) for queue in sampled)
+
+
+def _tree_order(world: World, above: str, depth: int) -> Iterator[tuple[str, int]]:
+    if not above:
+        yield ROOT_QUEUE, 0
+    for queue in world.facts.tree.children.get(above, ()):
+        yield queue, depth + 1
+        yield from _tree_order(world, queue, depth + 1)
+
+
+def _row(s: Session, queue: str, depth: int, waiting: dict[str, int], requested: dict[str, Resources]) -> QueueRow:
+    ledger, node = s.world.ledger, s.world.facts.tree.nodes.get(queue)
+    deserved = _deserved(s, queue)
+    share, of = _share(s, queue, deserved)
+    return QueueRow(
+        queue=queue,
+        parent="" if node is None else s.world.facts.tree.parents[queue] or ROOT_QUEUE,
+        depth=depth,
+        used=_amounts(s.world, ledger.used(queue)),
+        promised=_amounts(s.world, ledger.nominated(queue)),
+        deserved=deserved.items,
+        guarantee=() if node is None else node.guarantee.items,
+        limit=() if node is None else node.limit.items,
+        share=share,
+        of=of,
+        waiting=waiting.get(queue, 0),
+        requested=requested.get(queue, NOTHING).items,
+    )
+
+
+def _deserved(s: Session, queue: str) -> Resources:
+    """What the policy says, else what was configured; the root deserves what there is."""
+    if queue == ROOT_QUEUE:
+        return Resources(_amounts(s.world, cluster_total(s)))
+    return s.deserved(queue) or s.world.facts.tree.nodes[queue].deserved
+
+
+def _share(s: Session, queue: str, deserved: Resources) -> tuple[float, str]:
+    if queue == ROOT_QUEUE or not deserved:
+        return dominant_share(s, queue), SHARE_OF_CLUSTER
+    taken, position = s.world.ledger.planned(queue).tolist(), s.world.columns.position
+    parts = [taken[position[name]] / value for name, value in deserved.items if value and name in position]
+    return max(parts, default=0.0), SHARE_OF_DESERVED
+
+
+def _waiting(world: World) -> tuple[dict[str, int], dict[str, Resources]]:
+    """Gangs with members that have no node, and what those ask for, by queue and by all queues above it."""
+    gangs: dict[str, int] = {}
+    requested: dict[str, Resources] = {}
+    for key in sorted(world.placements.unplaced_members):
+        gang, touched = world.facts.gangs[key], dict[str, None]()
+        for role in gang.roles:
+            unplaced = [pod for pod in role.pods if pod.uid not in world.placements.by_uid]
+            path = world.ledger.path(role.queue) if unplaced and role.queue in world.ledger else ()
+            for queue in path:
+                touched[queue] = None
+                for pod in unplaced:
+                    requested[queue] = requested.get(queue, NOTHING).plus(pod.signature.request)
+        for queue in touched:
+            gangs[queue] = gangs.get(queue, 0) + 1
+    return gangs, requested
+
+
+def _amounts(world: World, row: resource_columns.Amounts) -> ResourceAmounts:
+    return tuple(sorted((name, value) for name, value in zip(world.columns.names, row.tolist(), strict=True) if value))

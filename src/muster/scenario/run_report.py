@@ -1,0 +1,207 @@
+"""What came of a scenario: everything that a table, a chart or a test wants to know, as plain frozen values.
+
+Times are seconds since the scenario began; amounts are in the model's units (thousandths of a core, bytes, devices).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from muster.model.effects import Effect, Outcome
+from muster.scenario.invariants import Violation
+
+ResourceAmounts = tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CycleRow:
+    """One cycle in numbers. `waiting` counts gangs with a member that has no seat."""
+
+    cycle: int
+    at_s: float
+    binds: int = 0
+    reservations: int = 0
+    nominations: int = 0
+    releases: int = 0
+    evictions: int = 0
+    waiting: int = 0
+    wall_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceUsage:
+    resource: str
+    used: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class UsageSample:
+    """How full the cluster was after a cycle."""
+
+    at_s: float
+    usage: tuple[ResourceUsage, ...]
+
+    def share(self, resource: str) -> float:
+        for use in self.usage:
+            if use.resource == resource and use.total:
+                return use.used / use.total
+        return 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class GangRow:
+    """One gang at the end. `members` have a seat; `waited_s` is until it first had one, or until now."""
+
+    gang: str
+    queue: str
+    priority: int
+    members: int
+    min: int
+    size: int
+    succeeded: int
+    failed: int
+    stage: str
+    nodes: tuple[str, ...]
+    waited_s: float
+    why: str = ""
+    code: str = ""
+    attempts: int = 0
+    evicted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRow:
+    """One queue at the end, the root first and every parent before its children. Amounts are by resource.
+
+    `share` is the largest part of what it deserves that it has; of the whole cluster (`of` says which) where it deserves nothing in
+    particular. `waiting` gangs have members without a seat, and `requested` is what those ask for.
+    """
+
+    queue: str
+    parent: str
+    depth: int
+    used: ResourceAmounts
+    promised: ResourceAmounts
+    deserved: ResourceAmounts
+    guarantee: ResourceAmounts
+    limit: ResourceAmounts
+    share: float
+    of: str
+    waiting: int
+    requested: ResourceAmounts
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSample:
+    """The shares of the queues after a cycle, as in `QueueRow`."""
+
+    at_s: float
+    shares: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionRow:
+    """`request` is what becomes free, `lost_work_s` the work that is thrown away: since the pod started or last saved it."""
+
+    cycle: int
+    at_s: float
+    pod: str
+    node: str
+    gang: str
+    for_gang: str
+    why: str
+    cause: str
+    request: ResourceAmounts = ()
+    lost_work_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineNote:
+    """Something worth a note below a chart: a node was lost, the scheduler restarted."""
+
+    at_s: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedEffect:
+    """One effect, and when it was decided."""
+
+    cycle: int
+    at_s: float
+    effect: Effect
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    what: str
+    expected: str
+    found: str
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectationFailure:
+    """An expect step that does not hold, with all its differences."""
+
+    file: str
+    line: int
+    at_s: float
+    mismatches: tuple[Mismatch, ...]
+
+    def __str__(self) -> str:
+        lines = [f"{self.file}:{self.line}: after {self.at_s:g} s this does not hold:"]
+        for each in self.mismatches:
+            lines.append(f"  {each.what} (line {each.line})")
+            lines.append(f"    expected  {each.expected}")
+            lines.append(f"    found     {each.found}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """`virtual_s` is how much time passed in the scenario, `wall_s` how long it took to run."""
+
+    name: str
+    file: str
+    line: int
+    cycles: int
+    virtual_s: float
+    wall_s: float
+    rows: tuple[CycleRow, ...] = ()
+    gangs: tuple[GangRow, ...] = ()
+    samples: tuple[UsageSample, ...] = ()
+    queues: tuple[QueueRow, ...] = ()
+    shares: tuple[QueueSample, ...] = ()
+    evictions: tuple[EvictionRow, ...] = ()
+    timeline_notes: tuple[TimelineNote, ...] = ()
+    failures: tuple[ExpectationFailure, ...] = ()
+    violations: tuple[Violation, ...] = ()
+    decided_effects: tuple[DecidedEffect, ...] = field(default=(), repr=False)
+    writes: int = 0
+
+    @property
+    def ok(self) -> bool:
+        return not self.failures and not self.violations
+
+    def explain(self) -> str:
+        """What went wrong, as a person reads it; empty if nothing did."""
+        texts = [str(failure) for failure in self.failures]
+        texts.extend(f"{self.file}:{self.line}: law broken in {violation}" for violation in self.violations)
+        return "\n".join(texts)
+
+
+@dataclass(frozen=True, slots=True)
+class CycleUpdate:
+    """What an observer is told after each cycle. `total_s` is the time that passes in the whole scenario."""
+
+    row: CycleRow
+    total_s: float
+    sample: UsageSample
+    outcome: Outcome
+
+
+class Observer(Protocol):
+    def cycle(self, cycle_update: CycleUpdate) -> None: ...

@@ -1,0 +1,448 @@
+"""Running a scenario: a cluster, a scheduler, and the steps one after the other. The laws are judged after every cycle.
+
+The loop is the one that schedules a real cluster; only the cluster differs. Nothing here decides anything, and the same scenario
+gives the same report, apart from the real seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from time import perf_counter
+
+from muster.engine.hooks import Policy
+from muster.model.effects import Effect, Outcome, PodGroupStatus, QueueStatus
+from muster.model.events import BindFailed, Event, EvictFailed
+from muster.scenario import manifest_builder
+from muster.scenario.cluster_backend import ClusterBackend
+from muster.scenario.expectation_checks import mismatches
+from muster.scenario.invariants import DETERMINISM, ROLLBACK_LEAVES_NO_TRACE, InvariantChecker, Violation
+from muster.scenario.literals import format_duration
+from muster.scenario.loader import policy_of
+from muster.scenario.queue_report import queue_rows
+from muster.scenario.rollback_check import check_rollback
+from muster.scenario.run_recorder import RunRecorder
+from muster.scenario.run_report import CycleUpdate, DecidedEffect, ExpectationFailure, Mismatch, Observer, Report
+from muster.scenario.scheduler_twin import SchedulerTwin
+from muster.scenario.syntax_tree import (
+    AdvanceStep,
+    Check,
+    CrashStep,
+    CycleStep,
+    DeleteStep,
+    EditStep,
+    ExpectStep,
+    FailStep,
+    GangSpec,
+    Manifest,
+    NamedObject,
+    NodeStep,
+    PodTarget,
+    RestartStep,
+    RunStep,
+    ScaleStep,
+    Scenario,
+    ScenarioStep,
+    SubmitStep,
+)
+from muster.scheduler import DecisionLog, Scheduler, step
+from muster.sim.api_kinds import BadManifest
+from muster.sim.cluster import SimCluster
+from muster.sim.fault_injection import FaultRates
+from muster.sim.object_store import StoreError
+from muster.sim.pod_behaviour import recreate_annotations
+from muster.sim.virtual_clock import VIRTUAL_START
+from muster.state.world import World
+from muster.yaml_positions import InputError, InputFault
+
+MAX_VIOLATIONS = 100
+_STATUS_CYCLES = 2
+"""Cycles after which every status is written, if nothing happens any more."""
+
+
+def run(
+    scenario: Scenario,
+    *,
+    observer: Observer | None = None,
+    log: DecisionLog | None = None,
+    twin: bool = False,
+    cluster: ClusterBackend | None = None,
+) -> Report:
+    """Run it to its end, or to the first expectation that does not hold.
+
+    `twin`: a second scheduler is fed the same events, and must decide the same, byte for byte. `cluster`: where it is played, a new
+    embedded cluster where nobody says.
+    """
+    started_at = perf_counter()
+    runner = ScenarioRunner(scenario, observer=observer, log=log, twin=twin, cluster=cluster)
+    runner.set_up()
+    failures: list[ExpectationFailure] = []
+    for each in scenario.steps:
+        found = runner.run_step(each)
+        if found:
+            failures.append(ExpectationFailure(scenario.file, each.line, runner.at_s, tuple(found)))
+            break
+    return runner.report(failures, wall_s=perf_counter() - started_at)
+
+
+class _ObservedCluster:
+    """The cluster as the scheduler sees it, with a note of what it was told last."""
+
+    def __init__(self, cluster: ClusterBackend) -> None:
+        self._cluster = cluster
+        self.last_events: list[Event] = []
+        self.max_writes: int | None = None
+
+    def events(self) -> Iterable[Event]:
+        self.last_events = self._cluster.events()
+        return self.last_events
+
+    def execute(self, effects: Iterable[Effect]) -> None:
+        self._cluster.execute(effects, max_writes=self.max_writes)
+
+
+class ScenarioRunner:
+    """A scenario on its way."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        *,
+        observer: Observer | None = None,
+        log: DecisionLog | None = None,
+        twin: bool = False,
+        cluster: ClusterBackend | None = None,
+    ) -> None:
+        self.scenario = scenario
+        self._observer = observer
+        self._log = log
+        self.policy: Policy = policy_of(scenario)
+        self.cluster: ClusterBackend = cluster or _sim_cluster(scenario, self.policy)
+        self.gangs: dict[str, GangSpec] = {}
+        """The gangs of the short form as they are now, scaled and all."""
+        self._observed_cluster = _ObservedCluster(self.cluster)
+        self._started_at = self.cluster.now
+        self._scheduler = Scheduler(self.policy, log=log)
+        self._twin = SchedulerTwin(policy_of(scenario)) if twin else None
+        self._invariants = InvariantChecker(self.policy)
+        self._recorder = RunRecorder(started_at=self._started_at)
+        self.violations: list[Violation] = []
+
+    @property
+    def world(self) -> World:
+        return self._scheduler.world
+
+    @property
+    def decided_effects(self) -> list[DecidedEffect]:
+        return self._recorder.decided_effects
+
+    @property
+    def cycles(self) -> int:
+        return len(self._recorder.rows)
+
+    @property
+    def at_s(self) -> float:
+        return self.cluster.now - self._started_at
+
+    def report(self, failures: Iterable[ExpectationFailure], *, wall_s: float) -> Report:
+        return Report(
+            name=self.scenario.name,
+            file=self.scenario.file,
+            line=self.scenario.line,
+            cycles=self.cycles,
+            virtual_s=self.at_s,
+            wall_s=wall_s,
+            rows=tuple(self._recorder.rows),
+            gangs=tuple(self._recorder.gang_rows(self.world)),
+            samples=tuple(self._recorder.samples),
+            queues=queue_rows(self.world, self.policy),
+            shares=tuple(self._recorder.shares),
+            evictions=tuple(self._recorder.evictions),
+            timeline_notes=tuple(self._recorder.timeline_notes),
+            failures=tuple(failures),
+            violations=tuple(self.violations),
+            decided_effects=tuple(self._recorder.decided_effects),
+            writes=len(self.cluster.writes),
+        )
+
+    # -- the beginning ---------------------------------------------------------------------------------------------------------
+
+    def set_up(self) -> None:
+        """What is there at the start, and a scheduler that begins with a list of it."""
+        scenario = self.scenario
+        with self._as_input_error(scenario.line):
+            for manifest in (*scenario.classes, *scenario.nodes, *scenario.queues):
+                self.cluster.apply(manifest)
+        self._submit(SubmitStep(scenario.line, scenario.gangs, scenario.objects))
+        self._feed(self.cluster.relist())
+
+    def _feed(self, events: list[Event]) -> None:
+        self._scheduler.feed(events)
+        if self._twin is not None:
+            self._twin.feed(events)
+
+    # -- steps -----------------------------------------------------------------------------------------------------------------
+
+    def run_step(self, what: ScenarioStep) -> list[Mismatch]:
+        """One step. What comes back is what does not hold, for an expect step."""
+        match what:
+            case CycleStep():
+                for _ in range(what.count):
+                    self.cycle()
+            case AdvanceStep():
+                self.cluster.advance(what.seconds)
+            case RunStep():
+                self._run(what.seconds, what.every_s)
+            case ExpectStep():
+                return self._expect(what)
+            case RestartStep():
+                self._restart()
+            case CrashStep():
+                self._observed_cluster.max_writes = what.writes
+                self.cycle()
+                self._observed_cluster.max_writes = None
+                self._restart()
+            case _:
+                self._invariants.on_external_change()
+                with self._as_input_error(what.line):
+                    self._apply_step(what)
+        return []
+
+    def _apply_step(self, what: SubmitStep | DeleteStep | ScaleStep | NodeStep | FailStep | EditStep) -> None:
+        """Something happens in the cluster."""
+        match what:
+            case SubmitStep():
+                self._submit(what)
+            case DeleteStep():
+                for target in what.targets:
+                    self._delete(target)
+            case ScaleStep():
+                for target, count in what.to:
+                    self._scale(target, count)
+            case NodeStep():
+                self._node(what)
+            case FailStep():
+                self._fail(what)
+            case EditStep():
+                self.cluster.patch(what.object.kind, what.object.namespace, what.object.name, what.patch)
+
+    def _submit(self, what: SubmitStep) -> None:
+        for written in what.objects:
+            with self._as_input_error(written.line):
+                self.cluster.apply(written.manifest)
+        for gang in what.gangs:
+            with self._as_input_error(gang.line):
+                self._create_gang(gang)
+
+    def _create_gang(self, gang: GangSpec) -> None:
+        now = self.cluster.now
+        for manifest in (manifest_builder.priority_class_of(gang), manifest_builder.group(gang, now=now)):
+            if manifest is not None:
+                self.cluster.apply(manifest)
+        for pod in manifest_builder.pods(gang, now=now):
+            self.cluster.apply(pod)
+        self.gangs[gang.title] = gang
+
+    def _delete(self, target: PodTarget | NamedObject) -> None:
+        if isinstance(target, NamedObject):
+            self.cluster.delete(target.kind, target.namespace, target.name)
+            return
+        gang = self.gangs.get(f"{target.namespace}/{target.gang}")
+        if target.pod:
+            # A member that has gone by itself meanwhile is no fault of the file.
+            if gang is None or self.cluster.get("Pod", target.namespace, target.pod) is not None:
+                self.cluster.delete("Pod", target.namespace, target.pod)
+            return
+        if gang is None:
+            raise BadManifest(f"{target.text} was written as manifests: delete its objects, such as Pod/default/a")
+        for role in gang.roles if target.role is None else [role for role in gang.roles if role.name == target.role]:
+            for number in range(role.existing):
+                self._delete_member(gang, role.name, number)
+        if target.role is None:
+            if manifest_builder.pod_group_kind(gang):
+                self.cluster.delete(manifest_builder.pod_group_kind(gang), gang.namespace, gang.name)
+            del self.gangs[gang.title]
+
+    def _delete_member(self, gang: GangSpec, role: str, number: int) -> None:
+        """Somebody who wants the member gone for good; it may be gone already."""
+        name = manifest_builder.pod_name(gang.name, role, number)
+        if self.cluster.get("Pod", gang.namespace, name) is not None:
+            self.cluster.delete("Pod", gang.namespace, name, permanently=True)
+
+    def _create_member(self, gang: GangSpec, member: Manifest) -> None:
+        """One member more. While somebody of that name still leaves there can be no other: it comes when that one is gone."""
+        name = member["metadata"]["name"]
+        old = self.cluster.get("Pod", gang.namespace, name)
+        if old is None or not old["metadata"].get("deletionTimestamp"):
+            self.cluster.apply(member)
+            return
+        again = recreate_annotations(old, always=gang.recreate)
+        self.cluster.patch("Pod", gang.namespace, name, {"metadata": {"annotations": again}})
+
+    def _scale(self, target: PodTarget, count: int) -> None:
+        gang = self.gangs.get(f"{target.namespace}/{target.gang}")
+        if gang is None:
+            raise BadManifest(f"{target.text} was written as manifests: submit or delete its pods one by one")
+        chosen = [role for role in gang.roles if target.role in (None, role.name)]
+        if len(chosen) != 1:
+            raise BadManifest(f"{target.text} has roles: write for example {target.text}/{gang.roles[0].name}")
+        role = chosen[0]
+        for number in range(role.existing, count):
+            self._create_member(
+                gang, manifest_builder.pod(replace(gang, creation_offset_s=0.0), replace(role, at=()), number, now=self.cluster.now)
+            )
+        for number in range(count, role.existing):
+            self._delete_member(gang, role.name, number)
+        scaled = replace(role, existing=count, pods=max(role.pods, count))
+        self.gangs[gang.title] = replace(gang, roles=tuple(scaled if each is role else each for each in gang.roles))
+
+    def _node(self, what: NodeStep) -> None:
+        for manifest in what.nodes:
+            self.cluster.apply(manifest)
+        for name, patch in what.changes:
+            self.cluster.patch("Node", "", name, patch)
+        act: dict[str, Callable[[str], object]] = {
+            "fail": self.cluster.fail_node,
+            "return": self.cluster.recover_node,
+            "remove": lambda name: self.cluster.fail_node(name, gone=True),
+            "cordon": lambda name: self.cluster.patch("Node", "", name, {"spec": {"unschedulable": True}}),
+            "uncordon": lambda name: self.cluster.patch("Node", "", name, {"spec": {"unschedulable": None}}),
+        }
+        for name in what.names:
+            act[what.verb](name)
+        names = [*what.names, *dict(what.changes), *(node["metadata"]["name"] for node in what.nodes)]
+        self._recorder.add_note(self.cluster.now, f"{_NODE_NOTES[what.verb]} {_shortened(names)}")
+
+    def _fail(self, what: FailStep) -> None:
+        for targets, fail in ((what.bind, self.cluster.fail_bind), (what.evict, self.cluster.fail_evict)):
+            for target in targets:
+                for title in self._pod_names(target):
+                    fail(title, times=what.times)
+
+    def _pod_names(self, target: PodTarget) -> Iterator[str]:
+        if target.pod:
+            yield f"{target.namespace}/{target.pod}"
+            return
+        gang = self.gangs[f"{target.namespace}/{target.gang}"]
+        for role in gang.roles:
+            for number in range(role.existing if target.role in (None, role.name) else 0):
+                yield f"{gang.namespace}/{manifest_builder.pod_name(gang.name, role.name, number)}"
+
+    def _restart(self) -> None:
+        """Every object of the scheduler is thrown away; the new one reads its policy and the cluster, and has nothing else."""
+        self._recorder.on_restart()
+        self.policy = policy_of(self.scenario)
+        self._scheduler = Scheduler(self.policy, log=self._log)
+        self._invariants.on_restart(self.policy)
+        if self._twin is not None:
+            self._twin = SchedulerTwin(policy_of(self.scenario))
+        self._feed(self.cluster.relist())
+        self._recorder.add_note(self.cluster.now, "restart")
+
+    # -- cycles ----------------------------------------------------------------------------------------------------------------
+
+    def cycle(self) -> Outcome:
+        """One turn of the loop, and a look at everything afterwards."""
+        started_at = perf_counter()
+        outcome = step(self._scheduler, self._observed_cluster, self.cluster.now)
+        wall_s = perf_counter() - started_at
+        self._check_invariants(outcome)
+        row, sample = self._recorder.record_cycle(self.world, self.policy, outcome, wall_s=wall_s)
+        if self._observer is not None:
+            self._observer.cycle(CycleUpdate(row, self.scenario.virtual_s, sample, outcome))
+        return outcome
+
+    def _check_invariants(self, outcome: Outcome) -> None:
+        """The laws. A law that was broken once is broken for the rest: only the first breaches are kept."""
+        for event in self._observed_cluster.last_events:
+            if isinstance(event, BindFailed | EvictFailed):
+                self._invariants.on_failure(event.uid)
+        found = self._invariants.check_cycle(self.world, outcome)
+        now = outcome.now
+        # A world that is wrong already cannot show what a rehearsal does to it, and one in which nothing happened was rehearsed.
+        if not found and (self._observed_cluster.last_events or outcome.effects):
+            seed = f"{self.scenario.seed} {self.cycles}"
+            found.extend(
+                Violation(ROLLBACK_LEAVES_NO_TRACE, outcome.cycle, now, text)
+                for text in check_rollback(self.world, self.policy, seed=seed)
+            )
+        if self._twin is not None:
+            self._twin.feed(self._observed_cluster.last_events)
+            text = self._twin.first_difference(outcome)
+            found.extend([Violation(DETERMINISM, outcome.cycle, now, text)] if text else [])
+        self.violations.extend(found[: MAX_VIOLATIONS - len(self.violations)])
+
+    def _run(self, seconds: float, every_s: float) -> list[Outcome]:
+        """A cycle now, and one after each span of time. The last one is at the very end."""
+        until = self.cluster.now + seconds
+        outcomes = [self.cycle()]
+        while self.cluster.now < until:
+            self.cluster.advance(min(every_s, until - self.cluster.now))
+            outcomes.append(self.cycle())
+        return outcomes
+
+    # -- expectations ------------------------------------------------------------------------------------------------------------
+
+    def _expect(self, what: ExpectStep) -> list[Mismatch]:
+        found = mismatches(what, self)
+        for check in what.checks:
+            if check.key == "stable" and not found:
+                found.extend(self._check_stable(check))
+        return found
+
+    def _check_stable(self, check: Check) -> Iterator[Mismatch]:
+        cycles = check.count or 0
+        span = f"{cycles} more cycles" if check.count is not None else f"{format_duration(check.seconds)} more"
+        outcomes = [self.cycle() for _ in range(cycles)] if check.count is not None else self._run(check.seconds, check.every_s)
+        for number, outcome in enumerate(outcomes, start=1):
+            # A status only reports what was seen; while time stands still there is soon nothing left to report.
+            reports = check.count is None or number <= _STATUS_CYCLES
+            moved = [effect for effect in outcome.effects if not (reports and isinstance(effect, PodGroupStatus | QueueStatus))]
+            if moved:
+                more = f" and {len(moved) - 1} more" if len(moved) > 1 else ""
+                text = f"in cycle {number} of them, after {outcome.now - self._started_at:g} s: {moved[0]}{more}"
+                yield Mismatch("stable", f"no effect in {span}", text, check.line)
+                return
+
+    @contextmanager
+    def _as_input_error(self, line: int) -> Iterator[None]:
+        """What no API server would take is a fault of the file."""
+        try:
+            yield
+        except (BadManifest, StoreError) as error:
+            raise InputError([InputFault(str(error), file=self.scenario.file, line=line)]) from error
+
+
+def _sim_cluster(scenario: Scenario, policy: Policy) -> SimCluster:
+    shares = scenario.faults
+    faults = FaultRates(
+        seed=scenario.seed,
+        delayed=shares.delayed,
+        dropped=shares.dropped,
+        duplicated=shares.duplicated,
+        reordered=shares.reordered,
+        bind_failures=shares.bind_failures,
+    )
+    starts_at = VIRTUAL_START if scenario.starts_at is None else scenario.starts_at
+    return SimCluster(seed=scenario.seed, faults=faults, scheduler_names=policy.settings.scheduler_names, starts_at=starts_at)
+
+
+_NODE_NOTES = {
+    "fail": "lost",
+    "return": "back:",
+    "remove": "removed",
+    "cordon": "cordoned",
+    "uncordon": "uncordoned",
+    "taint": "tainted",
+    "label": "labelled",
+    "resize": "resized",
+    "add": "added",
+}
+
+
+def _shortened(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+__all__ = ["Manifest", "ScenarioRunner", "run"]

@@ -1,0 +1,82 @@
+"""The loop: events in, one cycle, effects out. The same for a virtual cluster and a real one; only the cluster differs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from muster.engine.cycle import StepCallback, run_cycle
+from muster.engine.hooks import Policy
+from muster.model.effects import Effect, Outcome
+from muster.model.events import Event
+from muster.state.store import Store
+from muster.state.world import World
+
+
+class Cluster(Protocol):
+    """The outside: where events come from and effects go to. It decides nothing."""
+
+    def events(self) -> Iterable[Event]:
+        """What happened since the last call."""
+        ...
+
+    def execute(self, effects: Iterable[Effect]) -> None:
+        """Carry these out. What fails comes back as an event."""
+        ...
+
+
+class DecisionLog(Protocol):
+    """Where decisions are written down so that they can be run again."""
+
+    def begin(self, policy: str) -> None:
+        """A scheduler starts with this policy and nothing else: after a restart it does so again."""
+        ...
+
+    def events(self, events: Iterable[Event]) -> None: ...
+
+    def outcome(self, outcome: Outcome) -> None: ...
+
+
+def new_store(policy: Policy) -> Store:
+    """An empty memory that reads facts as this policy wants them read."""
+    return Store(
+        default_wait_s=policy.settings.default_wait_s,
+        preemptible_by_default=policy.preemptible_by_default,
+        victim_schedulers=policy.settings.victim_schedulers,
+    )
+
+
+class Scheduler:
+    """All that a running scheduler remembers. Throw it away and make a new one from the cluster's objects: nothing is lost."""
+
+    def __init__(self, policy: Policy, *, log: DecisionLog | None = None, on_step: StepCallback | None = None) -> None:
+        self.policy = policy
+        self._enter = on_step
+        self._store = new_store(policy)
+        self._log = log
+        self.world: World = self._store.world(0.0)
+        if log is not None:
+            log.begin(policy.source)
+
+    def feed(self, events: Iterable[Event]) -> None:
+        events = list(events)
+        if self._log is not None:
+            self._log.events(events)
+        for event in events:
+            self._store.fold(event)
+
+    def tick(self, now: float) -> Outcome:
+        """Decide on what is known at this time."""
+        self.world = self._store.world(now)
+        outcome = run_cycle(self.world, self.policy, on_step=self._enter)
+        if self._log is not None:
+            self._log.outcome(outcome)
+        return outcome
+
+
+def step(scheduler: Scheduler, cluster: Cluster, now: float) -> Outcome:
+    """One turn of the loop."""
+    scheduler.feed(cluster.events())
+    outcome = scheduler.tick(now)
+    cluster.execute(outcome.effects)
+    return outcome

@@ -1,0 +1,95 @@
+"""Three pages over HTTP for those who watch over the process: /healthz, /readyz and /metrics. Nobody can change anything here."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from muster.kube.read.object_references import GroupKind
+from muster.kube.watch.api_resources import resource_of
+from muster.service.prometheus_metrics import Metrics, ServiceState
+
+MAX_LOOP_AGE_S: Final = 60.0
+"""A loop that has not come round for so long hangs."""
+_OK, _UNAVAILABLE = 200, 503
+
+
+class BadAddress(ValueError):
+    """Not an address to listen on."""
+
+
+def read_address(text: str) -> tuple[str, int]:
+    """`127.0.0.1:10259`, `[::1]:10259`, or `:10259` for all addresses."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise BadAddress(f"{text!r} is no address to listen on; write for example 127.0.0.1:10259")
+    return host.strip("[]") or "0.0.0.0", int(port)
+
+
+class ProbeServer:
+    def __init__(self, state: ServiceState, metrics: Metrics) -> None:
+        self._state = state
+        self._metrics = metrics
+
+    def health(self) -> tuple[int, str]:
+        """Does the loop still come round?"""
+        age_s = self._state.loop_age_s()
+        if age_s > MAX_LOOP_AGE_S:
+            return _UNAVAILABLE, f"the loop has not come round for {age_s:.0f} s"
+        return _OK, "ok"
+
+    def readiness(self) -> tuple[int, str]:
+        """Would it schedule, now or as soon as it is its turn? A standby is ready: it has nothing to do but to wait."""
+        if not self._state.is_leader():
+            return _OK, "standby: another holds the lease"
+        if hidden := sorted(
+            kind[1] for kind, health in self._state.health().items() if health.forbidden and not _is_optional(kind)
+        ):
+            return _UNAVAILABLE, f"leading, but not allowed to read: {', '.join(hidden)}"
+        if not self._state.is_synced():
+            return _UNAVAILABLE, "leading, but not all that exists has been seen yet"
+        return _OK, "leading"
+
+    @asynccontextmanager
+    async def served(self, address: tuple[str, int]) -> AsyncIterator[tuple[str, int]]:
+        """Answer until the block ends; gives the address, where port 0 has become a real one."""
+        app = web.Application()
+        app.router.add_get("/healthz", self._health)
+        app.router.add_get("/readyz", self._ready)
+        app.router.add_get("/metrics", self._render_metrics)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        await runner.setup()
+        try:
+            await _listen(runner, address)
+            host, port = runner.addresses[0][:2]
+            yield host, port
+        finally:
+            await runner.cleanup()
+
+    async def _health(self, _: web.Request) -> web.Response:
+        return _response(*self.health())
+
+    async def _ready(self, _: web.Request) -> web.Response:
+        return _response(*self.readiness())
+
+    async def _render_metrics(self, _: web.Request) -> web.Response:
+        return web.Response(body=self._metrics.page(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+async def _listen(runner: web.AppRunner, address: tuple[str, int]) -> None:
+    try:
+        await web.TCPSite(runner, *address).start()
+    except OSError as error:
+        raise BadAddress(f"nobody can listen on {address[0]}:{address[1]}: {error.strerror or error}") from error
+
+
+def _is_optional(kind: GroupKind) -> bool:
+    return resource_of(*kind).optional
+
+
+def _response(status: int, text: str) -> web.Response:
+    return web.Response(status=status, text=f"{text}\n")

@@ -1,0 +1,113 @@
+"""API objects as plain values: which kinds there are, and what a manifest must have.
+
+Stored manifests are never changed in place. A patch makes a new one that shares all that it did not touch, so that every version
+of an object costs only what is new in it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import date
+from difflib import get_close_matches
+from typing import Any
+
+from muster.kube.read import names
+from muster.kube.read.object_references import BUDGET, NODE, POD, ApiObjectRef, Manifest, ManifestView
+
+DEFAULT_NAMESPACE = "default"
+
+# In the order in which they are listed: what others refer to comes first.
+_NAMESPACED: dict[tuple[str, str], bool] = {
+    (names.CORE_GROUP, "Namespace"): False,
+    (names.NATIVE_GROUP, "PriorityClass"): False,
+    NODE: False,
+    (names.VOLCANO_TOPOLOGY_GROUP, "HyperNode"): False,
+    ("storage.k8s.io", "StorageClass"): False,
+    ("storage.k8s.io", "CSINode"): False,
+    (names.KOORDINATOR_GROUP, "Device"): False,
+    (names.CORE_GROUP, "PersistentVolume"): False,
+    (names.CORE_GROUP, "PersistentVolumeClaim"): True,
+    (names.VOLCANO_GROUP, "Queue"): False,
+    (names.SIGS_GROUP, "ElasticQuota"): True,
+    (names.X_K8S_GROUP, "ElasticQuota"): True,
+    (names.VOLCANO_GROUP, "PodGroup"): True,
+    (names.SIGS_GROUP, "PodGroup"): True,
+    (names.X_K8S_GROUP, "PodGroup"): True,
+    (names.NATIVE_GROUP, "PodGroup"): True,
+    BUDGET: True,
+    ("coordination.k8s.io", "Lease"): True,
+    POD: True,
+}
+KINDS = tuple(_NAMESPACED)
+
+# Documents write `apiVersion: v1alpha1` for these two, without a group.
+_DEFAULT_GROUPS = {"PodGroup": names.SIGS_GROUP, "ElasticQuota": names.SIGS_GROUP}
+
+
+class BadManifest(ValueError):
+    """No API server would take this. The message names the field."""
+
+
+def kinds_named(kind: str) -> list[tuple[str, str]]:
+    """The kinds that somebody may mean by `PodGroup`, or by `PodGroup.scheduling.volcano.sh` where it must be clear."""
+    plain, _, group = kind.partition(".")
+    found = [known for known in KINDS if known[1] == plain and group in ("", known[0])]
+    if not found:
+        raise BadManifest(f"kind: {kind!r} is unknown{_suggestion(kind, [known for _, known in KINDS])}")
+    return found
+
+
+def is_namespaced(kind: tuple[str, str]) -> bool:
+    return _NAMESPACED[kind]
+
+
+def ref_of(manifest: Mapping[Any, Any]) -> ApiObjectRef:
+    """Which object a manifest describes. Raises BadManifest where no API server could tell."""
+    api_version, kind = manifest.get("apiVersion"), manifest.get("kind")
+    if not isinstance(kind, str) or not kind:
+        raise BadManifest(f"kind: {kind!r} is no kind; write for example Pod")
+    if not isinstance(api_version, str) or not api_version:
+        raise BadManifest(f"apiVersion: {api_version!r} of the {kind} is no version; write for example v1")
+    group = api_version.rpartition("/")[0] or _DEFAULT_GROUPS.get(kind, names.CORE_GROUP)
+    if (group, kind) not in _NAMESPACED:
+        known = [_kind_text(found) for found in KINDS if found[1] == kind] or [found for _, found in KINDS]
+        raise BadManifest(f"kind: {kind!r} of {api_version!r} is unknown{_suggestion(kind, known)}")
+    metadata = manifest.get("metadata")
+    if not isinstance(metadata, Mapping):
+        raise BadManifest(f"metadata: the {kind} has none; write for example {{name: a}}")
+    name, namespace = metadata.get("name"), metadata.get("namespace") or DEFAULT_NAMESPACE
+    if not isinstance(name, str) or not name:
+        raise BadManifest(f"metadata.name: {name!r} of the {kind} is no name; write for example a")
+    if not isinstance(namespace, str):
+        raise BadManifest(f"metadata.namespace: {namespace!r} of {kind} {name} is no name; write for example default")
+    return ApiObjectRef(group, kind, namespace if _NAMESPACED[group, kind] else "", name)
+
+
+def _kind_text(kind: tuple[str, str]) -> str:
+    return f"{kind[1]} of {kind[0] or 'v1'}"
+
+
+def _suggestion(word: str, known: list[str]) -> str:
+    close = get_close_matches(word, known, n=1) or sorted(set(known))
+    return f"; write for example {close[0]}"
+
+
+def with_string_annotations(manifest: Manifest) -> Manifest:
+    """Annotations as the API has them, which are texts: a number, a boolean or a list that somebody wrote becomes its JSON."""
+    annotations = manifest["metadata"].get("annotations")
+    if not isinstance(annotations, Mapping) or all(isinstance(value, str) for value in annotations.values()):
+        return manifest
+    texts = {str(key): _annotation_text(value) for key, value in annotations.items()}
+    return {**manifest, "metadata": {**manifest["metadata"], "annotations": texts}}
+
+
+def _annotation_text(value: object) -> str:
+    if isinstance(value, date):
+        return value.isoformat().replace("+00:00", "Z")
+    return value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+def annotation(manifest: ManifestView, name: str) -> str | None:
+    found = (manifest["metadata"].get("annotations") or {}).get(name)
+    return found if isinstance(found, str) else None

@@ -1,0 +1,141 @@
+"""How a cluster misbehaves, by a seed: events that come late, twice, out of order or not at all, and binds that fail.
+
+A lost event is not lost for ever: like a client of the real API, the reader lists everything anew now and then (a resync) and
+learns what it missed. Until then it lives with an old picture.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, fields
+from random import Random
+
+from muster.model.events import Event
+
+MAX_DELAY_S = 10.0
+RESYNC_S = 60.0
+
+EventSubject = tuple[str, str]
+"""What an event is about: the class name of the thing and its key."""
+
+
+@dataclass(frozen=True, slots=True)
+class FaultRates:
+    """Shares from 0 to 1 of the events or binds that go wrong."""
+
+    seed: int = 0
+    delayed: float = 0.0
+    dropped: float = 0.0
+    duplicated: float = 0.0
+    reordered: float = 0.0
+    bind_failures: float = 0.0
+    resync_s: float = RESYNC_S
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            share = getattr(self, field.name)
+            if field.name not in ("seed", "resync_s") and not 0 <= share <= 1:
+                raise ValueError(f"{field.name}: {share} is no share; write a number from 0 to 1")
+        if not self.resync_s > 0:
+            raise ValueError(f"resync_s: {self.resync_s} is no time; write a number of seconds above 0")
+
+
+NO_FAULTS = FaultRates()
+
+
+class EventStream:
+    """From the watch log to the reader, through all that can happen on the way."""
+
+    def __init__(self, faults: FaultRates, *, seed: int) -> None:
+        self._faults = faults
+        self._random = Random(f"events {seed} {faults.seed}")
+        self._ready: list[Event] = []
+        self._delayed: list[tuple[float, int, Event]] = []
+        self._sequence = 0
+        self._missed: dict[EventSubject, Event] = {}
+        """The newest event of each thing of which the reader missed one."""
+        self._resync_at: float | None = None
+
+    def send(self, subject: EventSubject, event: Event, *, now: float) -> None:
+        """An event of the watch log sets out."""
+        copies = 2 if self._occurs(self._faults.duplicated) else 1
+        for _ in range(copies):
+            if self._occurs(self._faults.dropped):
+                self._mark_missed(subject, event, now=now)
+            elif self._occurs(self._faults.delayed):
+                self._mark_missed(subject, event, now=now)
+                self._delay(event, until=now + self._random.uniform(0.0, MAX_DELAY_S))
+            else:
+                self._ready.append(event)
+        if subject in self._missed:
+            self._missed[subject] = event
+
+    def deliver(self, event: Event) -> None:
+        """Something that the reader learns for sure: the answer to its own request."""
+        self._ready.append(event)
+
+    def next_at(self, *, now: float) -> float | None:
+        """When the reader can next learn something."""
+        if self._ready:
+            return now
+        times = [self._delayed[0][0]] if self._delayed else []
+        if self._resync_at is not None:
+            times.append(self._resync_at)
+        return max(now, min(times)) if times else None
+
+    def receive(self, *, now: float) -> list[Event]:
+        """All that has arrived by now."""
+        if self._resync_at is not None and now >= self._resync_at:
+            self.resync()
+        while self._delayed and self._delayed[0][0] <= now:
+            self._ready.append(heapq.heappop(self._delayed)[2])
+        events, self._ready = self._ready, []
+        self._shuffle(events)
+        return events
+
+    def resync(self) -> None:
+        """The reader lists everything anew and learns what it missed. What is still late arrives later, outdated."""
+        self._ready.extend(self._missed.values())
+        self._missed = {}
+        self._resync_at = None
+
+    def reset(self) -> None:
+        """A new reader: what was under way to the old one never arrives."""
+        self._ready = []
+        self._delayed = []
+        self._missed = {}
+        self._resync_at = None
+
+    def _mark_missed(self, subject: EventSubject, event: Event, *, now: float) -> None:
+        self._missed[subject] = event
+        if self._resync_at is None:
+            period_s = self._faults.resync_s
+            self._resync_at = (now // period_s + 1) * period_s
+
+    def _delay(self, event: Event, *, until: float) -> None:
+        heapq.heappush(self._delayed, (until, self._sequence, event))
+        self._sequence += 1
+
+    def _shuffle(self, events: list[Event]) -> None:
+        for place in range(len(events) - 1) if self._faults.reordered else ():
+            if self._occurs(self._faults.reordered):
+                events[place], events[place + 1] = events[place + 1], events[place]
+
+    def _occurs(self, share: float) -> bool:
+        return share > 0 and self._random.random() < share
+
+
+class BindFaultInjector:
+    """Binds that fail: by chance, or because somebody said so."""
+
+    def __init__(self, faults: FaultRates, *, seed: int) -> None:
+        self._failure_rate = faults.bind_failures
+        self._random = Random(f"binds {seed} {faults.seed}")
+
+    def bind_error(self, pod: str) -> str:
+        """What the API server answers instead of binding this pod, or nothing."""
+        if not self._failure_rate or self._random.random() >= self._failure_rate:
+            return ""
+        if self._random.random() < 0.5:
+            return f"conflict: pod {pod} was changed by somebody else"
+        return f"no answer from the API server to the bind of pod {pod}"

@@ -1,0 +1,184 @@
+"""What happens to nodes: they fail and return, and the control plane clears away the pods of those that are lost.
+
+A node that fails is tainted at once. Its pods stay a while (`pod_eviction_timeout_s`), or for as long as they tolerate that, and are then deleted.
+A node whose object is gone takes its pods with it after the same while: nobody is left to ask.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from muster.kube.read.object_references import NODE, ApiObjectRef, Manifest, ManifestView
+from muster.kube.read.pod_index import PodIndex
+from muster.kube.write.merge_patch import merged
+from muster.kube.write.patch_bodies import STATUS_FALSE, STATUS_TRUE, conditions_patch, rfc3339
+from muster.model.pod import Pod
+from muster.model.pod_constraints import Taint, TaintEffect, Toleration
+from muster.sim.object_store import ChangeType, NotFound, ObjectStore
+from muster.sim.simulated_kubelet import SimulatedKubelet
+from muster.sim.virtual_clock import VirtualClock
+
+UNREACHABLE_TAINT = "node.kubernetes.io/unreachable"
+
+_ScheduledDeletion = tuple[str, str, str]
+"""A pod's UID, and key and value of the taint that drives it away."""
+
+
+class NodeController:
+    def __init__(
+        self, store: ObjectStore, clock: VirtualClock, index: PodIndex, kubelet: SimulatedKubelet, *, pod_eviction_timeout_s: float
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._index = index
+        self._kubelet = kubelet
+        self._pod_eviction_timeout_s = pod_eviction_timeout_s
+        self._no_execute_by_node: dict[str, tuple[Taint, ...]] = {}
+        """Taints of each node that drive pods away."""
+        self._scheduled_deletions: set[_ScheduledDeletion] = set()
+        self._removed_nodes: dict[str, Manifest] = {}
+        """Nodes that failed so badly that their objects were removed, as they were."""
+
+    # -- what others do to nodes -----------------------------------------------------------------------------------------------
+
+    def fail(self, name: str, *, gone: bool, pods_stuck: bool) -> None:
+        ref = node_ref(name)
+        node = self._store.get(ref)
+        self._kubelet.unreachable[name] = pods_stuck
+        if gone:
+            self._removed_nodes[name] = node
+            self._store.delete(ref)
+        else:
+            self._store.patch(ref, self._unreachable_patch(node))
+
+    def recover(self, name: str) -> None:
+        if name not in self._kubelet.unreachable:
+            raise NotFound(f"Node {name} did not fail")
+        del self._kubelet.unreachable[name]
+        removed = self._removed_nodes.pop(name, None)
+        ref = node_ref(name)
+        if removed is not None and self._store.peek(ref) is None:
+            self._store.create(merged(_reregistered(removed), self._reachable_patch(removed)))
+        else:
+            self._store.patch(ref, self._reachable_patch(self._store.get(ref)))
+            self._kubelet.sync_node(name)
+
+    def _unreachable_patch(self, node: Manifest) -> Manifest:
+        effects = (TaintEffect.NO_SCHEDULE.value, TaintEffect.NO_EXECUTE.value)
+        added = [{"key": UNREACHABLE_TAINT, "effect": effect, "timeAdded": rfc3339(self._clock.now)} for effect in effects]
+        return {
+            "spec": {"taints": [*_other_taints(node), *added]},
+            **self._ready_condition_patch(node, status=STATUS_FALSE, reason="NodeStatusUnknown"),
+        }
+
+    def _reachable_patch(self, node: Manifest) -> Manifest:
+        taints = _other_taints(node)
+        return {"spec": {"taints": taints or None}, **self._ready_condition_patch(node, status=STATUS_TRUE, reason="KubeletReady")}
+
+    def _ready_condition_patch(self, node: Manifest, *, status: str, reason: str) -> Manifest:
+        present = (node.get("status") or {}).get("conditions") or []
+        entry = {"type": "Ready", "status": status, "reason": reason}
+        return conditions_patch([entry], present=present, now=self._clock.now)
+
+    # -- what follows for their pods -------------------------------------------------------------------------------------------
+
+    def on_node_change(self, what: ChangeType, name: str, manifest: ManifestView) -> None:
+        if what is ChangeType.DELETED:
+            self._no_execute_by_node.pop(name, None)
+            for ref, pod in self._index.on(name):
+                self._schedule_orphan_deletion(ref, pod, node=name)
+            return
+        if what is ChangeType.ADDED:
+            # Whoever brought the node, its kubelet answers.
+            self._kubelet.unreachable.pop(name, None)
+            self._removed_nodes.pop(name, None)
+        taints = _no_execute_taints(manifest)
+        if taints:
+            self._no_execute_by_node[name] = taints
+        else:
+            self._no_execute_by_node.pop(name, None)
+        for ref, pod in self._index.on(name) if taints else ():
+            self._evict_for_taints(ref, pod, node=name)
+
+    def on_change(self, what: ChangeType, ref: ApiObjectRef, pod: Pod) -> None:
+        if what is ChangeType.DELETED or pod.node is None:
+            return
+        if pod.node in self._no_execute_by_node:
+            self._evict_for_taints(ref, pod, node=pod.node)
+        elif self._store.peek(node_ref(pod.node)) is None:
+            self._schedule_orphan_deletion(ref, pod, node=pod.node)
+
+    def _evict_for_taints(self, ref: ApiObjectRef, pod: Pod, *, node: str) -> None:
+        manifest = self._store.peek(ref)
+        if manifest is None or pod.finished or pod.deleted_at is not None:
+            return
+        for taint in self._no_execute_by_node[node]:
+            stays_s = _toleration_s(manifest, taint, pod_eviction_timeout_s=self._pod_eviction_timeout_s)
+            deletion = (pod.uid, taint.key, taint.value)
+            if stays_s is None or deletion in self._scheduled_deletions:
+                continue
+            self._scheduled_deletions.add(deletion)
+            self._clock.call_after(stays_s, partial(self._delete_tainted, deletion, ref, node=node, taint=taint))
+
+    def _delete_tainted(self, deletion: _ScheduledDeletion, ref: ApiObjectRef, *, node: str, taint: Taint) -> None:
+        self._scheduled_deletions.discard(deletion)
+        if self._still_exists(ref, uid=deletion[0]) and taint in self._no_execute_by_node.get(node, ()):
+            self._store.delete(ref, uid=deletion[0])
+
+    def _schedule_orphan_deletion(self, ref: ApiObjectRef, pod: Pod, *, node: str) -> None:
+        deletion = (pod.uid, "", node)
+        if deletion not in self._scheduled_deletions and not pod.finished:
+            self._scheduled_deletions.add(deletion)
+            self._clock.call_after(self._pod_eviction_timeout_s, lambda: self._delete_orphan(deletion, ref, node=node))
+
+    def _delete_orphan(self, deletion: _ScheduledDeletion, ref: ApiObjectRef, *, node: str) -> None:
+        self._scheduled_deletions.discard(deletion)
+        if self._still_exists(ref, uid=deletion[0]) and self._store.peek(node_ref(node)) is None:
+            self._store.delete(ref, uid=deletion[0], grace_s=0)
+
+    def _still_exists(self, ref: ApiObjectRef, *, uid: str) -> bool:
+        """A pod that ended is not lost with its node: whoever counts it can still see how it ended."""
+        found = self._store.peek(ref)
+        if found is None or found["metadata"]["uid"] != uid:
+            return False
+        return (found.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+
+
+def node_ref(name: str) -> ApiObjectRef:
+    return ApiObjectRef(*NODE, "", name)
+
+
+def _reregistered(node: Manifest) -> Manifest:
+    """A node that registers again: the same machine, another object."""
+    metadata = {key: value for key, value in node["metadata"].items() if key in ("name", "labels", "annotations")}
+    return {**node, "metadata": metadata}
+
+
+def _other_taints(node: Manifest) -> list[Any]:
+    return [taint for taint in (node.get("spec") or {}).get("taints") or [] if taint.get("key") != UNREACHABLE_TAINT]
+
+
+def _no_execute_taints(node: ManifestView) -> tuple[Taint, ...]:
+    taints = (node.get("spec") or {}).get("taints") or []
+    driving = (taint for taint in taints if taint.get("effect") == TaintEffect.NO_EXECUTE.value)
+    return tuple(Taint(taint["key"], TaintEffect.NO_EXECUTE, taint.get("value") or "") for taint in driving)
+
+
+def _toleration_s(pod: ManifestView, taint: Taint, *, pod_eviction_timeout_s: float) -> float | None:
+    """How long a pod stays on a node with this taint; None for as long as it likes."""
+    tolerations = [written for written in (pod["spec"].get("tolerations") or []) if _toleration(written).tolerates(taint)]
+    if not tolerations:
+        return pod_eviction_timeout_s if taint.key == UNREACHABLE_TAINT else 0.0
+    bounds = [max(0.0, float(written["tolerationSeconds"])) for written in tolerations if "tolerationSeconds" in written]
+    return min(bounds, default=None)
+
+
+def _toleration(written: ManifestView) -> Toleration:
+    effect = written.get("effect")
+    return Toleration(
+        key=written.get("key") or "",
+        operator=written.get("operator") or "Equal",
+        value=written.get("value") or "",
+        effect=TaintEffect(effect) if effect else None,
+    )

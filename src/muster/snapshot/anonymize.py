@@ -1,0 +1,227 @@
+"""The same cluster under other names. One word becomes one other word wherever it stands, so that all references still hold; and
+words keep their order, so that ties are broken as before.
+
+Names that everybody has (`default`, `kube-system`) stay, and so do keys of well-known labels, names of resources and of schedulers.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+from muster.kube.read import names
+from muster.kube.read.object_references import HYPERNODE, NODE, Manifest
+
+_NAME_FIELDS: Final = frozenset(
+    {
+        "name",
+        "namespace",
+        "nodeName",
+        "nominatedNodeName",
+        "queue",
+        "parent",
+        "priorityClassName",
+        "claimName",
+        "volumeName",
+        "storageClassName",
+        "podGroupName",
+        "tierName",
+        "highestTierName",
+        "volumeHandle",
+        "driver",
+        "provisioner",
+    }
+)
+_LABEL_KEY_FIELDS: Final = frozenset({"key", "topologyKey"})
+_LABEL_KEY_LISTS: Final = frozenset({"matchLabelKeys", "mismatchLabelKeys"})
+_VALUE_LISTS: Final = frozenset({"values"})
+_VALUE_FIELDS: Final = frozenset({"value"})
+_LABEL_MAPS: Final = frozenset({"labels", "matchLabels", "nodeSelector"})
+_NAME_KEYED_MAPS: Final = frozenset({"minTaskMember"})
+
+_NAME_ANNOTATIONS: Final = frozenset(
+    {
+        names.VOLCANO_GROUP_NAME,
+        names.VOLCANO_GROUP_NAME_ALIAS,
+        names.VOLCANO_QUEUE_NAME,
+        names.VOLCANO_TASK,
+        names.GANG_NAME,
+        names.GANG_GROUPS,
+        names.GANG_GROUPS_ALIAS,
+        names.PIPELINED_NODE,
+        names.SELECTED_NODE,
+        names.BETA_STORAGE_CLASS,
+        names.QUOTA_NAMESPACES,
+        names.VGPU_NODE,
+    }
+)
+"""Annotations that hold names, and little else."""
+_WELL_KNOWN: Final = frozenset(
+    {
+        "",
+        "default",
+        "kube-system",
+        "kube-public",
+        "kube-node-lease",
+        "system-cluster-critical",
+        "system-node-critical",
+        "true",
+        "false",
+        "muster",
+        names.ROOT_VOLCANO_QUEUE,
+        names.ROOT_QUOTA,
+    }
+)
+_WELL_KNOWN_DOMAINS: Final = (
+    "kubernetes.io",
+    "k8s.io",
+    "x-k8s.io",
+    "volcano.sh",
+    "koordinator.sh",
+    "muster.dev",
+    "nvidia.com",
+    "amd.com",
+)
+_NAME_PATTERN = re.compile(r"[A-Za-z0-9](?:[-\w.]*[A-Za-z0-9])?")
+_NUMBER_PATTERN = re.compile(r"-?\d+")
+
+Alias = Callable[[str], str]
+
+
+def anonymize(objects: Iterable[Manifest]) -> list[Manifest]:
+    plain = _expand_all(list(objects))
+    words: dict[str, None] = {}
+
+    def note(word: str) -> str:
+        words[word] = None
+        return word
+
+    for each in plain:
+        _renamed(each, name=note, text=_collector(note))
+    width = len(str(len(words)))
+    aliases = {word: f"x{number:0{width}d}" for number, word in enumerate(sorted(words))}
+
+    def alias(word: str) -> str:
+        return aliases[word]
+
+    def in_text(key: str, text: str) -> str:
+        return _NAME_PATTERN.sub(lambda found: aliases.get(found[0], found[0]), _without_message(key, text))
+
+    return [_renamed(each, name=alias, text=in_text) for each in plain]
+
+
+# -- what cannot be renamed as it stands -------------------------------------------------------------------------------------------
+
+
+def _expand_all(objects: list[Manifest]) -> list[Manifest]:
+    """Patterns of names become the names that they match, and claims that are named after a pod are named outright."""
+    nodes = [str(each["metadata"]["name"]) for each in objects if _group_kind(each) == NODE]
+    domains = [str(each["metadata"]["name"]) for each in objects if _group_kind(each) == HYPERNODE]
+    return [_expanded(each, {"Node": nodes, "HyperNode": domains}) for each in objects]
+
+
+def _group_kind(manifest: Manifest) -> tuple[str, str]:
+    return str(manifest["apiVersion"]).rpartition("/")[0], str(manifest["kind"])
+
+
+def _expanded(manifest: Manifest, known: dict[str, list[str]]) -> Manifest:
+    spec = manifest.get("spec") or {}
+    if _group_kind(manifest) == HYPERNODE:
+        members = [one for member in spec.get("members", ()) for one in _matched(member, known)]
+        return {**manifest, "spec": {**spec, "members": members}}
+    if any("ephemeral" in volume for volume in spec.get("volumes", ())):
+        pod = manifest["metadata"]["name"]
+        return {**manifest, "spec": {**spec, "volumes": [_with_claim_name(volume, pod=pod) for volume in spec["volumes"]]}}
+    return manifest
+
+
+def _matched(member: Manifest, known: dict[str, list[str]]) -> Iterator[Manifest]:
+    pattern = ((member.get("selector") or {}).get("regexMatch") or {}).get("pattern")
+    if pattern is None:
+        yield member
+        return
+    try:
+        matches = re.compile(pattern).fullmatch
+    except re.error:
+        return
+    kind = member.get("type", "Node")
+    for name in known.get(kind, ()):
+        if matches(name):
+            yield {"type": kind, "selector": {"exactMatch": {"name": name}}}
+
+
+def _with_claim_name(volume: Manifest, *, pod: str) -> Manifest:
+    if "ephemeral" not in volume:
+        return volume
+    return {"name": volume["name"], "persistentVolumeClaim": {"claimName": f"{pod}-{volume['name']}"}}
+
+
+def _without_message(key: str, text: str) -> str:
+    """What was said to a pod that has to leave names others in free text; only when it was said counts."""
+    if key != names.SOFT_EVICTION:
+        return text
+    try:
+        said = json.loads(text)
+    except ValueError:
+        return "{}"
+    return json.dumps({"timestamp": said["timestamp"]}) if isinstance(said, dict) and "timestamp" in said else "{}"
+
+
+# -- walking through an object -----------------------------------------------------------------------------------------------------
+
+
+def _renamed(manifest: Manifest, *, name: Alias, text: Callable[[str, str], str]) -> Manifest:
+    """The object with `name` of each word that may tell something, and `text` of each annotation."""
+
+    def word(value: Any) -> Any:
+        return name(value) if isinstance(value, str) and not _is_well_known(value) else value
+
+    def label(key: str) -> str:
+        return key if _is_well_known_key(key) else name(key)
+
+    def walk(field: str, value: Any) -> Any:
+        if isinstance(value, dict):
+            return branch(field, value)
+        if isinstance(value, list):
+            if field in _LABEL_KEY_LISTS:
+                return [label(item) for item in value]
+            return [word(item) if field in _VALUE_LISTS else walk(field, item) for item in value]
+        if field in _LABEL_KEY_FIELDS and isinstance(value, str):
+            return label(value)
+        return word(value) if field in _NAME_FIELDS or field in _VALUE_FIELDS else value
+
+    def branch(field: str, value: dict[str, Any]) -> dict[str, Any]:
+        if field == "annotations":
+            return {key: text(key, said) for key, said in value.items()}
+        if field in _LABEL_MAPS:
+            return {label(key): word(said) for key, said in value.items()}
+        if field in _NAME_KEYED_MAPS:
+            return {word(key): said for key, said in value.items()}
+        return {key: walk(key, said) for key, said in value.items()}
+
+    return branch("", manifest)
+
+
+def _collector(note: Alias) -> Callable[[str, str], str]:
+    def noted(key: str, text: str) -> str:
+        if key in _NAME_ANNOTATIONS:
+            for found in _NAME_PATTERN.findall(text):
+                if not _is_well_known(found):
+                    note(found)
+        return text
+
+    return noted
+
+
+def _is_well_known(word: str) -> bool:
+    return word in _WELL_KNOWN or _NUMBER_PATTERN.fullmatch(word) is not None
+
+
+def _is_well_known_key(key: str) -> bool:
+    """`metadata.name` is the one field that selectors of nodes know."""
+    domain, slash, _ = key.rpartition("/")
+    return key in ("", "metadata.name", names.SIGS_POD_GROUP) or (
+        bool(slash) and any(domain == known or domain.endswith(f".{known}") for known in _WELL_KNOWN_DOMAINS)
+    )

@@ -1,0 +1,70 @@
+"""An object without all that no decision depends on: programs, variables, unknown annotations, words in a status.
+
+What stays is what the decoder reads, by the very shapes that it reads, and the few fields more by which a simulated cluster lives.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from muster.kube.read import names, wire
+from muster.kube.read.decoding_problems import Problems
+from muster.kube.read.lenient_decoding import DECODE_ERRORS, decode_leniently
+from muster.kube.read.object_references import BUDGET, POD, VOLUME_CLAIM, GroupKind, Manifest
+from muster.sim.pod_behaviour import BEHAVIOUR_PREFIX
+
+_ANNOTATIONS: Final = frozenset(
+    {value for value in vars(names).values() if isinstance(value, str) and "/" in value} | {*names.DEFAULT_STORAGE_CLASS}
+)
+_STATUS: Final = {"PodGroup": ("phase", "scheduleStartTime"), "Queue": ("state",), "ElasticQuota": ()}
+"""What is said there of others' figures is worked out anew."""
+_EXTRA_FIELDS: Final[dict[GroupKind, tuple[tuple[str, ...], ...]]] = {
+    POD: (("spec", "terminationGracePeriodSeconds"), ("metadata", "deletionGracePeriodSeconds")),
+    BUDGET: (("spec", "minAvailable"), ("spec", "maxUnavailable")),
+    VOLUME_CLAIM: (("status", "phase"),),
+}
+"""Fields that a cluster lives by and no decision depends on."""
+
+
+def strip_object(manifest: Manifest, *, kind: GroupKind) -> Manifest:
+    shape: Any = getattr(wire, f"Wire{kind[1]}")
+    try:
+        kept: Manifest = msgspec.to_builtins(msgspec.convert(manifest, shape))
+    except DECODE_ERRORS:
+        kept = msgspec.to_builtins(decode_leniently(manifest, wanted=shape, problems=Problems()))
+        if kind[1] in _STATUS:
+            # What is wrong with it is decided by as well. Only custom objects can be wrong, and those hold no programs.
+            kept["spec"] = manifest.get("spec")
+    kept["metadata"].pop("resourceVersion", None)
+    _keep_annotations(kept["metadata"])
+    if kind[1] in _STATUS:
+        _keep_status(kept, _STATUS[kind[1]])
+    for path in _EXTRA_FIELDS.get(kind, ()):
+        _copy_field(path, manifest, kept)
+    return {"apiVersion": manifest["apiVersion"], "kind": manifest["kind"], **kept}
+
+
+def _keep_annotations(metadata: Manifest) -> None:
+    known = {
+        key: value
+        for key, value in metadata.pop("annotations", {}).items()
+        if key in _ANNOTATIONS or key.startswith(BEHAVIOUR_PREFIX)
+    }
+    if known:
+        metadata["annotations"] = known
+
+
+def _keep_status(kept: Manifest, fields: tuple[str, ...]) -> None:
+    status = kept.pop("status", {})
+    known = {field: status[field] for field in fields if field in status}
+    if known:
+        kept["status"] = known
+
+
+def _copy_field(path: tuple[str, ...], manifest: Manifest, kept: Manifest) -> None:
+    head, field = path
+    value = (manifest.get(head) or {}).get(field)
+    if value is not None:
+        kept.setdefault(head, {})[field] = value

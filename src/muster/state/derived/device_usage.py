@@ -1,0 +1,275 @@
+"""Devices of nodes: how much of each is taken, and by how many. Follows the moves of the world.
+
+The figures are columns over nodes, one place for each device: what stands there now (`used`), and what will stand there once the
+releases under way are done (`taken`), as in the table of nodes. Slots on devices that a node does not have count nowhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from muster.model.device import Device, DeviceSlot
+from muster.model.pod import Placement, Pod
+from muster.model.topics import Topic
+from muster.state.derived.placement_counters import NOMINATED, TERMINATING, PlacementCounter, counter_of, standing_of
+from muster.state.node_table import BoolColumn, NodeTable, RowIndex
+from muster.state.world import World
+
+Figures = npt.NDArray[np.int64]
+"""One figure for each device of some nodes: a row for each node."""
+
+MEMORY, CORES, HOLDERS = range(3)
+_USED, _TAKEN = range(2)
+_NONE, _BROKEN = -1, -2
+
+# A device without a bound on its shares.
+PLENTY = 1_000_000
+_MOST_CHANGES = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What is left of each device of some nodes: memory, cores, and how many more may share it."""
+
+    memory: Figures
+    cores: Figures
+    shares: Figures
+
+
+_Taken = tuple[tuple[DeviceSlot, ...], str, int]
+"""Slots, the node that they are on, and how who has them stands there."""
+
+
+_LAID_OUT_BY = (Topic.NODE_LAYOUT, Topic.NODE_DEVICES)
+
+
+class DeviceUsage(PlacementCounter[_Taken]):
+    """Every device of every node that says which it has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.devices_by_row: list[tuple[Device, ...]] = []
+        """By row: the node's devices in the order of their indices, without what tells equal nodes apart."""
+        self._devices: list[tuple[Device, ...]] = []
+        self._names: list[str] = []
+        self._row: dict[str, int] = {}
+        self._layout: tuple[int, ...] = ()
+        self._changes: dict[tuple[int, int, int, int], Figures] = {}
+        self._over: BoolColumn = np.zeros(0, dtype=np.bool_)
+        self._checked = -2
+        self._lay_out([])
+
+    # -- looking -----------------------------------------------------------------------------------------------------------------
+
+    @property
+    def width(self) -> int:
+        """How many devices the node with most of them has."""
+        return self.memory.shape[1]
+
+    def left(self, index: RowIndex | None, *, after_releases: bool) -> Left:
+        """What a further pod may have of the devices of these rows: never what somebody else was promised."""
+        found = self._figures if index is None else self._figures[index]
+        gone = found[:, :, _TAKEN] if after_releases else found.max(axis=2)
+        bounds = self.bounds(index)
+        return Left(bounds.memory - gone[:, :, MEMORY], bounds.cores - gone[:, :, CORES], bounds.shares - gone[:, :, HOLDERS])
+
+    def left_on(self, row: int, *, after_releases: bool) -> tuple[list[int], list[int], list[int]]:
+        """The same of one node, as plain lists: memory, cores and holders of each of its devices."""
+        count = len(self.devices_by_row[row])
+        found = self._figures[row, :count]
+        gone = found[:, _TAKEN] if after_releases else found.max(axis=1)
+        memory, cores = self.memory[row, :count] - gone[:, MEMORY], self.cores[row, :count] - gone[:, CORES]
+        return memory.tolist(), cores.tolist(), gone[:, HOLDERS].tolist()
+
+    def may_be_overcommitted(self, row: int) -> bool:
+        """Is there a device on this node that is broken, or of which more is promised than there is? It may say yes in vain."""
+        if self._checked != self._position:
+            left = self.left(None, after_releases=True)
+            over = (left.memory < 0) | (left.cores < 0) | (left.shares < 0)
+            over |= (self.shares - left.shares > 1) & (left.cores <= 0)
+            self._over = np.asarray((over | (self._kind == _BROKEN)).any(axis=1), dtype=np.bool_)
+            self._checked = self._position
+        return bool(self._over[row])
+
+    def has_devices(self, index: RowIndex | None) -> BoolColumn:
+        """Which of these nodes say what devices they have."""
+        return self._has if index is None else self._has[index]
+
+    def of_kind(self, kind: str, index: RowIndex | None) -> BoolColumn:
+        """The places that have a device of this kind which takes further pods; as wide as the widest node."""
+        code = self._kinds.get(kind, -1)
+        found: BoolColumn = (self._kind if index is None else self._kind[index]) == code
+        return found
+
+    def bounds(self, index: RowIndex | None) -> Left:
+        """The same of empty devices."""
+        if index is None:
+            return Left(self.memory, self.cores, self.shares)
+        return Left(self.memory[index], self.cores[index], self.shares[index])
+
+    def figures(self) -> dict[object, object]:
+        """All that is counted, as plain values: two of these can be compared."""
+        found: dict[object, object] = {}
+        for row, name in enumerate(self._names):
+            for place, device in enumerate(self.devices_by_row[row]):
+                here = self._figures[row, place]
+                if here.any():
+                    found[name, device.index] = here.tolist()
+        return found
+
+    # -- keeping up --------------------------------------------------------------------------------------------------------------
+
+    def follow(self, world: World) -> None:
+        layout = world.changes.stamp(_LAID_OUT_BY)
+        if self._layout != layout:
+            self._layout = layout
+            self._look_at_nodes(world.table)
+        if self.width:
+            super().follow(world)
+        elif self._counted:
+            # Nobody has a device any more: whoever has one next is counted from the beginning.
+            self._counted.clear()
+            self._position = -1
+
+    def entry(self, pod: Pod, node: str, placement: Placement) -> _Taken | None:  # noqa: ARG002
+        return (placement.devices, node, standing_of(placement)) if placement.devices else None
+
+    def count(self, entry: _Taken, *, by: int) -> None:
+        slots, node, standing = entry
+        row = self._row.get(node)
+        if row is None:
+            return
+        for slot in slots:
+            place = place_of(self.devices_by_row[row], slot.index)
+            if place is not None:
+                here = self._figures[row, place]
+                here += self._change(slot.memory, slot.cores, standing, by)
+
+    def _change(self, memory: int, cores: int, standing: int, by: int) -> Figures:
+        """What a slot adds to the figures of its device. There are few different ones."""
+        key = (memory, cores, standing, by)
+        found = self._changes.get(key)
+        if found is None:
+            if len(self._changes) >= _MOST_CHANGES:
+                self._changes.clear()
+            found = np.zeros((2, 3), dtype=np.int64)
+            found[[standing != NOMINATED, standing != TERMINATING]] = (by * memory, by * cores, by)
+            self._changes[key] = found
+        return found
+
+    def clear(self) -> None:
+        self._figures[:] = 0
+
+    def _look_at_nodes(self, table: NodeTable) -> None:
+        """Most changes of nodes have nothing to do with their devices."""
+        same = self._names == table.names
+        if same and all(known is node.devices for known, node in zip(self._devices, table.nodes, strict=True)):
+            return
+        self._names, self._row = list(table.names), table.row
+        self._lay_out([node.devices for node in table.nodes])
+        for entry in self._counted.values():
+            self.count(entry, by=1)
+
+    def _lay_out(self, devices: Sequence[tuple[Device, ...]]) -> None:
+        self._devices = list(devices)
+        made: dict[object, tuple[Device, ...]] = {}
+        self.devices_by_row = [_shelf(some, made) if some else () for some in devices]
+        shape = (len(devices), max(map(len, self.devices_by_row), default=0))
+        self.memory, self.cores, self.shares = (np.zeros(shape, dtype=np.int64) for _ in range(3))
+        self._kind = np.full(shape, _NONE, dtype=np.int8)
+        self._checked = -2
+        self._over = np.zeros(len(devices), dtype=np.bool_)
+        self._kinds: dict[str, int] = {}
+        self._figures: Figures = np.zeros((*shape, 2, 3), dtype=np.int64)
+        self._has: BoolColumn = np.array([bool(shelf) for shelf in self.devices_by_row], dtype=np.bool_)
+        rows: dict[int, list[int]] = {}
+        for row, shelf in enumerate(self.devices_by_row):
+            if shelf:
+                rows.setdefault(id(shelf), []).append(row)
+        for some in rows.values():
+            self._put(some, self.devices_by_row[some[0]])
+
+    def _put(self, rows: list[int], shelf: tuple[Device, ...]) -> None:
+        count = len(shelf)
+        self.memory[rows, :count] = [device.memory for device in shelf]
+        self.cores[rows, :count] = [device.cores for device in shelf]
+        self.shares[rows, :count] = [device.shares or PLENTY for device in shelf]
+        kinds = self._kinds
+        self._kind[rows, :count] = [kinds.setdefault(device.kind, len(kinds)) if device.healthy else _BROKEN for device in shelf]
+
+
+def _shelf(devices: tuple[Device, ...], made: dict[object, tuple[Device, ...]]) -> tuple[Device, ...]:
+    ordered = tuple(sorted(devices, key=lambda device: device.index))
+    key = _key(ordered)
+    found = made.get(key)
+    if found is None:
+        found = made[key] = tuple(replace(device, uuid="") for device in ordered)
+    return found
+
+
+def _key(shelf: tuple[Device, ...]) -> tuple[object, ...]:
+    return tuple([(d.index, d.kind, d.memory, d.cores, d.device_group, d.shares, d.healthy, d.api) for d in shelf])
+
+
+def device_usage(world: World) -> DeviceUsage:
+    return counter_of(world, DeviceUsage)
+
+
+def are_free(world: World, node: str, slots: Iterable[DeviceSlot], *, after_releases: bool) -> bool:
+    """Could exactly these slots be taken on this node, as the world stands?"""
+    book = device_usage(world)
+    row = world.table.row.get(node)
+    if row is None:
+        return False
+    shelf, left = book.devices_by_row[row], book.left_on(row, after_releases=after_releases)
+    for slot in slots:
+        place = place_of(shelf, slot.index)
+        if place is None or not takes(shelf[place], slot.memory, slot.cores, *(figure[place] for figure in left)):
+            return False
+        take(left, place, slot)
+    return True
+
+
+def place_of(shelf: tuple[Device, ...], index: int) -> int | None:
+    """Where the device of this index stands among the node's devices; nearly always at its own number."""
+    if 0 <= index < len(shelf) and shelf[index].index == index:
+        return index
+    return next((place for place, device in enumerate(shelf) if device.index == index), None)
+
+
+def takes(device: Device, memory: int, cores: int, memory_left: int, cores_left: int, holders: int) -> bool:
+    """Does a device of which so much is left take somebody who wants this much of it?"""
+    if not device.healthy or memory > memory_left or cores > cores_left or (device.shares and holders >= device.shares):
+        return False
+    return holders == 0 or (cores < device.cores and cores_left > 0)
+
+
+def take(left: tuple[list[int], list[int], list[int]], place: int, slot: DeviceSlot) -> None:
+    memory, cores, holders = left
+    memory[place] -= slot.memory
+    cores[place] -= slot.cores
+    holders[place] += 1
+
+
+def overcommitted_device(world: World, node: str, slots: Iterable[DeviceSlot]) -> int | None:
+    """The index of a device among these slots that is gone, takes nobody any more, or has more promised of it than there is."""
+    book = device_usage(world)
+    row = world.table.row.get(node)
+    if row is None:
+        return None
+    shelf = book.devices_by_row[row]
+    if not book.may_be_overcommitted(row) and all(place_of(shelf, slot.index) is not None for slot in slots):
+        return None
+    memory, cores, holders = book.left_on(row, after_releases=True)
+    for slot in slots:
+        place = place_of(shelf, slot.index)
+        if place is None or not shelf[place].healthy or memory[place] < 0 or cores[place] < 0:
+            return slot.index
+        most = 1 if slot.cores == shelf[place].cores else shelf[place].shares or PLENTY
+        if holders[place] > most:
+            return slot.index
+    return None

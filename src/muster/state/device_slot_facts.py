@@ -1,0 +1,102 @@
+"""The slots of pods that stand on a node already: as somebody wrote them onto the pod, else as they must be supposed.
+
+Objects come in any order: the pod before its node, the node before its devices. Whoever has no slots yet is looked at again when
+the next cycle begins, the longest there first, so that what is supposed does not depend on that order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from muster.model.device import Device, DeviceSlot, DeviceSlotNote, requests_by_slot
+from muster.model.node import Inventory, Node
+from muster.model.pod import Pod
+from muster.state.derived.device_usage import device_usage
+from muster.state.device_slot_choice import assume
+from muster.state.world import World
+
+
+class DeviceSlotFacts:
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._vague: dict[str, None] = {}
+        """Pods that ask for devices and may not have the slots that they should."""
+        self._inventories: dict[str, tuple[Device, ...]] = {}
+        """Devices that were declared by an object of their own, by node."""
+
+    # -- facts in --------------------------------------------------------------------------------------------------------------
+
+    def with_devices(self, node: Node) -> Node:
+        """The node with the devices that another object says it has, unless it says so itself. Devices that did not change stay the
+        same object: device plugins report them again and again, and nobody has to look at them anew."""
+        devices = node.devices or self._inventories.get(node.name, ())
+        before = self._world.facts.nodes.get(node.name)
+        if before is not None and before.devices == devices:
+            devices = before.devices
+        return node if devices is node.devices else replace(node, devices=devices)
+
+    def upsert_inventory(self, found: Inventory) -> Node | None:
+        """The node that this changes, as it is now."""
+        return self._put_inventory(found.name, found.devices)
+
+    def delete_inventory(self, name: str) -> Node | None:
+        return self._put_inventory(name, ())
+
+    def _put_inventory(self, name: str, devices: tuple[Device, ...]) -> Node | None:
+        before = self._inventories.pop(name, ())
+        if devices:
+            self._inventories[name] = devices
+        node = self._world.facts.nodes.get(name)
+        if node is None or devices == before or node.devices not in ((), before):
+            return None
+        return replace(node, devices=devices)
+
+    def node_changed(self, name: str) -> None:
+        """The node came, or its devices changed."""
+        self._vague.update(
+            dict.fromkeys(uid for uid, pod in self._world.placements.on_node.get(name, {}).items() if pod.signature.devices)
+        )
+
+    def slots_of(self, pod: Pod) -> tuple[DeviceSlot, ...]:
+        """The slots that are written on a pod, as far as its node has such devices. It is looked at again with the next cycle."""
+        self._vague[pod.uid] = None
+        return self._written(pod)
+
+    # -- bringing the world up to date -----------------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        world = self._world
+        vague, self._vague = self._vague, {}
+        pods = [world.facts.pods[uid] for uid in vague if uid in world.placements.by_uid and uid in world.facts.pods]
+        for pod in sorted(pods, key=lambda pod: (world.placements.by_uid[pod.uid].since, pod.full_name, pod.uid)):
+            placement = world.placements.by_uid[pod.uid]
+            slots = self._written(pod) or placement.devices or self._supposed(pod, placement.node or "")
+            if slots != placement.devices:
+                world.placements.move(pod, replace(placement, devices=slots))
+
+    def _written(self, pod: Pod) -> tuple[DeviceSlot, ...]:
+        node = self._world.facts.nodes.get(pod.node or "")
+        if node is None or not pod.device_slots:
+            return ()
+        pairs = zip(pod.device_slots, requests_by_slot(pod.signature.devices), strict=False)
+        found = [(_device(note, node.devices), note, ask) for note, ask in pairs]
+        # Anybody can write annotations: which device it is they tell, but never that it is less than was asked for.
+        return tuple(
+            DeviceSlot(device.index, max(ask.memory_of(device.memory), note.memory), max(ask.cores, note.cores))
+            for device, note, ask in found
+            if device is not None
+        )
+
+    def _supposed(self, pod: Pod, node: str) -> tuple[DeviceSlot, ...]:
+        book, row = device_usage(self._world), self._world.table.row.get(node)
+        if row is None or not book.devices_by_row[row]:
+            return ()
+        return assume(book.devices_by_row[row], book.left_on(row, after_releases=False), pod.signature.devices)
+
+
+def _device(note: DeviceSlotNote, devices: tuple[Device, ...]) -> Device | None:
+    for device in devices:
+        # A part of a device is written as its UUID with something behind it.
+        if note.uuid.startswith(device.uuid) if note.uuid and device.uuid else note.index == device.index:
+            return device
+    return None

@@ -1,0 +1,222 @@
+"""Random clusters for judging plans, and the cheapest plan there is, from a solver that knows nothing of how Muster searches."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.sparse import lil_matrix
+
+from muster.config import load_policy
+from muster.engine.evict.eviction_policy import GANG_PREEMPT
+from muster.engine.evict.eviction_units import EvictionUnits
+from muster.engine.evict.victim_search import Plan, VictimSearch, plan_in_domain
+from muster.engine.hooks import Ask, Purpose
+from muster.engine.session import Session
+from muster.model.events import Event, Upsert
+from muster.model.gang import PodGroup, RoleMin
+from muster.model.node import Node
+from muster.model.pod import ApiFlavour, Membership, Pod, PodSignature, PodStatusPhase
+from muster.model.resource_amounts import CPU, GPU, PODS, Resources
+from muster.state.derived.topology_domains import WHOLE_CLUSTER, Domain
+from muster.state.node_table import rows_of
+from muster.state.store import Store
+
+POLICY = """
+actions: [expire, enqueue, allocate, gang-preempt]
+plugins: [priority, fit, binpack, lost_work]
+"""
+NOW = 1_000_000.0
+
+
+@dataclass(frozen=True, slots=True)
+class PlanCost:
+    """What our plan costs, the least that any plan costs, and what the first greedy choice alone would have cost."""
+
+    ours: float
+    best: float
+    greedy: float
+
+    @property
+    def ratio(self) -> float:
+        return 1.0 if self.best <= 1e-9 else self.ours / self.best
+
+
+def cluster(seed: int) -> tuple[Store, int]:
+    """Nodes of two sizes, gangs of one to twelve members with one or two roles spread over them, some above their minimum, with
+    some room left in pieces, and a gang that asks. All who run have one priority."""
+    chance = random.Random(seed)
+    count = chance.choice([8, 16, 24, 40, 60, 100, 200])
+    store = Store()
+    free: dict[str, int] = {}
+    for number in range(count):
+        gpus = chance.choice([4, 8, 8])
+        name = f"n{number:03d}"
+        free[name] = gpus
+        allocatable = Resources.of({CPU: 64_000, GPU: gpus, PODS: 110})
+        store.fold(Upsert(Node(name, version=1, allocatable=allocatable, labels={"rack": f"r{number // 8}"})))
+    for event in _gangs(chance, free):
+        store.fold(event)
+    for event in _asking_gang(chance, count):
+        store.fold(event)
+    return store, count
+
+
+def _gangs(chance: random.Random, free: dict[str, int]) -> list[Event]:
+    events: list[Event] = []
+    number, misses = 0, 0
+    while misses < 6:
+        gpus = chance.choice([1, 1, 2, 2, 4, 8])
+        size = chance.choice([1, 1, 2, 3, 4, 6, 8, 12])
+        near = chance.random() < 0.5
+        seats = _member_nodes(chance, free, gpus, size, near=near)
+        if len(seats) < size:
+            misses += 1
+            continue
+        for node in seats:
+            free[node] -= gpus
+        if chance.random() < 0.1:
+            # A piece of room that nobody takes.
+            free[seats[0]] -= min(free[seats[0]], 1)
+        events += _running(chance, f"g{number}", gpus, seats)
+        number += 1
+    return events
+
+
+def _member_nodes(chance: random.Random, free: dict[str, int], gpus: int, size: int, *, near: bool) -> list[str]:
+    left = dict(free)
+    names = list(free)
+    if near:
+        start = chance.randrange(len(names))
+        names = (names[start:] + names[:start])[:16]
+    seats: list[str] = []
+    for _ in range(size):
+        open_ = [name for name in names if left[name] >= gpus]
+        if not open_:
+            break
+        node = chance.choice(open_)
+        left[node] -= gpus
+        seats.append(node)
+    return seats
+
+
+def _running(chance: random.Random, name: str, gpus: int, seats: list[str]) -> list[Event]:
+    size = len(seats)
+    least = size if chance.random() < 0.75 else max(1, size - chance.randint(1, 3))
+    roles = ["a", "b"] if size > 3 and chance.random() < 0.3 and least == size else [""]
+    mins = (
+        tuple(RoleMin(role, sum(i % len(roles) == at for i in range(size))) for at, role in enumerate(roles))
+        if len(roles) > 1
+        else ()
+    )
+    group = PodGroup(ApiFlavour.VOLCANO, "d", name, version=1, min_member=least, role_mins=mins, created=chance.uniform(0, NOW))
+    kind = PodSignature(request=Resources.of({CPU: 1000, GPU: gpus, PODS: 1}))
+    started = NOW - chance.choice([60, 600, 3600, 6 * 3600, 24 * 3600])
+    events: list[Event] = [Upsert(group)]
+    for index, node in enumerate(seats):
+        membership = Membership(ApiFlavour.VOLCANO, name, role=roles[index % len(roles)])
+        pod = Pod(
+            uid=f"{name}-{index}",
+            namespace="d",
+            name=f"{name}-{index}",
+            signature=kind,
+            version=1,
+            priority=1,
+            created=started,
+            membership=membership,
+            node=node,
+            status_phase=PodStatusPhase.RUNNING,
+            started=started,
+        )
+        events.append(Upsert(pod))
+    return events
+
+
+def _asking_gang(chance: random.Random, nodes: int) -> list[Event]:
+    gpus = chance.choice([1, 2, 4, 4, 8])
+    size = chance.choice([1, 2, 4, 8, min(16, nodes // 2)])
+    kind = PodSignature(request=Resources.of({CPU: 2000, GPU: gpus, PODS: 1}))
+    small = PodSignature(request=Resources.of({CPU: 1000, GPU: 1, PODS: 1}))
+    events: list[Event] = [Upsert(PodGroup(ApiFlavour.VOLCANO, "d", "hi", version=1, min_member=size, created=NOW))]
+    for index in range(size):
+        each = small if index and chance.random() < 0.2 else kind
+        pod = Pod(
+            f"hi-{index}",
+            "d",
+            f"hi-{index}",
+            each,
+            version=1,
+            priority=9,
+            created=NOW,
+            membership=Membership(ApiFlavour.VOLCANO, "hi"),
+        )
+        events.append(Upsert(pod))
+    return events
+
+
+def compare_plans(seed: int) -> PlanCost | None:
+    """Our plan against the best one; None where the gang fits as it is, or nothing helps."""
+    store, _ = cluster(seed)
+    world = store.world(NOW)
+    s = Session(world, load_policy(POLICY))
+    s.prepare()
+    gang = next(gang for gang in world.facts.gangs.values() if gang.full_name == "d/hi")
+    ask = Ask(gang, gang.pods(), Purpose.EVICT, "gang-preempt")
+    domain = _domain(seed, s)
+    search = VictimSearch(s, ask, GANG_PREEMPT, domain)
+    best = cheapest(search.eviction_units, s, ask, domain)
+    plan = plan_in_domain(s, ask, GANG_PREEMPT, domain)
+    if best is None:
+        assert not isinstance(plan, Plan), f"seed {seed}: a plan where the solver says there is none"
+        return None
+    assert isinstance(plan, Plan), f"seed {seed}: no plan, though there is one of cost {best}"
+    first = search.attempt(search.by_node_cost)
+    return PlanCost(plan.cost, best, first.cost if first is not None else float("inf"))
+
+
+def _domain(seed: int, s: Session) -> Domain:
+    """The whole cluster, or every other time its first half."""
+    names = s.world.table.names
+    return WHOLE_CLUSTER if seed % 2 else Domain("half", rows_of(s.world.table, names[: max(8, len(names) // 2)]))
+
+
+def cheapest(b: EvictionUnits, s: Session, ask: Ask, domain: Domain) -> float | None:
+    """The least cost of units whose going makes room for the ask, or None. Units are whole; members are whole; nodes are nodes."""
+    table = s.world.table
+    rows = np.arange(len(table)) if domain.rows is None else domain.rows
+    kinds: dict[PodSignature, int] = {}
+    for pod in ask.pods:
+        kinds[pod.signature] = kinds.get(pod.signature, 0) + 1
+    wanted = list(kinds.items())
+    columns = [s.world.columns.position[name] for name in (CPU, GPU, PODS)]
+    units, per = len(b), len(rows)
+    size = units + len(wanted) * per
+    at = {int(row): i for i, row in enumerate(rows)}
+    room = lil_matrix((per * len(columns), size))
+    for seat in np.flatnonzero(b.in_domain).tolist():
+        for c, column in enumerate(columns):
+            room[at[int(b.row[seat])] * len(columns) + c, int(b.unit[seat])] -= float(b.request[seat, column])
+    for k, (kind, _) in enumerate(wanted):
+        need = s.world.columns.vector(kind.request)
+        for i in range(per):
+            for c, column in enumerate(columns):
+                room[i * len(columns) + c, units + k * per + i] = float(need[column])
+    free = (table.allocatable - table.planned)[rows][:, columns].astype(float).ravel()
+    count = lil_matrix((len(wanted), size))
+    for k in range(len(wanted)):
+        count[k, units + k * per : units + (k + 1) * per] = 1
+    exactly = np.array([n for _, n in wanted], dtype=float)
+    price = np.concatenate([b.unit_cost, np.zeros(size - units)])
+    found = milp(
+        price,
+        constraints=[LinearConstraint(room.tocsr(), -np.inf, free), LinearConstraint(count.tocsr(), exactly, exactly)],
+        integrality=np.ones(size),
+        bounds=Bounds(0, np.concatenate([np.ones(units), np.full(size - units, 110.0)])),
+        options={"time_limit": 20.0, "mip_rel_gap": 1e-6},
+    )
+    if found.status == 2:
+        return None
+    assert found.x is not None, found.message
+    return float(found.fun)

@@ -1,0 +1,65 @@
+"""`muster run` as a process of its own, for tests: its pages and figures, and its death."""
+
+from __future__ import annotations
+
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from muster.lab import scheduler_process
+
+PATIENCE_S = 40.0
+
+
+class RunProcess(scheduler_process.SchedulerProcess):
+    """Serves its pages on some port, and takes a socket that is left open for an error."""
+
+    log_timeout_s = PATIENCE_S
+
+    def __init__(self, kubeconfig: Path, *options: str | Path, election: bool = False) -> None:
+        alone = [] if election else ["--no-leader-election"]
+        strict = {"PYTHONWARNINGS": "error::ResourceWarning"}
+        super().__init__(kubeconfig, *alone, *map(str, options), address="127.0.0.1:0", environment=strict)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        super().__exit__(kind, error, trace)
+        if error is not None:
+            print("\n".join(map(str, self.lines[-60:])))
+
+    def wait_until_ready(self) -> None:
+        self.wait_for_log("ready")
+
+    def get(self, page: str) -> tuple[int, str]:
+        """Status and text of a page that it serves."""
+        address = self.wait_for_log("serving")["address"]
+        try:
+            with urllib.request.urlopen(f"http://{address}{page}", timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+
+    def metric(self, name: str) -> float:
+        """The sum of a metric over all labels that `name` leaves open: `muster_leader`, `muster_binds_total{result="ok"}`."""
+        wanted, _, labels = name.rstrip("}").partition("{")
+        return sum(
+            float(line.rpartition(" ")[2])
+            for line in self.get("/metrics")[1].splitlines()
+            if line.partition("{")[0].partition(" ")[0] == wanted and all(label in line for label in labels.split(","))
+        )
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+def eventually(check: Any, *, timeout_s: float = PATIENCE_S) -> Any:
+    """What `check` gives as soon as it is true."""
+    deadline = time.monotonic() + timeout_s
+    while not (found := check()):
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.05)
+    return found

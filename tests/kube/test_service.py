@@ -1,0 +1,269 @@
+"""What a running scheduler shows: pages, figures, log lines, and a decision log that does not grow for ever."""
+
+import asyncio
+import io
+import json
+import os
+import re
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from unittest import mock
+
+import pytest
+import structlog
+from tests.cli.commands import ROOT
+
+from muster.decision_log import LogHeader, read_decision_log
+from muster.kube.watch.reflector import WatchHealth
+from muster.model.effects import Bind, Evict, Nominate, Outcome, Verdict
+from muster.model.events import BindFailed, Delete, Upsert
+from muster.model.node import Node
+from muster.model.pod import Pod, PodSignature
+from muster.rotating_decision_log import RollingLog
+from muster.service.cycle_log import CycleLog
+from muster.service.log_setup import REDACTED, LogFormat, redact_secrets, set_up_logging
+from muster.service.probe_server import BadAddress, ProbeServer, read_address
+from muster.service.prometheus_metrics import METRICS, Metrics, ServiceState, metrics_table
+from muster.service.scheduling_loop import MonotonicClock
+
+
+def state(*, leads: bool = True, synced: bool = True, age_s: float = 0.0, refused: bool = False) -> ServiceState:
+    health = {
+        ("", "Pod"): WatchHealth(last_received_at=0.0, events=3, relists=1, forbidden=refused),
+        ("scheduling.volcano.sh", "Queue"): WatchHealth(last_received_at=0.0, not_served=True, forbidden=refused),
+    }
+    return ServiceState(
+        is_leader=lambda: leads,
+        is_synced=lambda: synced,
+        loop_age_s=lambda: age_s,
+        pending_writes=lambda: 7,
+        backlog=lambda: 2,
+        objects_ignored=lambda: 0,
+        events_dropped=lambda: 5,
+        health=lambda: health,
+    )
+
+
+def bind(number: int, *, gang: str = "a/g") -> Bind:
+    return Bind(f"uid-{number}", f"a/p-{number}", f"n{number % 2}", gang, "it fits")
+
+
+# --- Pages --------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shown", "health", "readiness"),
+    [
+        (state(), (200, "ok"), (200, "leading")),
+        (state(leads=False, synced=False), (200, "ok"), (200, "standby: another holds the lease")),
+        (state(synced=False), (200, "ok"), (503, "leading, but not all that exists has been seen yet")),
+        (state(refused=True), (200, "ok"), (503, "leading, but not allowed to read: Pod")),
+        (state(age_s=61.0), (503, "the loop has not come round for 61 s"), (200, "leading")),
+    ],
+)
+def test_pages_show_the_health_of_the_scheduler(shown: ServiceState, health: tuple[int, str], readiness: tuple[int, str]) -> None:
+    pages = ProbeServer(shown, Metrics())
+    assert pages.health() == health
+    assert pages.readiness() == readiness
+
+
+def test_pages_are_served_read_only() -> None:
+    metrics = Metrics()
+    metrics.collect_from(state())
+
+    async def steps() -> dict[str, tuple[int, str]]:
+        async with ProbeServer(state(), metrics).served(("127.0.0.1", 0)) as (host, port):
+            root = f"http://{host}:{port}"
+            return {page: await asyncio.to_thread(_get, root + page) for page in ("/healthz", "/readyz", "/metrics", "/", "/debug")}
+
+    answers = asyncio.run(steps())
+    assert {page: status for page, (status, _) in answers.items()} == {
+        "/healthz": 200,
+        "/readyz": 200,
+        "/metrics": 200,
+        "/": 404,
+        "/debug": 404,
+    }
+    assert 'muster_watch_events_total{resource="Pod"} 3.0' in answers["/metrics"][1]
+    assert 'muster_watch_event_age_seconds{resource="Queue.scheduling.volcano.sh"} 0.0' in answers["/metrics"][1]
+
+
+def _get(url: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, ""
+
+
+def test_addresses_are_read_as_they_are_usually_written() -> None:
+    assert read_address("127.0.0.1:10259") == ("127.0.0.1", 10259)
+    assert read_address("[::1]:0") == ("::1", 0)
+    assert read_address(":80") == ("0.0.0.0", 80)
+    for wrong in ("", "here", "1.2.3.4:", "1.2.3.4:http", "1.2.3.4:70000"):
+        with pytest.raises(BadAddress):
+            read_address(wrong)
+
+
+# --- Figures ------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_documented_metrics_are_those_that_exist() -> None:
+    assert metrics_table() in (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    metrics = Metrics()
+    metrics.collect_from(state())
+    shown = set(re.findall(r"# TYPE (\w+) ", metrics.page().decode()))
+    made = {name for name in shown if not name.endswith("_created")}
+    assert made == {figure.name for figure in METRICS}
+
+
+def test_a_cycle_is_measured_by_its_parts() -> None:
+    seconds = iter((0.0, 0.0, 1.0, 3.0, 3.5, 3.5))
+    metrics = Metrics(clock=lambda: next(seconds))
+    metrics.begin()
+    metrics.on_step("allocate")
+    metrics.on_step("deeds")
+    nominated = Nominate("u", "a/p", "n", "a/g", "w", "c")
+    evicted = Evict("v", "a/v", "n", "a/h", "a/g", "w", "gang-preempt", "evict")
+    stats = (("attempts", 1), ("claims redeemed", 2), ("gangs timed out", 1))
+    assert metrics.end(Outcome(1, 0.0, (bind(1), nominated, evicted), (), stats)) == 3.5
+    metrics.count_failures([BindFailed("u", "n", "why")])
+    text = metrics.page().decode()
+    for line in (
+        'muster_cycle_phase_seconds_sum{phase="events"} 1.0',
+        'muster_cycle_phase_seconds_sum{phase="allocate"} 2.0',
+        'muster_cycle_phase_seconds_sum{phase="deeds"} 0.5',
+        'muster_decisions_total{effect="bind"} 1.0',
+        'muster_evictions_total{action="gang-preempt",manner="evict"} 1.0',
+        'muster_claims_total{end="made"} 1.0',
+        'muster_claims_total{end="redeemed"} 2.0',
+        "muster_gangs_timed_out_total 1.0",
+        'muster_binds_total{result="failed"} 1.0',
+    ):
+        assert line in text
+
+
+# --- Log lines ----------------------------------------------------------------------------------------------------------------
+
+
+def test_the_binds_of_a_gang_are_one_line_and_so_are_its_evictions() -> None:
+    victims = [Evict(f"v{n}", f"a/v-{n}", "n", "a/h", "a/g", "priority 1 < 2", "gang-preempt") for n in range(12)]
+    entries = CycleLog().entries(Outcome(1, 0.0, (*map(bind, range(4)), bind(9, gang="a/other"), *victims)))
+    assert [(line.event, line.fields["gang"], line.fields["pods"]) for line in entries] == [
+        ("bind", "a/g", 4),
+        ("bind", "a/other", 1),
+        ("evict", "a/h", 12),
+    ]
+    assert entries[0].fields["nodes"] == ["n0", "n1"]
+    assert entries[2].fields["for_gang"] == "a/g"
+    assert entries[2].fields["victims"][-1] == "and 4 more"
+
+
+def test_a_waiting_gang_is_logged_when_there_is_news() -> None:
+    journal = CycleLog()
+
+    def report_waiting(now: float, code: str, why: str) -> list[str]:
+        entries = journal.entries(Outcome(1, now, (), (("a/g", Verdict(ok=False, code=code, why=why)),)))
+        return [str(line.fields["why"]) for line in entries]
+
+    assert report_waiting(0.0, "NoRoom", "2 of 4") == ["2 of 4"]
+    assert report_waiting(1.0, "NoRoom", "2 of 4") == []
+    assert report_waiting(2.0, "NoRoom", "3 of 4") == []
+    assert report_waiting(61.0, "NoRoom", "3 of 4") == ["3 of 4"]
+    assert report_waiting(62.0, "QueueLimit", "full") == ["full"]
+    journal.entries(Outcome(2, 63.0, (bind(1),)))
+    assert report_waiting(64.0, "QueueLimit", "full") == ["full"]
+
+
+@pytest.fixture
+def logs() -> Iterator[io.StringIO]:
+    written = io.StringIO()
+    with mock.patch.object(sys, "stderr", written):
+        set_up_logging(LogFormat.JSON)
+        yield written
+    structlog.reset_defaults()
+
+
+def test_a_log_line_is_json_and_shows_no_secret(logs: io.StringIO) -> None:
+    structlog.get_logger().info("hello", token="abc", error="401 for Bearer abc.def", gang="a/token-ring")
+    line = json.loads(logs.getvalue())
+    assert (line["event"], line["level"], line["token"], line["gang"]) == ("hello", "info", REDACTED, "a/token-ring")
+    assert "abc" not in line["error"]
+    key = redact_secrets(None, "", {"event": "-----BEGIN RSA PRIVATE KEY-----\nabc"})
+    assert key == {"event": REDACTED}
+
+
+# --- The clock ------------------------------------------------------------------------------------------------------------------
+
+
+def test_time_never_goes_backwards() -> None:
+    times = iter((5.0, 3.0, 6.0))
+    clock = MonotonicClock(lambda: next(times))
+    assert [clock(), clock(), clock()] == [5.0, 5.0, 6.0]
+
+
+# --- The decision log -----------------------------------------------------------------------------------------------------------
+
+
+def pod(number: int, *, version: int = 1, node: str | None = None) -> Pod:
+    return Pod(f"uid-{number}", "a", f"p-{number}", PodSignature(), version=version, node=node)
+
+
+def test_a_new_file_is_not_begun_while_something_is_under_way(tmp_path: Path) -> None:
+    log = RollingLog(tmp_path / "log", most_bytes=100, files=2)
+    log.begin("actions: [allocate]\n")
+    log.events([Upsert(Node("n1")), Upsert(pod(1)), Upsert(pod(2))])
+    log.outcome(Outcome(1, 10.0, (bind(1), bind(2))))
+    log.outcome(Outcome(2, 11.0))
+    log.outcome(Outcome(3, 12.0, verdicts=(("a/g", Verdict(ok=False, why="x" * 2000)),)))
+    assert not log.is_full()
+    log.events([Upsert(pod(1, version=2, node="n1")), Delete("Pod", "uid-2")])
+    assert log.is_full()
+    assert log.facts == [Upsert(Node("n1")), Upsert(pod(1, version=2, node="n1"))]
+
+    log.begin("actions: [allocate]\n")
+    assert not log.is_full()
+    assert log.facts == []
+    log.close()
+    assert [file.name for file in sorted(tmp_path.iterdir())] == ["log", "log.1"]
+    (_, first, _), *_ = read_decision_log((tmp_path / "log.1").read_bytes().splitlines(keepends=True))
+    assert first == LogHeader("actions: [allocate]\n")
+
+
+def test_an_effect_that_is_never_observed_does_not_delay_the_log_for_ever(tmp_path: Path) -> None:
+    log = RollingLog(tmp_path / "log", most_bytes=100)
+    log.begin("")
+    log.events([Upsert(pod(1))])
+    log.outcome(Outcome(1, 10.0, (bind(1),)))
+    for cycle in range(2, 20):
+        log.outcome(Outcome(cycle, 20.0))
+    assert not log.is_full()
+    log.outcome(Outcome(20, 71.0))
+    assert log.is_full()
+    log.close()
+
+
+def test_only_so_many_files_are_kept(tmp_path: Path) -> None:
+    log = RollingLog(tmp_path / "log", files=3)
+    for number in range(6):
+        log.begin(f"# {number}\n")
+    log.close()
+    kept = {file.name: json.loads(file.read_bytes())["policy"] for file in tmp_path.iterdir()}
+    assert kept == {"log": "# 5\n", "log.1": "# 4\n", "log.2": "# 3\n"}
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
+def test_a_full_disk_ends_the_log_and_nothing_else(tmp_path: Path) -> None:
+    os.symlink("/dev/full", tmp_path / "log")
+    log = RollingLog(tmp_path / "log")
+    log.begin("")
+    log.events([Upsert(pod(1))])
+    log.outcome(Outcome(1, 0.0))
+    assert not log.is_full()
+    log.events([Upsert(pod(2))])
+    assert len(log.facts) == 2
+    log.close()
