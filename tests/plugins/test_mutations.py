@@ -200,7 +200,7 @@ def undo_goes_in_the_wrong_order(patch: pytest.MonkeyPatch) -> None:
 
 
 def reservations_are_not_removed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Placements, "_regroup", lambda placements, uid, *_: placements.claims.setdefault(uid))
+    patch.setattr(Placements, "_index_phase", lambda placements, uid, *_: placements.claims.setdefault(uid))
 
 
 BUGS: list[tuple[Break, Check, st.SearchStrategy[Case]]] = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ from muster.scenario.invariants import DETERMINISM, INVARIANTS, ROLLBACK_LEAVES_
 from muster.state.ledger import Ledger
 from muster.state.memory import ActivePlan
 from muster.state.node_table import BoolColumn, NodeRows, NodeTable
-from muster.state.placements import Placements
+from muster.state.placements import NetChange, Placements
 from muster.state.resource_columns import Amounts
 from muster.state.trial import Trial
 
@@ -118,15 +118,15 @@ def released_pods_stay_on_their_node(patch: Patch) -> Violated:
     world.placements.on_node.setdefault("n4" if world.placements.by_uid[uid].node != "n4" else "n3", {})[uid] = world.facts.pods[
         uid
     ]
-    patch.setattr(Placements, "_regroup", lambda *_: None)
+    patch.setattr(Placements, "_index_phase", lambda *_: None)
     return violated_invariants(found)
 
 
 def binds_are_sent_again(patch: Patch) -> Violated:
     sent: list[Effect] = []
 
-    def again(s: Session) -> tuple[Effect, ...]:
-        made = collect_effects(s)
+    def again(s: Session, changes: Sequence[NetChange]) -> tuple[Effect, ...]:
+        made = collect_effects(s, changes)
         sent.extend(effect for effect in made if isinstance(effect, Bind))
         return (*made, *sent)
 

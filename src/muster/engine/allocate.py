@@ -55,12 +55,7 @@ def attempt(s: Session, gang: Gang, visited: set[str]) -> AttemptResult:
 
 
 def _count_attempt(s: Session, gang: Gang) -> None:
-    attempts = s.world.memory.attempts
-    before = attempts[gang.key]
-    if before.started is None:
-        # Its status says since when it is tried.
-        s.world.changes.gangs.add(gang.key)
-    attempts.set(gang.key, replace(before, count=before.count + 1, started=s.now if before.started is None else before.started))
+    s.world.memory.begin_attempt(gang.key, now=s.now)
     s.count("attempts")
 
 

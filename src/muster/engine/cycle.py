@@ -1,8 +1,8 @@
-"""One cycle: the actions of the policy, in its order, on one world."""
+"""One cycle: numbered steps, among them the actions of the policy in its order, on one world."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from muster.engine.allocate import allocate
 from muster.engine.commit import collect_effects
@@ -16,6 +16,9 @@ from muster.engine.permit_wait import pause_permit_waits
 from muster.engine.recover import recover
 from muster.engine.session import Session
 from muster.model.effects import Outcome
+from muster.model.pod import RESERVATIONS, Phase
+from muster.state.memory import BindingReservation
+from muster.state.placements import NetChange
 from muster.state.world import World
 
 ACTIONS: dict[str, Callable[[Session], None]] = {
@@ -29,7 +32,7 @@ ACTIONS: dict[str, Callable[[Session], None]] = {
 }
 
 StepCallback = Callable[[str], None]
-"""Is told the name of each part of a cycle before it begins, so that somebody with a clock can measure it."""
+"""Called with the name of each part of a cycle before it begins, so that somebody with a clock can measure it."""
 
 
 def _ignore_step(_: str) -> None:
@@ -37,28 +40,44 @@ def _ignore_step(_: str) -> None:
 
 
 def run_cycle(world: World, policy: Policy, *, on_step: StepCallback | None = None) -> Outcome:
-    """Decide. What was decided stands in the world from now on, and comes out as effects to be carried out."""
+    """Decide. What was decided holds in the world from now on, and comes out as effects to be carried out."""
     return run_session(Session(world, policy), on_step=on_step or _ignore_step)
 
 
 def run_session(s: Session, *, on_step: StepCallback = _ignore_step) -> Outcome:
-    """One cycle in a session of its own, which can be looked into afterwards."""
-    world, policy = s.world, s.policy
-    world.memory.cycle += 1
-    world.placements.clear_journal()
+    """One cycle in a session of its own, which can be inspected afterwards."""
+    memory, placements = s.world.memory, s.world.placements
+    # 1. A cycle begins: what was decided before cannot be undone any more.
+    memory.cycle += 1
+    placements.clear_journal()
+    # 2. Plugins prepare; reservations that a former scheduler wrote are taken over or dropped.
     on_step("recover")
     s.prepare()
     recover(s)
-    for action in policy.actions:
+    # 3. The policy's actions, in its order.
+    for action in s.policy.actions:
         on_step(action)
         ACTIONS[action](s)
-    on_step("deeds")
+    # 4. Plans that lost a nomination end whole; evictions that are for nobody any more are cancelled; wait times are put off.
+    on_step("commit")
     end_broken_plans(s)
     end_orphaned_evictions(s)
     cancel_unneeded_evictions(s)
     pause_permit_waits(s)
-    effects = collect_effects(s)
-    world.placements.clear_journal()
-    world.memory.decided_at = world.now
-    verdicts = tuple((world.facts.gangs[key].full_name, verdict) for key, verdict in s.verdicts.items())
-    return Outcome(world.memory.cycle, world.now, effects, verdicts, tuple(sorted(s.stats.items())))
+    # 5. What is left of the journal is decided, and becomes effects.
+    changes = placements.settle()
+    _remember_bindings(s.world, changes)
+    effects = collect_effects(s, changes)
+    placements.clear_journal()
+    memory.decided_at = s.now
+    verdicts = tuple((s.world.facts.gangs[key].full_name, verdict) for key, verdict in s.verdicts.items())
+    return Outcome(memory.cycle, s.now, effects, verdicts, tuple(sorted(s.stats.items())))
+
+
+def _remember_bindings(world: World, changes: Sequence[NetChange]) -> None:
+    """A pod that is bound where it had a reservation goes back to that if its bind fails."""
+    for change in changes:
+        before = change.before
+        if change.now.phase is Phase.BINDING and before.phase in RESERVATIONS and before.node == change.now.node:
+            note = BindingReservation(before, world.memory.plans.get(before.plan))
+            world.memory.binding_reservations.set(change.step.pod.uid, note)

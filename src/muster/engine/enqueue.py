@@ -6,8 +6,6 @@ is used now is no reason to keep somebody out for whom others could be asked to 
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from muster.engine.gang_order import order_gangs
 from muster.engine.hooks import Ask, Purpose
 from muster.engine.quota import queue_accepts
@@ -27,9 +25,7 @@ def enqueue(s: Session) -> None:
     for gang in order_gangs(s, gangs):
         if _needs_decision(s, gang):
             verdict = _admit(s, gang)
-            attempts = s.world.memory.attempts
-            attempts.set(gang.key, replace(attempts[gang.key], enqueued=verdict.ok, not_admitted=not verdict.ok))
-            s.world.changes.gangs.add(gang.key)
+            s.world.memory.set_enqueued(gang.key, admitted=verdict.ok)
             if not verdict.ok:
                 s.record_verdict(gang, verdict)
         if s.world.memory.attempts[gang.key].enqueued:

@@ -51,8 +51,7 @@ def _expire_eviction_refusals(s: Session) -> None:
         for uid, refusal in world.memory.refused_evictions.items()
         if not refusal.budget and s.now >= refusal.at + EVICTION_RETRY_S
     ]:
-        world.memory.refused_evictions.drop(uid)
-        world.changes.placements.add(uid)
+        world.memory.allow_eviction(uid)
 
 
 def _mark_overdue(s: Session) -> None:
@@ -63,9 +62,7 @@ def _mark_overdue(s: Session) -> None:
             trial.change_phase(pod, phase=Phase.OVERDUE)
             trial.commit()
         # It no longer counts in its queue: who waited for that may come now.
-        world.changes.bump(Topic.FREE_CAPACITY)
-        if (member := world.facts.members.get(pod.uid)) is not None:
-            world.bump_queue(member.queue)
+        world.placements.capacity_freed(pod.uid, Topic.FREE_CAPACITY)
 
 
 def _is_overdue(s: Session, uid: str) -> bool:

@@ -16,6 +16,7 @@ from muster.model.gang import Gang
 from muster.model.pod import Phase, Placement, Pod
 from muster.model.topics import Topic
 from muster.state.derived_values import Derived
+from muster.state.empty_world import empty_world
 from muster.state.gangs.gang_stage import reaches_min
 from muster.state.pod_terms import wants
 from muster.state.trial import Trial
@@ -118,28 +119,8 @@ def _forget(known: dict[str, bool], changed: list[str]) -> None:
 
 
 def _fits_empty_cluster(s: Session, gang: Gang) -> bool:
-    empty = World()
-    empty.now = s.now
-    empty.facts.nodes, empty.facts.namespaces, empty.facts.queues = (
-        s.world.facts.nodes,
-        s.world.facts.namespaces,
-        s.world.facts.queues,
-    )
-    empty.facts.domains, empty.facts.storage = s.world.facts.domains, s.world.facts.storage
-    empty.table.lay_out_empty(empty.facts.nodes)
-    for queue in empty.facts.queues.values():
-        # Every column must be there before the session begins: figures of one cycle are equally wide.
-        for amounts in (queue.limit, queue.deserved, queue.guarantee):
-            empty.columns.require(amounts)
-    empty.facts.tree = s.world.facts.tree
-    empty.ledger.lay_out(s.world.ledger.parents)
     pods = [_without_required_affinity(s.world, pod) for pod in gang.pods()]
-    for pod in pods:
-        member = empty.facts.members[pod.uid] = s.world.facts.members[pod.uid]
-        empty.facts.pods[pod.uid] = pod
-        empty.ledger.request(member.queue, empty.request(pod), preemptible=member.preemptible, count=1)
-    empty.facts.gangs[gang.key] = gang
-    empty.placements.unplaced_members[gang.key] = gang.size
+    empty = empty_world(s.world, gang, pods)
     alone = Session(empty, s.policy)
     alone.prepare()
     with alone.trial("alone", cause="Alone") as trial:

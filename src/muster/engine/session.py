@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -86,16 +86,14 @@ class Session:
             return False
         if self.now >= memory.tried_at + RETRY_S or (verdict.at is not None and self.now >= verdict.at):
             return False
-        return self.world.changes.versions(verdict.topics) == memory.versions
+        return self.world.memory.is_unchanged(memory)
 
     def record_verdict(self, gang: Gang, verdict: Verdict) -> None:
         """Remember the verdict on a gang and what could change it."""
-        attempts = self.world.memory.attempts
-        before = attempts[gang.key]
-        if verdict != before.verdict:
+        memory = self.world.memory
+        if verdict != memory.attempts[gang.key].verdict:
             self.verdicts[gang.key] = verdict
-        versions = self.world.changes.versions(verdict.topics)
-        attempts.set(gang.key, replace(before, verdict=verdict, tried_at=self.now, versions=versions))
+        memory.set_verdict(gang.key, verdict, now=self.now)
 
     # -- combined answers ----------------------------------------------------------------------------------------------------
 

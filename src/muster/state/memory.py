@@ -14,6 +14,7 @@ from muster.model.effects import Verdict
 from muster.model.pod import Placement
 
 if TYPE_CHECKING:
+    from muster.state.changes import Changes
     from muster.state.placements import Journal
 
 K = TypeVar("K")
@@ -156,7 +157,8 @@ class JournaledDict(Generic[K, V]):
 
 
 class Memory:
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, changes: Changes) -> None:
+        self._changes = changes
         self.cycle = 0
         """How many cycles were run."""
         self.decided_at = -1.0
@@ -186,11 +188,42 @@ class Memory:
         self.reported: JournaledDict[tuple[str, str], object] = JournaledDict(journal)
         """What was last written, by the UID of the object and what about it, until the object itself shows it or something else."""
 
+    # -- attempts --------------------------------------------------------------------------------------------------------------
+
+    def begin_attempt(self, gang: str, *, now: float) -> None:
+        before = self.attempts[gang]
+        if before.started is None:
+            # Its status says since when it is attempted.
+            self._changes.gangs.add(gang)
+        started = now if before.started is None else before.started
+        self.attempts.set(gang, replace(before, count=before.count + 1, started=started))
+
+    def set_enqueued(self, gang: str, *, admitted: bool) -> None:
+        self.attempts.set(gang, replace(self.attempts[gang], enqueued=admitted, not_admitted=not admitted))
+        self._changes.gangs.add(gang)
+
+    def set_verdict(self, gang: str, verdict: Verdict, *, now: float) -> None:
+        versions = self._changes.versions(verdict.topics)
+        self.attempts.set(gang, replace(self.attempts[gang], verdict=verdict, tried_at=now, versions=versions))
+
+    def is_unchanged(self, attempts: Attempts) -> bool:
+        """Did nothing change that the last verdict names?"""
+        return attempts.verdict is not None and self._changes.versions(attempts.verdict.topics) == attempts.versions
+
     def retry(self, gang: str) -> None:
         """Something happened to this gang: its last verdict no longer holds."""
         attempts = self.attempts.get(gang)
         if attempts is not None and attempts.verdict is not None:
             self.attempts.set(gang, replace(attempts, verdict=None))
+
+    # -- evictions that were refused -------------------------------------------------------------------------------------------
+
+    def allow_eviction(self, uid: str) -> None:
+        """The pod's eviction was refused, and may be tried again now."""
+        self.refused_evictions.drop(uid)
+        self._changes.placements.add(uid)
+
+    # -- forgetting ------------------------------------------------------------------------------------------------------------
 
     def forget_pod(self, uid: str) -> None:
         self.unwritten_reservations.drop(uid)

@@ -1,4 +1,4 @@
-"""Who is placed where: each pod's placement, and every amount that follows from it (node columns, device slots, queue usage).
+"""Placements: the node and phase of each pod, and every amount that follows (node columns, queue usage, indexes by phase).
 
 The only mutation is `move`: a pod gets another placement, and all amounts change with it. Undo is the move back. The store moves
 pods between cycles, trials within one; nobody else does.
@@ -14,6 +14,7 @@ import numpy as np
 
 from muster.model.device import DeviceSlot
 from muster.model.pod import NOT_PLACED, RELEASING, RESERVATIONS, UNPLACED, Phase, Placement, Pod
+from muster.model.topics import Topic
 from muster.state.changes import Changes
 from muster.state.derived_values import DerivedValues
 from muster.state.facts import Member
@@ -22,9 +23,17 @@ from muster.state.memory import MemoryStep
 from muster.state.node_table import NodeTable
 from muster.state.resource_columns import Amounts, Columns
 
-_HELD = frozenset({Phase.RESERVED})
-_STANDING = frozenset({Phase.RESERVED, Phase.BINDING, Phase.BOUND})
+_RESERVED = frozenset({Phase.RESERVED})
+_EQUAL_CHARGE = frozenset({Phase.RESERVED, Phase.BINDING, Phase.BOUND})
 """Phases in which a pod counts for the same everywhere: on its node and in its queue."""
+
+_SETTLED_BY: dict[Phase, tuple[Topic, ...]] = {
+    Phase.BINDING: (Topic.POD_PLACED,),
+    Phase.RESERVED: (Topic.RESERVATIONS, Topic.POD_PLACED),
+    Phase.NOMINATED: (Topic.POD_PLACED,),
+    Phase.TERMINATING: (Topic.RELEASING,),
+}
+"""Topics that change when a cycle decides on a phase."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +48,16 @@ class Step:
 
 
 Journal = list[Step | MemoryStep[Any, Any]]
-"""All moves of a cycle, and all that was remembered in it, in order."""
+"""All moves of a cycle, and all writes to memory, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class NetChange:
+    """What a cycle decided about one pod: what it had when the cycle began, what it has now, and the last move on the way."""
+
+    before: Placement
+    now: Placement
+    step: Step
 
 
 class Placements:
@@ -52,25 +70,62 @@ class Placements:
         self.by_uid: dict[str, Placement] = {}
         self.on_node: dict[str, dict[str, Pod]] = {}
         self.unplaced_members: dict[str, int] = {}
-        """How many members of a gang still wait for a seat that is theirs, for the gangs that have any."""
+        """How many members of a gang have no node yet, or only a nomination, for the gangs that have any."""
         self.reservations: dict[str, None] = {}
-        """Pods that are held or nominated. Their order here is an accident of what was tried: sort before it can show."""
+        """Pods that are reserved or nominated. Their order depends on what was tried: sort before it can show."""
         self.reserved: dict[str, None] = {}
-        """Those of them that are held."""
+        """Those of them that are reserved."""
         self.releasing: dict[str, None] = {}
-        """Pods that are leaving or overdue."""
+        """Pods that are terminating or overdue."""
         self.journal: Journal = []
 
     def steps(self) -> list[Step]:
         """The moves of this cycle that were not undone, in order."""
         return [step for step in self.journal if isinstance(step, Step)]
 
+    def settle(self) -> list[NetChange]:
+        """What the cycle decided, pod by pod in the order of the first moves. From now on it counts as settled."""
+        first: dict[str, Step] = {}
+        last: dict[str, Step] = {}
+        for step in self.steps():
+            first.setdefault(step.pod.uid, step)
+            last[step.pod.uid] = step
+        found = [NetChange(step.before, self.by_uid.get(uid, UNPLACED), last[uid]) for uid, step in first.items()]
+        changed = [change for change in found if change.now != change.before]
+        for change in changed:
+            self._bump(change)
+        return changed
+
+    def _bump(self, change: NetChange) -> None:
+        bump, before, now = self.changes.bump, change.before, change.now
+        member = self._members.get(change.step.pod.uid)
+        if member is not None:
+            if before.node is None:
+                bump(Topic.QUEUE_USAGE)
+            else:
+                self.queue_capacity_freed(member.queue)
+        for topic in _SETTLED_BY.get(now.phase, ()):
+            bump(topic)
+        if now.phase is Phase.PENDING and before.phase in RESERVATIONS:
+            bump(Topic.FREE_CAPACITY)
+
+    def capacity_freed(self, uid: str, *topics: Topic) -> None:
+        """A pod left its node, or is about to: that node and the pod's queues have more free capacity, or will have."""
+        for topic in topics:
+            self.changes.bump(topic)
+        if (member := self._members.get(uid)) is not None:
+            self.queue_capacity_freed(member.queue)
+
+    def queue_capacity_freed(self, queue: str) -> None:
+        """Usage of a queue fell: gangs that wait in it, or beside it below one of its ancestors, may have been waiting for that."""
+        self.changes.bump(Topic.QUEUE_CAPACITY, self.ledger.path(queue))
+
     def forget_steps(self, cause: str) -> None:
         """Moves with this cause happened before the cycle began: what becomes of those pods in it is a change from there."""
         self.journal[:] = [step for step in self.journal if not isinstance(step, Step) or step.cause != cause]
 
     def clear_journal(self) -> None:
-        """What was done so far is done: a cycle begins, or ends."""
+        """Nothing so far can be undone any more: a cycle begins, or ends."""
         self.journal.clear()
 
     def move(self, pod: Pod, placement: Placement) -> Placement:
@@ -78,33 +133,41 @@ class Placements:
         before = self.by_uid.get(pod.uid, UNPLACED)
         self.changes.placements.add(pod.uid)
         member = self._members.get(pod.uid)
-        if before.node == placement.node and before.phase in _STANDING and placement.phase in _STANDING:
-            # It stays, only more firmly or less so, as everybody does whose bind is reported back: no amount changes.
+        if before.node == placement.node and before.phase in _EQUAL_CHARGE and placement.phase in _EQUAL_CHARGE:
+            # Only the phase changes, as when a bind is reported back: no amount does.
             self.by_uid[pod.uid] = placement
             self.on_node[placement.node or ""][pod.uid] = pod
         else:
-            self._carry(pod, before, placement, member)
+            self._move_charge(pod, before, placement, member)
         if before.phase is not placement.phase:
-            self._regroup(pod.uid, before.phase, placement.phase)
+            self._index_phase(pod.uid, before.phase, placement.phase)
         if member is not None:
             change = (placement.phase in NOT_PLACED) - (before.phase in NOT_PLACED)
             if change:
                 self.count_unplaced(member.gang, change)
         return before
 
-    def _carry(self, pod: Pod, before: Placement, placement: Placement, member: Member | None) -> None:
-        """Take what it asks for away from where it was counted, and count it where it is now."""
+    def replace_pod(self, pod: Pod, *, relabelled: bool) -> None:
+        """The pod stays where it is, and its object is another one now."""
+        self.on_node[self.by_uid[pod.uid].node or ""][pod.uid] = pod
+        if relabelled:
+            # Selectors of other pods may match it now, or no longer.
+            self.changes.placements.add(pod.uid)
+            self.changes.bump(Topic.FREE_CAPACITY)
+
+    def _move_charge(self, pod: Pod, before: Placement, placement: Placement, member: Member | None) -> None:
+        """Move its request from where it was counted to where it is now."""
         amounts = self.columns.vector(pod.signature.request)
         if before.node is not None:
-            self._leave(pod, before, amounts)
+            self._remove_from_node(pod, before, amounts)
         if placement.node is not None:
-            self._enter(pod, placement, amounts)
+            self._add_to_node(pod, placement, amounts)
         if member is not None and before.phase is not placement.phase:
             charge = self.ledger.charge
             charge(member.queue, amounts, phase=before.phase, preemptible=member.preemptible, count=-1)
             charge(member.queue, amounts, phase=placement.phase, preemptible=member.preemptible, count=1)
 
-    def _leave(self, pod: Pod, placement: Placement, amounts: Amounts) -> None:
+    def _remove_from_node(self, pod: Pod, placement: Placement, amounts: Amounts) -> None:
         node = placement.node or ""
         del self.by_uid[pod.uid]
         here = self.on_node[node]
@@ -115,7 +178,7 @@ class Placements:
         if row is not None:
             self.table.add(row, amounts, phase=placement.phase, sign=-1)
 
-    def _enter(self, pod: Pod, placement: Placement, amounts: Amounts) -> None:
+    def _add_to_node(self, pod: Pod, placement: Placement, amounts: Amounts) -> None:
         node = placement.node or ""
         self.by_uid[pod.uid] = placement
         self.on_node.setdefault(node, {})[pod.uid] = pod
@@ -123,8 +186,8 @@ class Placements:
         if row is not None:
             self.table.add(row, amounts, phase=placement.phase, sign=1)
 
-    def _regroup(self, uid: str, before: Phase, after: Phase) -> None:
-        for phases, pods in ((RESERVATIONS, self.reservations), (_HELD, self.reserved), (RELEASING, self.releasing)):
+    def _index_phase(self, uid: str, before: Phase, after: Phase) -> None:
+        for phases, pods in ((RESERVATIONS, self.reservations), (_RESERVED, self.reserved), (RELEASING, self.releasing)):
             if after in phases:
                 pods[uid] = None
             elif before in phases:

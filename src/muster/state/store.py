@@ -133,11 +133,7 @@ class Store:
         if after != before:
             self._move(pod, before, after)
         elif before.node is not None:
-            world.placements.on_node[before.node][pod.uid] = pod
-            if known is None or known.labels != pod.labels:
-                # Whoever looks for pods by their labels finds another one here now.
-                world.changes.placements.add(pod.uid)
-                world.changes.bump(Topic.FREE_CAPACITY)
+            world.placements.replace_pod(pod, relabelled=known is None or known.labels != pod.labels)
         if known is None and pod.reservation_note is not None and pod.ours:
             world.facts.reservation_notes[pod.uid] = pod.reservation_note
         if pod.timed_out:
@@ -160,9 +156,9 @@ class Store:
             self._world.changes.bump(Topic.POD_PLACED)
             self._world.changes.bump(Topic.QUEUE_USAGE)
         if before.node is not None and after.node != before.node:
-            self._bump_freed(pod.uid, Topic.FREE_CAPACITY, Topic.RELEASING)
+            self._world.placements.capacity_freed(pod.uid, Topic.FREE_CAPACITY, Topic.RELEASING)
         elif before.node is not None and after.phase in RELEASING:
-            self._bump_freed(pod.uid, Topic.RELEASING)
+            self._world.placements.capacity_freed(pod.uid, Topic.RELEASING)
 
     def _delete_pod(self, uid: str) -> None:
         self._add_tombstone(uid)
@@ -171,7 +167,7 @@ class Store:
             return
         if uid in self._world.placements.by_uid:
             self._world.placements.move(pod, UNPLACED)
-            self._bump_freed(uid, Topic.FREE_CAPACITY, Topic.RELEASING)
+            self._world.placements.capacity_freed(uid, Topic.FREE_CAPACITY, Topic.RELEASING)
         self._world.facts.pods.pop(uid, None)
         self._world.facts.reservation_notes.pop(uid, None)
         self._world.memory.forget_pod(uid)
@@ -195,7 +191,7 @@ class Store:
             world.placements.move(
                 pod, UNPLACED if binding_reservations is None else self._restored_reservation(binding_reservations)
             )
-            self._bump_freed(uid, Topic.FREE_CAPACITY, Topic.RELEASING)
+            self._world.placements.capacity_freed(uid, Topic.FREE_CAPACITY, Topic.RELEASING)
             self._retry_gang(uid)
 
     def _restored_reservation(self, binding_reservations: BindingReservation) -> Placement:
@@ -222,13 +218,6 @@ class Store:
         placement = self._world.placements.by_uid.get(failed.uid, UNPLACED)
         if placement.phase in RESERVATIONS and (placement.node, placement.since) == (failed.node, failed.since):
             self._world.memory.unwritten_reservations.set(failed.uid, failed.why)
-
-    def _bump_freed(self, uid: str, *topics: Topic) -> None:
-        """The pod left, or is leaving: its node and its queues have more room than before."""
-        for topic in topics:
-            self._world.changes.bump(topic)
-        if (member := self._world.facts.members.get(uid)) is not None:
-            self._world.bump_queue(member.queue)
 
     def _retry_gang(self, uid: str) -> None:
         """The gang of this pod is worth another attempt."""
@@ -292,8 +281,7 @@ class Store:
         """A budget changed: whoever it protected may be asked again."""
         world = self._world
         for uid in [uid for uid, refusal in world.memory.refused_evictions.items() if refusal.budget == key]:
-            world.memory.refused_evictions.drop(uid)
-            world.changes.placements.add(uid)
+            world.memory.allow_eviction(uid)
         world.changes.bump(Topic.BUDGETS)
 
     def _upsert_group(self, group: PodGroup) -> None:

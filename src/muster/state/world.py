@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from muster.model.gang import Gang
 from muster.model.pod import UNPLACED, Phase, Placement, Pod, ReservationNote
-from muster.model.topics import Topic
 from muster.state.changes import Changes
 from muster.state.derived_values import DerivedValues
 from muster.state.facts import Facts
@@ -26,8 +25,8 @@ class World:
         self.facts = Facts()
         self.derived = DerivedValues()
         self.placements = Placements(self.changes, self.derived, self.facts.members)
-        self.memory = Memory(self.placements.journal)
-        # Shorter ways to what nearly everybody looks at.
+        self.memory = Memory(self.placements.journal, self.changes)
+        # Shortcuts to what nearly everybody reads.
         self.table: NodeTable = self.placements.table
         self.ledger: Ledger = self.placements.ledger
         self.columns: Columns = self.placements.columns
@@ -46,11 +45,7 @@ class World:
         member = self.facts.members.get(pod.uid)
         return None if member is None else self.facts.gangs.get(member.gang)
 
-    def bump_queue(self, queue: str) -> None:
-        """A queue's usage fell: whoever waits in it, or beside it below one of its ancestors, may have been waiting for that."""
-        self.changes.bump(Topic.QUEUE_CAPACITY, self.ledger.path(queue))
-
     def take_reservation_notes(self) -> dict[str, ReservationNote]:
-        """The claims that were found on pods since the last cycle: each is judged once."""
+        """The reservations that were found on pods since the last cycle: each is judged once."""
         notes, self.facts.reservation_notes = self.facts.reservation_notes, {}
         return notes

@@ -113,7 +113,7 @@ class GangMembership:
         if member is not None:
             self._charge([self._pods.pop(pod.uid)], member, sign=-1)
             del self._world.facts.members[pod.uid]
-            self._world.bump_queue(member.queue)
+            self._world.placements.queue_capacity_freed(member.queue)
 
     def remove_gang(self, key: str) -> None:
         world = self._world
