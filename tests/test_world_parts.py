@@ -23,7 +23,7 @@ FACTS = {name: {"state/store.py", "state/gangs/membership.py", "state/empty_worl
 FACTS["reservation_notes"] = {"state/store.py", "state/world.py"}
 
 PLACEMENTS = {
-    **dict.fromkeys(("by_uid", "on_node", "reservations", "reserved", "releasing"), {"state/placements.py"}),
+    **{name: {"state/placements.py"} for name in ("by_uid", "on_node", "reservations", "reserved", "releasing")},
     "unplaced_members": {"state/placements.py", "state/gangs/membership.py"},
     "journal": {"state/placements.py", "state/trial.py"},
 }
@@ -219,7 +219,7 @@ def test_topics_are_bumped_inside_state_alone() -> None:
 
 
 def test_who_bumps_a_topic_and_who_names_it() -> None:
-    """The whole list, so that a change of it is seen: the modules that bump each settled topic, and those whose verdicts name it."""
+    """The whole list, so that a change of it is seen: who bumps each settled topic, and whose verdicts name it."""
     bumpers, named = by_topic("bumped"), by_topic("named")
     listed = {topic: (sorted(bumpers[topic]), sorted(named[topic])) for topic in Topic if named[topic]}
     assert listed == WAITED_FOR
