@@ -1,4 +1,4 @@
-"""The decision log: one line for each scheduler that starts, with its policy, one for each event, one for each cycle's outcome.
+"""The decision log: one line for each start of a scheduler, with its policy, one for each event, one for each cycle's outcome.
 
 Events are written as the scheduler saw them, so that a log needs no cluster to be run again; outcomes are written so that the same
 decisions are the same bytes.
@@ -17,7 +17,8 @@ from muster.model.effects import Effect, Outcome, Verdict
 from muster.model.events import BindFailed, ClusterObject, Delete, Event, EvictFailed, ReservationFailed, Upsert
 from muster.model.pod import Pod, PodSignature
 
-FORMAT = 1
+FORMAT = 2
+"""2: objects are written as `upsert`, and effects are named Reserve and CancelEviction."""
 
 _OBJECT_TYPES: dict[str, type[ClusterObject]] = {cls.__name__: cls for cls in ClusterObject.__args__}
 _OTHER_EVENT_TYPES: dict[str, type[Delete | BindFailed | EvictFailed | ReservationFailed]] = {
@@ -27,7 +28,7 @@ _EFFECT_TYPES: dict[str, type[Effect]] = {cls.__name__: cls for cls in effects_m
 
 
 class BadDecisionLog(ValueError):
-    """A line that is no part of a decision log."""
+    """A line that is not part of a decision log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ def outcome_bytes(outcome: Outcome) -> bytes:
 
 
 def read_decision_log(lines: Iterable[bytes]) -> Iterator[tuple[int, LogEntry, bytes]]:
-    """Line number, what the line says, and its bytes."""
+    """Line number, the decoded entry, and the bytes of the line."""
     signatures: dict[PodSignature, PodSignature] = {}
     for number, raw in enumerate(lines, start=1):
         line = raw.rstrip(b"\n")
@@ -83,20 +84,20 @@ def read_decision_log(lines: Iterable[bytes]) -> Iterator[tuple[int, LogEntry, b
         try:
             yield number, _decode_entry(msgspec.json.decode(line), signatures), line
         except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
-            raise BadDecisionLog(f"line {number} is no line of a decision log: {error}") from error
+            raise BadDecisionLog(f"line {number} is not a line of a decision log: {error}") from error
 
 
 def _event_line(event: Event) -> dict[str, object]:
     if isinstance(event, Upsert):
-        return {"seen": type(event.obj).__name__, "thing": event.obj}
+        return {"upsert": type(event.obj).__name__, "object": event.obj}
     return {"event": type(event).__name__, "of": event}
 
 
 def _decode_entry(line: object, signatures: dict[PodSignature, PodSignature]) -> LogEntry:
     if not isinstance(line, dict):
         raise BadDecisionLog("not an object")
-    if "seen" in line:
-        return Upsert(_decode_object(line["seen"], line["thing"], signatures))
+    if "upsert" in line:
+        return Upsert(_decode_object(line["upsert"], line["object"], signatures))
     if "event" in line:
         return msgspec.convert(line["of"], _OTHER_EVENT_TYPES[line["event"]])
     if "cycle" in line:
@@ -109,11 +110,11 @@ def _decode_entry(line: object, signatures: dict[PodSignature, PodSignature]) ->
 
 
 def _decode_object(name: str, raw_fields: object, signatures: dict[PodSignature, PodSignature]) -> ClusterObject:
-    thing = msgspec.convert(raw_fields, _OBJECT_TYPES[name])
-    if isinstance(thing, Pod):
-        # Pods of one kind share it, as they did when they were first decoded.
-        object.__setattr__(thing, "kind", signatures.setdefault(thing.signature, thing.signature))
-    return thing
+    decoded = msgspec.convert(raw_fields, _OBJECT_TYPES[name])
+    if isinstance(decoded, Pod):
+        # Pods with equal signatures share one, as they did when they were first decoded.
+        object.__setattr__(decoded, "signature", signatures.setdefault(decoded.signature, decoded.signature))
+    return decoded
 
 
 def _decode_outcome(line: dict[str, object]) -> Outcome:
