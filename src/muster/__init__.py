@@ -1,3 +1,3 @@
 """Muster: a gang-aware scheduler for Kubernetes."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -1,0 +1,98 @@
+"""The documents speak of what exists: files, links, words and versions."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from muster import __version__
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "muster"
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+MOST_WORDS = 30
+
+
+def text_of(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def table_rows(text: str) -> list[list[str]]:
+    """All rows of all tables, their heads left out."""
+    rows = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in text.splitlines() if line.startswith("|")]
+    heads = {at - 1 for at, row in enumerate(rows) if all(set(cell) <= {"-"} for cell in row)}
+    return [row for at, row in enumerate(rows) if at not in heads and at - 1 not in heads]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_link_to_a_file_or_heading_leads_somewhere(document: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", document.read_text(encoding="utf-8")):
+        if "://" in target:
+            continue
+        name, _, heading = target.partition("#")
+        file = document.parent / name if name else document
+        assert file.exists(), target
+        if heading:
+            headings = re.findall(r"^#+ (.+)$", file.read_text(encoding="utf-8"), flags=re.MULTILINE)
+            assert heading in {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in headings}, target
+
+
+# -- the glossary ------------------------------------------------------------------------------------------------------------------
+
+
+def glossary() -> list[list[str]]:
+    return table_rows(text_of("GLOSSARY.md"))
+
+
+def test_the_glossary_has_at_most_thirty_words_each_with_a_meaning_and_its_name_elsewhere() -> None:
+    rows = glossary()
+    assert 0 < len(rows) <= MOST_WORDS
+    assert all(len(row) == 3 and all(row) for row in rows)
+    assert all(re.fullmatch(r"\*\*[a-z-]+\*\*", word) for word, *_ in rows)
+
+
+def test_the_meaning_of_each_word_is_one_sentence() -> None:
+    for word, meaning, _ in glossary():
+        assert meaning.endswith("."), word
+        assert ". " not in meaning, word
+
+
+def test_every_word_of_the_glossary_occurs_in_the_source() -> None:
+    source = "\n".join(path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py"))
+    used = set(re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", source).lower()))
+    words = {word.strip("*") for word, *_ in glossary()}
+    assert words <= used, words - used
+
+
+# -- files -------------------------------------------------------------------------------------------------------------------------
+
+
+def files_named(document: str) -> list[str]:
+    """Paths in backquotes that end in .py or in a slash: `engine/cycle.py`, `state/gangs/`, `src/muster/config/`."""
+    return re.findall(r"`((?:[\w-]+/)+(?:[\w-]+\.py)?)`", text_of(document))
+
+
+@pytest.mark.parametrize("document", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
+def test_every_file_that_is_named_exists(document: str) -> None:
+    named = files_named(document)
+    assert named
+    for name in named:
+        assert any((base / name).exists() for base in (ROOT, SOURCE, SOURCE / "engine" / "evict")), name
+
+
+def test_every_make_target_is_in_the_guide_for_contributors() -> None:
+    targets = re.findall(r"^([a-z]+):.*## ", text_of("Makefile"), flags=re.MULTILINE)
+    assert targets
+    guide = text_of("CONTRIBUTING.md")
+    assert [target for target in targets if target != "help" and f"make {target}" not in guide] == []
+
+
+# -- the changelog -----------------------------------------------------------------------------------------------------------------
+
+
+def test_the_changelog_begins_with_this_version() -> None:
+    versions = re.findall(r"^## \[?([^\]\s]+)\]?(?: - (\d{4}-\d{2}-\d{2}))?$", text_of("CHANGELOG.md"), flags=re.MULTILINE)
+    assert versions[0][0] == __version__
+    assert all(day for _, day in versions)
