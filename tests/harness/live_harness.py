@@ -59,8 +59,8 @@ class NotSettled(Exception):
 class LiveHarness:
     """A context manager, from a thread that has no event loop.
 
-    `scheduler_access`: another way to the server for the scheduler alone; `limits` and `watch_timing`: how it writes and watches. `skip_settling`:
-    does the scheduler's next turn come before all is written and seen? Asked at each turn.
+    `scheduler_access`: another way to the server for the scheduler alone; `limits` and `watch_timing`: how it writes and watches.
+    `skip_settling`: does the scheduler's next turn come before all is written and seen? Asked at each turn.
     """
 
     def __init__(

@@ -159,7 +159,8 @@ def test_a_mixed_job_is_refused_and_both_pods_are_named() -> None:
     written["steps"] = [
         {"submit": {**written["steps"][0]["submit"], "arrived": 1}},
         {"submit": {"apiVersion": "v1", "kind": "Pod",
-                    "metadata": {"name": "odd", "labels": {**_labels({}), **NON_PREEMPTIBLE, "pod-group.scheduling.sigs.k8s.io": "job"}},
+                    "metadata": {"name": "odd", "labels": {**_labels({}), **NON_PREEMPTIBLE,
+                                                         "pod-group.scheduling.sigs.k8s.io": "job"}},
                     "spec": {"schedulerName": "muster", "containers": [{"name": "main"}]}}},
         "cycle",
         {"expect": {"bound": [], "code": {"job": "MixedPreemptible"}, "why": {"job": ["job-0 is", "odd is not"]}}},

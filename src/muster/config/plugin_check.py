@@ -76,7 +76,8 @@ def _no_hook_error(plugin: object) -> str:
         near = nearest(method, known)
         if near and near not in _PASSIVE_HOOKS:
             return f"has no hook, so it would never be asked. It has {method!r}: did you mean {near!r}?"
-    return f"has no hook, so it would never be asked; it needs one of {', '.join(name for name in known if name not in _PASSIVE_HOOKS)}"
+    hooks = ", ".join(name for name in known if name not in _PASSIVE_HOOKS)
+    return f"has no hook, so it would never be asked; it needs one of {hooks}"
 
 
 def _hook_errors(plugin: object, hook: HookSpec) -> Iterator[str]:

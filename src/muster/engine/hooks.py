@@ -21,8 +21,9 @@ those, as a column.
 | `fit` | bool column | and; what eviction can change; must follow from the rows' own figures |
 | `applies_to` | bool | optional, beside `fit`: False for a pod that it lets onto every node; saves asking |
 | `score` | float column, 0 to 1 | weighted sum; must follow from the rows' own figures |
-| `has_inter_pod_constraints`, then `fit_inter_pod`, `score_inter_pod` | as `fit` and `score` | for pods whose place depends on other nodes' pods |
-| `inter_pod_state`, `inter_pod_key` | an InterPodState; any value | optional, beside `has_inter_pod_constraints`: equal pods with equal keys are placed together |
+| `has_inter_pod_constraints` | bool | for pods whose place depends on pods of other nodes: the next two are asked |
+| `fit_inter_pod`, `score_inter_pod` | as `fit` and `score` | as `fit` and `score` |
+| `inter_pod_state`, `inter_pod_key` | an InterPodState; any value | optional: equal pods with equal keys are placed together |
 | `slots` | slots of devices for each of equal pods, or None | the first opinion decides; asked as pods are placed |
 | `reasons` | words for the rows refused | the first plugin that refuses a row explains it |
 | `evictable` | bool column over seats | and; whom an ask may never take; asked once for all candidates of a domain |
@@ -267,8 +268,8 @@ class InterPodScores(Protocol):
 
 @runtime_checkable
 class InterPodStates(Protocol):
-    """For a check over other pods that can follow equal pods without their being moved: see `InterPodState`. Pods of one kind for which
-    `inter_pod_key` says the same are the same to it."""
+    """For a check over other pods that can follow equal pods without their being moved: see `InterPodState`. Pods of one kind for
+    which `inter_pod_key` says the same are the same to it."""
 
     def inter_pod_state(self, s: Session, pod: Pod, rows: NodeRows) -> InterPodState: ...
 

@@ -23,8 +23,8 @@ from muster.state.trial import Trial
 
 @dataclass(frozen=True, slots=True)
 class InterPodConstraints:
-    """The checks over other pods that a pod is entangled in. Pods of one kind with equal ties are interchangeable; `inter_pod_keys` None
-    says that this pod is like no other."""
+    """The checks over other pods that a pod is entangled in. Pods of one kind with equal ties are interchangeable;
+    `inter_pod_keys` None says that this pod is like no other."""
 
     plugins: tuple[InterPodFits, ...]
     inter_pod_keys: tuple[object, ...] | None

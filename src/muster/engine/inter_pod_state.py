@@ -6,8 +6,8 @@ from muster.state.node_table import BoolColumn, FloatColumn, RowIndex
 
 
 class InterPodState:
-    """What one plugin says of the next of several equal pods. It starts from the world as it stands; `add_pod` tells it where the last
-    one went. Moving the pods for real and asking again would give the same answers."""
+    """What one plugin says of the next of several equal pods. It starts from the world as it stands; `add_pod` tells it where the
+    last one went. Moving the pods for real and asking again would give the same answers."""
 
     def feasible_rows(self) -> BoolColumn | None:
         """All rows: where the next one may stand. None: anywhere."""

@@ -57,7 +57,8 @@ def group_uids(world: World, gang: Gang) -> tuple[str, ...]:
 
 
 def condition_news(world: World, uid: str, now: Condition | None, all_well: Condition) -> Iterator[Condition]:
-    """What is wrong with an object, where that is something else than was last reported on it; that all is well again after that."""
+    """What is wrong with an object, where that is something else than was last reported on it; that all is well again after
+    that."""
     before = world.memory.reported.get((uid, PROBLEMS))
     if now == before:
         return

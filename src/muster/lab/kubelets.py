@@ -57,8 +57,10 @@ _POLL_S = 0.02
 class Kubelets:
     """All of them, for all nodes, as tasks of one event loop. Use as an async context manager.
 
-    `startup_s`: from a bind to the start of the pod; `pod_eviction_timeout_s`: from the failure of a node to the deletion of its pods;
-    `soft_eviction_cleanup`: somebody deletes pods that are marked for a soft eviction and say after how long; `heartbeat_s` None: no heartbeats.
+    `startup_s`: from a bind to the start of the pod; `pod_eviction_timeout_s`: from the failure of a node to the deletion of its
+    pods;
+    `soft_eviction_cleanup`: somebody deletes pods that are marked for a soft eviction and say after how long; `heartbeat_s` None:
+    no heartbeats.
     """
 
     def __init__(

@@ -52,8 +52,8 @@ class _ObjectWrites:
 
 
 class RemoteStore(ObjectStore):
-    """Kinds of Kubernetes itself, in version v1. `decode` makes an object of what the server sent; `on_change` is called when there is
-    something to react to."""
+    """Kinds of Kubernetes itself, in version v1. `decode` makes an object of what the server sent; `on_change` is called when
+    there is something to react to."""
 
     def __init__(
         self, clock: VirtualClock, client: Client, *, decode: Callable[[bytes], ManifestView], on_change: Callable[[], None]

@@ -1,6 +1,7 @@
 """A gang: the unit that is placed whole or not at all. A lone pod is a gang of one; a GangGroup is one whose roles are PodGroups.
 
-`PodGroup` is a PodGroup object of any dialect as it was declared; `Gang` is what the scheduler makes of groups, annotations and pods.
+`PodGroup` is a PodGroup object of any dialect as it was declared; `Gang` is what the scheduler makes of groups, annotations and
+pods.
 """
 
 from __future__ import annotations

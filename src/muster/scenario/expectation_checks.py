@@ -211,11 +211,8 @@ def _check_on_nodes(what: str, wanted: Wanted, matching: list[ObservedPod]) -> I
 
 
 def _names_suffix(observed_pods: list[ObservedPod]) -> str:
-    return (
-        f": {_shortened([f'{observed_pod.title} on {observed_pod.node}' if observed_pod.node else observed_pod.title for observed_pod in observed_pods])}"
-        if observed_pods
-        else ""
-    )
+    named = [f"{pod.title} on {pod.node}" if pod.node else pod.title for pod in observed_pods]
+    return f": {_shortened(named)}" if observed_pods else ""
 
 
 def _shortened(names: list[str]) -> str:

@@ -99,7 +99,7 @@ METRICS: Final = (
         "claims_total",
         "counter",
         "end",
-        description="What became of claims: made, redeemed, moved to other room, expired, lost; and those recovered after a restart.",
+        description="What became of claims: made, redeemed, moved to other room, expired, lost, or recovered after a restart.",
     ),
     _metric("gangs_timed_out_total", "counter", description="Gangs whose wait time ran out."),
     _metric("pending_writes", "gauge", description="Writes that were decided and are not done yet."),

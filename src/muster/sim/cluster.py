@@ -34,7 +34,8 @@ RejectedObject = tuple[str, str, str]
 
 
 class SimCluster:
-    """`startup_s`: from a bind to the start of the pod; `pod_eviction_timeout_s`: from the failure of a node to the deletion of its pods."""
+    """`startup_s`: from a bind to the start of the pod; `pod_eviction_timeout_s`: from the failure of a node to the deletion of
+    its pods."""
 
     def __init__(
         self,

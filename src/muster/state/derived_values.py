@@ -59,8 +59,8 @@ class Source(Protocol):
 
 
 class Derived(Generic[T]):
-    """`depends`: a change of one of these topics throws the values away. `follows`: changes of this topic are given to `update`, key
-    by key. `most`: so many keys are kept; beyond that the oldest half is dropped."""
+    """`depends`: a change of one of these topics throws the values away. `follows`: changes of this topic are given to `update`,
+    key by key. `most`: so many keys are kept; beyond that the oldest half is dropped."""
 
     def __init__(self, name: str, *depends: Topic, follows: Topic | None = None, most: int = 1024) -> None:
         self.name = name

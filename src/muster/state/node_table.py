@@ -150,7 +150,8 @@ class NodeTable:
 class NodeRows:
     """Some nodes, read-only: what a hook looks at and answers for, row by row.
 
-    `after_releases` asks about the room after the releases under way. `extra` adds that many further pods of `request` to each row, so that
+    `after_releases` asks about the room after the releases under way. `extra` adds that many further pods of `request` to each
+    row, so that
     a hook can be asked what it would say of a node after one, two, three more of them: a row may then stand here several times.
     """
 

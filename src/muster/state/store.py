@@ -436,8 +436,8 @@ def _start(pod: Pod) -> float:
 def _placement(
     pod: Pod, before: Placement, *, devices: tuple[DeviceSlot, ...], cancelled_evictions: bool = False, unmarked: bool = False
 ) -> Placement:
-    """Where a pod stands, from what was seen of it and what was decided about it before. `cancelled_evictions`: its mark to leave was taken
-    back, which its object may not show yet; `unmarked`: the mark was there and is there no more."""
+    """Where a pod stands, from what was seen of it and what was decided about it before. `cancelled_evictions`: its mark to leave
+    was taken back, which its object may not show yet; `unmarked`: the mark was there and is there no more."""
     if pod.finished:
         return UNPLACED
     if pod.node is None:

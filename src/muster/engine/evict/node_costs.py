@@ -142,7 +142,8 @@ def node_costs_for(s: Session, b: EvictionUnits, victim_table: VictimTable, matc
     nodes = len(match)
     nothing = np.zeros(nodes, dtype=np.bool_)
     node_costs = NodeCosts(
-        b, match, rank, ends_gang, surplus_units, gang_unit, _overlapping_rows(row, unit, gang_unit), row, unit, freed, freed_in_queue, cost_terms,
+        b, match, rank, ends_gang, surplus_units, gang_unit, _overlapping_rows(row, unit, gang_unit), row, unit, freed,
+        freed_in_queue, cost_terms,
         cost=np.zeros((len(cost_terms), nodes)), feasible=nothing.copy(), in_bulk=nothing, evicted=b.evicted.copy(),
     )  # fmt: skip
     kept.node_costs = node_costs

@@ -85,7 +85,8 @@ class _KindDecoder(Generic[S]):
         shaped = self._to_struct(obj, problems=problems)
         if not shaped.metadata.name:
             raise BadObject(
-                f"{self._struct_type.__name__.removeprefix('Wire')}: metadata.name is missing, so the object cannot be told from others"
+                f"{self._struct_type.__name__.removeprefix('Wire')}: metadata.name is missing, "
+                "so the object cannot be told from others"
             )
         try:
             return self._read(shaped, problems=problems)

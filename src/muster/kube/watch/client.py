@@ -137,7 +137,8 @@ class Client:
     ) -> AsyncGenerator[list[bytes], None]:
         """The lines of a watch as they come in, many at once where many came, until the server ends it.
 
-        A stream on which nothing at all was heard for `idle_timeout_s` is given up with an ApiError. Half a line at the end is dropped.
+        A stream on which nothing at all was heard for `idle_timeout_s` is given up with an ApiError. Half a line at the end is
+        dropped.
         """
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT_S, sock_read=idle_timeout_s)
         request_spec = _Request("GET", path, params or {}, None, ())

@@ -56,7 +56,8 @@ DEFAULT_WRITE_LIMITS = WriteLimits()
 
 
 class EffectWriter:
-    """`on_failure` is called in the event loop with what failed; `gang_pods` in the thread that submits, to know who is in a gang."""
+    """`on_failure` is called in the event loop with what failed; `gang_pods` in the thread that submits, to know the
+    members of a gang."""
 
     def __init__(
         self,

@@ -37,9 +37,10 @@ class EvictionRefusal(NamedTuple):
 
 
 class PodWriter:
-    """`volume_wait_s`: how long a pod waits for its volumes before its bind fails; `on_blocked` is told how many more wait so. `on_retry`
-    is called whenever somebody is about to wait before trying again. `pending_patch` knows what else is to be said of an object as it
-    would then be: it goes there in the same patch."""
+    """`volume_wait_s`: how long a pod waits for its volumes before its bind fails; `on_blocked` is told how many more wait so.
+    `on_retry`
+    is called whenever somebody is about to wait before trying again. `pending_patch` knows what else is to be said of an object
+    as it would then be: it goes there in the same patch."""
 
     def __init__(
         self,

@@ -292,8 +292,8 @@ def _numbered(name: str) -> tuple[str, int]:
 def _lone(slot: str, pod: Pod) -> _Part:
     role = _role("", [pod], slot="", group=None, declared=NOT_DECLARED, least=1, total=0)
     return _Part(
-        slot, pod.full_name, (role,), (), None, NOT_DECLARED, None, ApiFlavour.SINGLE_POD, pod.created, pod.priority, pod.never_preempts,
-        needs_group=False, problems=pod.problems,
+        slot, pod.full_name, (role,), (), None, NOT_DECLARED, None, ApiFlavour.SINGLE_POD, pod.created, pod.priority,
+        pod.never_preempts, needs_group=False, problems=pod.problems,
     )  # fmt: skip
 
 
