@@ -43,7 +43,7 @@ def test_groups_are_discovered() -> None:
 def test_an_unknown_group_is_answered_with_the_nearest() -> None:
     result = muster("bench", "cor")
     assert result.code == 2
-    assert "there is no group 'cor' of workloads. Did you mean 'core'?" in result.err
+    assert "unknown group of workloads 'cor'. Did you mean 'core'?" in result.err
 
 
 def test_targets_are_judged_in_a_sentence(fake_workloads: list[Workload], capsys: pytest.CaptureFixture[str]) -> None:
@@ -61,11 +61,11 @@ def test_targets_are_judged_in_a_sentence(fake_workloads: list[Workload], capsys
     assert "missed by 10 %" in rows["short"]
     assert "missed by 80 %" in rows["slow"]
     assert "<= 20  missed by 50 %" in rows["late"]
-    assert "no bar" in rows["free"]
+    assert "no target" in rows["free"]
     assert "beside 3" in rows["free"]
     assert "million rows/s in NumPy" in out
-    assert "5 workloads: 3 bars missed, 2 by more than 20 %." in out
-    assert "live was left out: `muster bench live` measures it." in out
+    assert "5 workloads: 3 targets missed, 2 by more than 20 %." in out
+    assert "not run: live; `muster bench live` measures it." in out
 
 
 def test_check_fails_only_past_the_tolerance(fake_workloads: list[Workload]) -> None:
@@ -91,7 +91,7 @@ def test_json_has_the_measurements_and_the_machine(fake_workloads: list[Workload
     assert run(["bench", "--json"]) == 1
     document = json.loads(capsys.readouterr().out)
     assert document["ok"] is False
-    assert document["machine"]["python_loops"] > 0
+    assert document["machine"]["pythonLoops"] > 0
     first, second = document["results"]
-    assert (first["value"], first["met"], first["figures"]) == (9000, True, {"beside": 3})
+    assert (first["value"], first["met"], first["details"]) == (9000, True, {"beside": 3})
     assert (second["value"], second["error"]) == (None, "3 of 4 pods were bound")

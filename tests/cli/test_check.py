@@ -21,8 +21,8 @@ def test_a_policy_is_shown_on_one_screen(tmp_path: Path) -> None:
     assert result.code == 0
     assert result.out.startswith("good.yaml: OK\n")
     assert "pods whose schedulerName is muster, other" in result.out
-    assert "3.  gang-preempt  make room for a whole gang" in result.out
-    assert " binpack   score         Fill nodes up before opening new ones" in result.out
+    assert "3.  gang-preempt  preempt for a whole gang" in result.out
+    assert " binpack   score          Fill nodes up before opening new ones" in result.out
     assert "weight: 2, resources: {cpu: 1" in result.out
     assert "defaultWaitSeconds: 90" in result.out
     assert len(result.out.splitlines()) < 40
@@ -47,7 +47,7 @@ def test_all_errors_are_reported_and_valid_files_beside_them_too(tmp_path: Path)
         "     |   ^^^^^^^^^^^\n"
     ) in result.err
     assert "bad.yaml:4: unknown key 'actons'. Did you mean 'actions'?" in result.err
-    assert "nowhere.yaml: there is no such file" in result.err
+    assert "nowhere.yaml: no such file" in result.err
 
 
 def test_a_scenario_is_not_a_policy(tmp_path: Path) -> None:

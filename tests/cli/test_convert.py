@@ -39,4 +39,4 @@ def test_a_file_that_is_no_configuration_is_shown_with_what_is_wrong(tmp_path: P
 def test_a_file_that_does_not_exist_is_named(tmp_path: Path) -> None:
     result = muster("convert", tmp_path / "volcano-sheduler.conf")
     assert result.code == 2
-    assert "there is no such file" in result.err
+    assert "no such file" in result.err

@@ -24,10 +24,10 @@ def test_without_servers_it_says_how_to_get_them(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(demo, "Servers", Missing)
     result = muster("demo", "--kube")
     assert result.code == 2
-    assert "there is no API server to be had: go is not here; set KUBEBUILDER_ASSETS to a folder with etcd" in result.err
+    assert "no API server available: go is not here; set KUBEBUILDER_ASSETS to a folder with etcd" in result.err
 
 
 def test_the_demo_runs_in_real_time() -> None:
     result = muster("demo", "--kube", "--seconds", "0")
     assert result.code == 2
-    assert "--seconds: write a number above 0" in result.err
+    assert "--seconds: must be above 0" in result.err

@@ -59,7 +59,7 @@ def test_a_bug_is_one_line_and_how_to_report_it(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(sim, "_scenarios", None)
     assert run(["sim", "x.yaml"]) == BUG
     first, second = capsys.readouterr().err.splitlines()
-    assert first.startswith("muster: this is a bug in Muster: TypeError: 'NoneType' object is not callable (sim.py:")
+    assert first.startswith("muster: internal error (a bug in Muster): TypeError: 'NoneType' object is not callable (sim.py:")
     assert second == "Please report it with the input and the output of: muster --debug sim x.yaml"
     with pytest.raises(TypeError):
         run(["sim", "x.yaml", "--debug"])

@@ -86,7 +86,7 @@ def test_a_job_that_needs_evictions_shows_the_victims_and_their_cost(workspace: 
 def test_evicting_surplus_members_keeps_their_gang_running(workspace: Path) -> None:
     code, out, _ = run_plan(workspace, "{name: two, pods: 2, each: {gpu: 8}, priority: 100}\n")
     assert code == 2
-    assert "default/two can run after evicting spare members of 1 gang." in out
+    assert "default/two can run after evicting surplus members of 1 gang." in out
     assert "research/sweep   1 of 4 pods, above its minimum of 3   priority 10 < 100   keeps running" in out
     assert "; no gang ends" in out
 
@@ -126,10 +126,10 @@ def test_json_has_all_of_it(workspace: Path) -> None:
     assert (code, document["code"], document["ok"]) == (2, 2, True)
     (gang,) = document["gangs"]
     assert gang["domain"] == "r1"
-    assert gang["seats"][0] == ["prod/train-0", "r1n1"]
-    assert gang["losses"][0]["gang"] == "research/llm"
-    assert gang["gpu_hours"] == 12.0
-    assert [other["domain"] for other in gang["instead"]] == ["r2"]
+    assert gang["placements"][0] == ["prod/train-0", "r1n1"]
+    assert gang["evictedGangs"][0]["gang"] == "research/llm"
+    assert gang["gpuHours"] == 12.0
+    assert [alternative["domain"] for alternative in gang["alternatives"]] == ["r2"]
 
 
 def test_a_snapshot_of_objects_is_a_cluster_too(workspace: Path) -> None:
@@ -151,8 +151,8 @@ def test_bad_input_is_no_answer(workspace: Path) -> None:
     for job, said in (
         ("{name: small, ech: {gpu: 8}}\n", "Did you mean 'each'?"),
         ("{name: small, queue: taem}\n", "Did you mean 'team'?"),
-        (CLUSTER, "this is a scenario, not a job: give it as --cluster"),
-        ("", "there is no job in this file"),
+        (CLUSTER, "this is a scenario, not a job: pass it as --cluster"),
+        ("", "no job in this file"),
     ):
         code, out, err = run_plan(workspace, job)
         assert (code, out) == (64, ""), err
@@ -173,5 +173,5 @@ def test_several_scenarios_in_a_file_are_distinguished_by_their_line(workspace: 
     (workspace / "job.yaml").write_text("{name: small, each: {gpu: 8}}\n")
     result = muster("plan", "job.yaml", "--cluster", "two.yaml", cwd=workspace)
     assert result.code == 64
-    assert "holds 2 scenarios, at the lines 1, 4: say which, as two.yaml:1" in result.err
+    assert "contains 2 scenarios, at lines 1, 4: select one, such as two.yaml:1" in result.err
     assert "n2" in muster("plan", "job.yaml", "--cluster", "two.yaml:4", cwd=workspace).out

@@ -11,7 +11,7 @@ from tests.cli.commands import RESTARTING_SCENARIO, SMALL_SCENARIO, muster
 def log(tmp_path: Path) -> Path:
     """Two scenarios in one log, one of them with a restart and a crash."""
     (tmp_path / "both.yaml").write_text(f"{SMALL_SCENARIO}---\n{RESTARTING_SCENARIO}")
-    assert muster("sim", "-q", "both.yaml", "--trace", "out.jsonl", cwd=tmp_path).code == 0
+    assert muster("sim", "-q", "both.yaml", "--decision-log", "out.jsonl", cwd=tmp_path).code == 0
     return tmp_path / "out.jsonl"
 
 
@@ -48,12 +48,12 @@ def test_a_decision_that_was_changed_is_found(log: Path) -> None:
     with_replacement(log, old=line, new=changed)
     result = muster("replay", log)
     assert result.code == 1
-    assert "cycle 1 comes out otherwise: effect 1 of " in result.out
+    assert "cycle 1 differs: effect 1 of " in result.out
     assert "logged    Bind uid=" in result.out
     assert "node=n9" in result.out
     assert "decided   Bind uid=" in result.out
     assert "differ in  node" in result.out
-    assert "0 cycles before it came out identical." in result.out
+    assert "0 cycles before it: identical." in result.out
 
 
 def test_json_of_a_difference_has_both_sides(log: Path) -> None:
@@ -76,14 +76,14 @@ def test_a_truncated_log_is_reported_with_how_far_it_was_right(log: Path) -> Non
     log.write_bytes(b"".join(lines[:-1]) + lines[-1][: len(lines[-1]) // 2])
     result = muster("replay", log)
     assert result.code == 2
-    assert f"line {len(lines)} is cut off: the log ends in the middle of it" in result.err
+    assert f"line {len(lines)} is truncated" in result.err
     assert "cycles before it: identical)" in result.err
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "there is no cycle in this log"),
+        ("", "no cycle in this log"),
         ("hello\n", "line 1 is not a line of a decision log"),
         ('{"a": 1}\n', "line 1 is not a line of a decision log: it is neither an event nor an outcome"),
         ("[1]\n", "line 1 is not a line of a decision log: not an object"),
@@ -112,10 +112,10 @@ def test_a_plugin_from_a_file_is_found_again_beside_the_log_or_by_its_policy(tmp
     policy = tmp_path / "policies" / "policy.yaml"
     policy.write_text("plugins: [priority, fit, './last.py:Last']\n")
     (tmp_path / "small.yaml").write_text(RESTARTING_SCENARIO)
-    assert muster("sim", "small.yaml", "-q", "--policy", policy, "--trace", "o.jsonl", cwd=tmp_path).code in (0, 1)
+    assert muster("sim", "small.yaml", "-q", "--policy", policy, "--decision-log", "o.jsonl", cwd=tmp_path).code in (0, 1)
     lost = muster("replay", "o.jsonl", cwd=tmp_path)
     assert lost.code == 2
-    assert "put the log beside the file that the policy stood in, or name a policy file with --policy" in lost.err
+    assert "move the log to the folder of the policy file, or name a policy file with --policy" in lost.err
     (tmp_path / "policies" / "o.jsonl").write_bytes((tmp_path / "o.jsonl").read_bytes())
     assert muster("replay", "policies/o.jsonl", cwd=tmp_path).code == 0
     assert muster("replay", "o.jsonl", "--policy", policy, cwd=tmp_path).code == 0

@@ -25,7 +25,7 @@ def test_one_scenario_is_shown_as_a_timeline_and_a_summary(small: Path) -> None:
     assert "finished: default/big" in result.out
     assert "GPU in use" in result.out
     assert "peak 32/32" in result.out
-    assert " 2 gangs: 1 finished, 1 running.  Nobody evicted.  No law broken." in result.out
+    assert " 2 gangs: 1 finished, 1 running.  No evictions.  No invariant violated." in result.out
     assert result.err == ""
 
 
@@ -47,12 +47,12 @@ def test_quiet_says_nothing_where_all_is_well(small: Path) -> None:
 
 
 def test_the_timeline_can_be_left_out(small: Path) -> None:
-    assert "starts" not in muster("sim", small, "--no-story").out
+    assert "starts" not in muster("sim", small, "--no-timeline").out
 
 
 def test_every_gang_is_listed_on_demand(small: Path) -> None:
-    assert "default/big  " not in muster("sim", small, "--no-story").out
-    assert "default/big  " in muster("sim", small, "--no-story", "--all").out
+    assert "default/big  " not in muster("sim", small, "--no-timeline").out
+    assert "default/big  " in muster("sim", small, "--no-timeline", "--all").out
 
 
 def test_the_same_file_gives_the_same_output(small: Path) -> None:
@@ -84,7 +84,7 @@ def test_a_failed_expectation_is_shown_with_its_line(tmp_path: Path) -> None:
     assert result.code == 1
     assert "fails.yaml:6: after 0s this does not hold:" in result.out
     assert "  bound, exactly (line 7)\n    expected  default/train-0\n    found     " in result.out
-    assert "again:    muster sim fails.yaml:1" in result.out
+    assert "rerun:    muster sim fails.yaml:1" in result.out
 
 
 def test_quiet_still_shows_failed_expectations(tmp_path: Path) -> None:
@@ -122,9 +122,9 @@ def test_the_line_of_a_failure_runs_just_that_scenario(tmp_path: Path) -> None:
 
 def test_the_timeline_of_many_is_shown_on_demand(tmp_path: Path) -> None:
     (tmp_path / "both.yaml").write_text(f"{SMALL_SCENARIO}---\n{RESTARTING_SCENARIO}")
-    out = muster("sim", "both.yaml", "--story", cwd=tmp_path).out
+    out = muster("sim", "both.yaml", "--timeline", cwd=tmp_path).out
     assert "default/small waits" in out
-    assert "default/high preempts: 2 of default/low go (16 gpu)" in out
+    assert "default/high preempts: evicts 2 of default/low (16 gpu)" in out
     assert "restart" in out
 
 
@@ -135,18 +135,18 @@ def test_json_has_everything(small: Path) -> None:
     result = muster("sim", small, "--json")
     document = result.document
     assert list(document) == ["schema", "muster", "command", "ok", "errors", "scenarios"]
-    assert (document["schema"], document["command"], document["ok"], document["errors"]) == (1, "sim", True, [])
+    assert (document["schema"], document["command"], document["ok"], document["errors"]) == (2, "sim", True, [])
     (scenario,) = document["scenarios"]
     assert set(scenario) == {
-        *("name", "file", "line", "ok", "totals", "cycles", "virtual_s", "real_s", "writes", "rows", "samples", "gangs"),
-        *("queues", "shares", "evictions", "marks", "failures", "breaches", "deeds"),
+        *("name", "file", "line", "ok", "totals", "cycles", "virtualSeconds", "wallSeconds", "writes", "rows"),
+        *("samples", "gangs", "queues", "shares", "evictions", "timelineNotes", "failures", "violations", "effects"),
     }
     assert scenario["totals"] == {
         "gangs": 2,
         "stages": {"finished": 1, "satisfied": 1},
         "evictions": 0,
         "failures": 0,
-        "breaches": 0,
+        "violations": 0,
     }
     gang = next(gang for gang in scenario["gangs"] if gang["gang"] == "default/small")
     assert gang | {"attempts": 0} == {
@@ -159,8 +159,8 @@ def test_json_has_everything(small: Path) -> None:
         "succeeded": 0,
         "failed": 0,
         "stage": "satisfied",
-        "where": ["n1"],
-        "waited_s": gang["waited_s"],
+        "nodes": ["n1"],
+        "waitedSeconds": gang["waitedSeconds"],
         "why": "",
         "code": "",
         "attempts": 0,
@@ -168,7 +168,9 @@ def test_json_has_everything(small: Path) -> None:
     }
     queue = next(queue for queue in scenario["queues"] if queue["queue"] == "queue/research")
     assert queue["used"]["nvidia.com/gpu"] == 8
-    assert {deed["effect"] for deed in scenario["deeds"]} >= {"Bind", "Condition"}
+    assert {each["effect"] for each in scenario["effects"]} >= {"Bind", "Condition"}
+    bind = next(each for each in scenario["effects"] if each["effect"] == "Bind")
+    assert bind["fields"]["node"] == "n1"
 
 
 def test_json_of_a_failure_has_the_difference(tmp_path: Path) -> None:
@@ -178,7 +180,7 @@ def test_json_of_a_failure_has_the_difference(tmp_path: Path) -> None:
     assert result.document["ok"] is False
     (failure,) = result.document["scenarios"][0]["failures"]
     assert failure["line"] == 6
-    assert failure["differences"][0]["expected"] == "default/train-0"
+    assert failure["mismatches"][0]["expected"] == "default/train-0"
 
 
 def test_json_of_bad_input_has_the_errors(tmp_path: Path) -> None:
@@ -218,17 +220,17 @@ def test_a_step_that_no_cluster_would_take_is_bad_input(tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         (["sim"], "name a scenario file or a folder"),
-        (["sim", "nowhere.yaml"], "nowhere.yaml: there is no such file"),
+        (["sim", "nowhere.yaml"], "nowhere.yaml: no such file"),
         (["sim", "smal.yaml"], "Did you mean 'small.yaml'?"),
-        (["sim", "empty"], "there is no scenario in this folder"),
-        (["sim", "binary.yaml"], "this is no text in UTF-8"),
+        (["sim", "empty"], "no scenario in this folder"),
+        (["sim", "binary.yaml"], "not UTF-8 text"),
         (["sim", "none.yaml"], "there is no scenario in this file"),
         (["sim", "small.yaml", "--generate", "nodes=5"], "either files or --generate, not both"),
         (["sim", "--generate", "nods=5"], "--generate: unknown option 'nods'. Did you mean 'nodes'?"),
         (["sim", "--generate", "nodes=many"], "--generate: nodes: 'many' is no whole number from 1 to "),
         (["sim", "small.yaml", "--policy", "no.yaml"], "no.yaml:1: this file cannot be read"),
         (["sim", "small.yaml", "--policy", "policy.yaml"], "policy.yaml:1: unknown plugin 'fits'. Did you mean 'fit'?"),
-        (["sim", "small.yaml", "--trace", "nowhere/out.jsonl"], "the decision log cannot be written: no such file"),
+        (["sim", "small.yaml", "--decision-log", "nowhere/out.jsonl"], "the decision log cannot be written: no such file"),
         (["sim", "--nothing"], "No such option"),
         (["simulate"], "No such command 'simulate'"),
     ],
@@ -256,10 +258,10 @@ def test_names_in_a_file_cannot_repaint_the_terminal(tmp_path: Path) -> None:
 
 
 def test_the_same_seed_gives_the_same_timeline_and_another_seed_another() -> None:
-    result = [muster("sim", "--generate", f"nodes=8,gangs=10,events=15,seed={seed}", "--story") for seed in (3, 3, 4)]
-    stories = [each.out.split("\n", 1)[1] for each in result]
+    result = [muster("sim", "--generate", f"nodes=8,gangs=10,events=15,seed={seed}", "--timeline") for seed in (3, 3, 4)]
+    timelines = [each.out.split("\n", 1)[1] for each in result]
     assert [each.code for each in result] == [0, 0, 0]
-    assert stories[0] == stories[1] != stories[2]
+    assert timelines[0] == timelines[1] != timelines[2]
     assert result[0].out.startswith(" generated: 8 nodes, 10 gangs, 15 events, seed 3   ")
 
 
@@ -268,7 +270,7 @@ def test_a_policy_file_takes_the_place_of_the_scenarios_own(tmp_path: Path) -> N
     (tmp_path / "restarts.yaml").write_text(RESTARTING_SCENARIO)
     result = muster("sim", "restarts.yaml", "--policy", "tame.yaml", cwd=tmp_path)
     assert result.code == 1
-    assert "Nobody evicted." in result.out
+    assert "No evictions." in result.out
 
 
 def test_the_demo_is_short_and_shows_the_main_points() -> None:

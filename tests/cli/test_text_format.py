@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from muster.cli.chart import Series, bar, mark_lines, sparkline
 from muster.cli.text_format import clock, compact_name_list, compact_names, count, duration, join_names, unit_hours
-from muster.cli.text_table import Column, Subgroup, lay_out
+from muster.cli.text_table import Column, TableCell, lay_out
 from muster.scenario.literals import expand_names
 
 NAMES = st.lists(st.from_regex(r"[a-c]{1,2}(-?[0-9]{1,3}){0,3}", fullmatch=True), unique=True, max_size=40)
@@ -52,7 +52,7 @@ def test_notes_below_a_chart_do_not_run_into_each_other() -> None:
 
 def test_a_table_wraps_its_last_column_under_itself_or_below_the_row() -> None:
     columns = [Column("name"), Column("n", align_right=True), Column("empty"), Column("why")]
-    rows: list[tuple[Subgroup | str, ...]] = [("a", "1", "", "short"), (Subgroup("bb"), "22", "", " ".join(["word"] * 20))]
+    rows: list[tuple[TableCell | str, ...]] = [("a", "1", "", "short"), (TableCell("bb"), "22", "", " ".join(["word"] * 20))]
     wide = [line.plain for line in lay_out(columns, rows, width=70)]
     assert wide[0] == " name   n  why"
     assert wide[1] == " a      1  short"

@@ -1,7 +1,9 @@
-"""What a person types: `muster sim`, `muster replay`, `muster check`, `muster bench`.
+"""The `muster` command: one module per subcommand, and what they share (tables, charts, JSON, error texts).
 
-`main` is the console script. It imports next to nothing, so that `muster --help` answers at once; every command fetches what it
-needs when it runs. Nothing here decides anything about a cluster.
+May be changed here: options, texts and layout. Must not: decisions (commands call `muster.scenario`, `muster.forecast`,
+`muster.replay` and `muster.service`, and format what those return), the exit codes, and the JSON keys without `SCHEMA_VERSION`
+(docs/cli.md lists both). `main` imports next to nothing, so that `muster --help` answers at once; each command imports what it
+needs when it runs. Tests: tests/cli, and tests/kube for `run`, `demo --kube` and `snapshot`.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 import sys
 
 OK, FAILED, BAD_INPUT, BUG, INTERRUPTED = 0, 1, 2, 70, 130
-"""Exit codes: all is well; an expectation, law or bar does not hold; the input cannot be used; Muster is at fault; Ctrl-C."""
+"""Exit codes: success; an expectation, invariant or target does not hold; invalid input; an internal error; Ctrl-C."""
 
 DEBUG = "--debug"
 
@@ -19,12 +21,12 @@ def main() -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command and give its exit code. A user never sees a traceback, unless they ask for it."""
+    """Run one command and return its exit code. A traceback is shown with --debug only."""
     from muster.cli.errors import UserError, show_bug, show_user_error
 
-    wanted = [word for word in arguments if word != DEBUG]
+    remaining = [argument for argument in arguments if argument != DEBUG]
     try:
-        return _dispatch(wanted)
+        return _dispatch(remaining)
     except UserError as error:
         show_user_error(error)
         return BAD_INPUT
@@ -32,10 +34,10 @@ def run(arguments: list[str]) -> int:
         print("\ninterrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has seen enough.
+        # The reader of our output has closed it, as `head` does.
         sys.stderr.close()
         return OK
-    except Exception as error:  # The last line of defence: what comes here is a bug, ours or that of somebody's plugin.
+    except Exception as error:  # Whatever arrives here is a bug, in Muster or in a plugin of the user.
         if DEBUG in arguments:
             raise
         return BUG if show_bug(error, arguments) else BAD_INPUT

@@ -1,4 +1,4 @@
-"""The commands and their options. Each command fetches what it needs when it runs: help must answer at once."""
+"""The commands and their options. Each command imports what it needs when it runs: `--help` must not wait for NumPy."""
 
 from __future__ import annotations
 
@@ -21,63 +21,67 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-_EPILOG_CODES = "Exit codes: 0 all is well, 1 an expectation, law or bar does not hold, 2 the input cannot be used."
+_EXIT_CODES = "Exit codes: 0 success, 1 an expectation, invariant or target does not hold, 2 the input is invalid."
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(requested: bool) -> None:
+    if requested:
         typer.echo(f"muster {__version__}")
         raise typer.Exit()
 
 
-@app.callback(epilog=_EPILOG_CODES)
+@app.callback(epilog=_EXIT_CODES)
 def muster(
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback where Muster itself is at fault.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an internal error.")] = False,
 ) -> None:
     """A gang-aware scheduler for Kubernetes: pods that belong together start together, or not at all."""
 
 
-@app.command(epilog=_EPILOG_CODES)
+@app.command(short_help="Run scenarios on a simulated cluster in virtual time.", epilog=_EXIT_CODES)
 def sim(
     files: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Scenarios, folders of them, or snapshots; `file.yaml:12` is the one scenario that stands there.",
+            help="Scenario files, folders of them, or snapshots; `file.yaml:12` selects the scenario at that line.",
             show_default=False,
         ),
     ] = None,
     generate: Annotated[
         str | None,
         typer.Option(
-            metavar="nodes=500,gangs=200,seed=7", help="Make a world out of a seed instead; also events=300.", show_default=False
+            metavar="nodes=500,gangs=200,seed=7",
+            help="Generate a scenario from a seed instead of reading files; also events=300.",
+            show_default=False,
         ),
     ] = None,
     policy: Annotated[
-        Path | None, typer.Option(help="Use this policy file, whatever the scenarios say.", show_default=False)
+        Path | None, typer.Option(metavar="FILE", help="Use this policy file in place of the scenarios' own.", show_default=False)
     ] = None,
-    trace: Annotated[
-        Path | None, typer.Option(help="Write the decision log here; `muster replay` runs it again.", show_default=False)
+    decision_log: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the decision log to this file, for `muster replay`.", show_default=False),
     ] = None,
     timeline: Annotated[
         bool | None,
         typer.Option(
-            "--story/--no-story", help="Tell all that happened, or nothing of it; else as much as fits.", show_default=False
+            "--timeline/--no-timeline",
+            help="Print the whole timeline, or none of it; by default as much as fits one screen.",
+            show_default=False,
         ),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="List every gang, also those that are done.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say only what does not hold.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Everything, for machines.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="List every gang, finished ones included.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print failures only.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the full report as JSON.")] = False,
 ) -> None:
-    """Run scenarios on a simulated cluster: hours pass in seconds, and the same file gives the same result every time."""
-    from muster.cli.sim import SimOptions as Wishes
-    from muster.cli.sim import simulate
+    """Run scenarios on a simulated cluster in virtual time: hours take seconds, and the result is deterministic."""
+    from muster.cli.sim import SimOptions, simulate
 
-    options = Wishes(
+    options = SimOptions(
         files=tuple(files or ()),
         generate=generate,
         policy=policy,
-        trace=trace,
+        decision_log=decision_log,
         json=json,
         quiet=quiet,
         timeline=timeline,
@@ -86,15 +90,18 @@ def sim(
     _end("sim", json=json, work=lambda: simulate(options))
 
 
-@app.command(epilog=_EPILOG_CODES)
+@app.command(short_help="Replay a decision log and verify every decision.", epilog=_EXIT_CODES)
 def replay(
-    log: Annotated[Path, typer.Argument(help="A decision log, as `muster sim --trace` writes it.", show_default=False)],
+    log: Annotated[
+        Path, typer.Argument(help="A decision log, written by `muster sim --decision-log` or `muster run`.", show_default=False)
+    ],
     policy: Annotated[
-        Path | None, typer.Option(help="Decide with this policy file instead of the one in the log.", show_default=False)
+        Path | None,
+        typer.Option(metavar="FILE", help="Decide with this policy file instead of the one in the log.", show_default=False),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="The result for machines.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Run a decision log again and prove that every decision is the same, byte for byte."""
+    """Replay a decision log and verify that every decision is identical, byte for byte."""
     from muster.cli.replay_command import replay_log
 
     _end("replay", json=json, work=lambda: replay_log(log, policy=policy, json=json))
@@ -102,131 +109,130 @@ def replay(
 
 @app.command(
     cls=UsageErrorCommand,
-    epilog="Exit codes: 0 it runs now, 2 it runs after evictions, 3 it cannot run, 64 the input cannot be used.",
+    short_help="Predict whether a job would run, and what it would evict.",
+    epilog="Exit codes: 0 the job runs now, 2 it runs after evictions, 3 it cannot run, 64 the input is invalid.",
 )
 def plan(
-    job: Annotated[
-        Path, typer.Argument(help="The job: Kubernetes manifests, or a gang as scenarios write it.", show_default=False)
-    ],
+    job: Annotated[Path, typer.Argument(help="The job: Kubernetes manifests, or a gang in scenario syntax.", show_default=False)],
     cluster: Annotated[
         str,
         typer.Option(
             metavar="FILE",
-            help="The cluster: a scenario (`file.yaml:12`), a snapshot, or objects from kubectl.",
+            help="The cluster: a scenario (`file.yaml:12`), a snapshot, or the output of `kubectl get -o json`.",
             show_default=False,
         ),
     ],
     policy: Annotated[
-        Path | None, typer.Option(help="Decide with this policy file, whatever the scenario says.", show_default=False)
+        Path | None, typer.Option(metavar="FILE", help="Use this policy file in place of the scenario's own.", show_default=False)
     ] = None,
     after_steps: Annotated[
-        bool, typer.Option("--after-steps", help="Run the scenario to its end first; else its steps are left out.")
+        bool, typer.Option("--after-steps", help="Run the scenario's steps first; by default they are skipped.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Everything, for machines.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the full forecast as JSON.")] = False,
 ) -> None:
-    """Say whether a job would run, where, and who would have to leave; nothing is done."""
-    from muster.cli.plan import PlanOptions as Wishes
+    """Predict whether a job would run, on which nodes, and which pods would be evicted for it. Nothing is changed."""
+    from muster.cli.plan import PlanOptions
     from muster.cli.plan import plan as make_plan
 
-    raise typer.Exit(make_plan(Wishes(job=job, cluster=cluster, policy=policy, after_steps=after_steps, json=json)))
+    raise typer.Exit(make_plan(PlanOptions(job=job, cluster=cluster, policy=policy, after_steps=after_steps, json=json)))
 
 
-@app.command(epilog=_EPILOG_CODES)
+@app.command(short_help="Validate policy files and summarise them.", epilog=_EXIT_CODES)
 def check(
     files: Annotated[
-        list[Path] | None, typer.Argument(help="Policy files; without any the default policy is shown.", show_default=False)
+        list[Path] | None, typer.Argument(help="Policy files; without any, the default policy is shown.", show_default=False)
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="The result for machines.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Check policy files, and say on one screen what each of them does."""
+    """Validate policy files and summarise each: its actions, its plugins and their options."""
     from muster.cli.check import check as check_files
 
     _end("check", json=json, work=lambda: check_files(list(files or ()), json=json))
 
 
-@app.command(epilog=_EPILOG_CODES)
+@app.command(short_help="Measure throughput and latency against the targets.", epilog=_EXIT_CODES)
 def bench(
     groups: Annotated[
-        list[str] | None, typer.Argument(help="Groups of workloads; all of them if none.", show_default=False)
+        list[str] | None, typer.Argument(help="Groups of workloads; by default all that need no API server.", show_default=False)
     ] = None,
     only_list: Annotated[bool, typer.Option("--list", help="List the workloads without running them.")] = False,
-    check_targets: Annotated[bool, typer.Option("--check", help="Fail where a bar is missed by more than 20 %.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="The figures for machines.")] = False,
+    check_targets: Annotated[bool, typer.Option("--check", help="Fail where a target is missed by more than 20 %.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the measurements as JSON.")] = False,
 ) -> None:
-    """Measure how fast Muster decides on this machine, against the bars that it must clear."""
+    """Measure scheduling throughput and latency on this machine, against the targets."""
     from muster.cli.bench_command import bench as run_bench
 
     _end("bench", json=json, work=lambda: run_bench(groups or (), json=json, check=check_targets, only_list=only_list))
 
 
-@app.command(epilog=_EPILOG_CODES)
+@app.command(short_help="Demonstrate Muster, in the simulator or on a real API server.", epilog=_EXIT_CODES)
 def demo(
     kube: Annotated[
-        bool, typer.Option("--kube", help="On a real etcd and kube-apiserver of its own, with a real `muster run`.")
+        bool, typer.Option("--kube", help="Start a local etcd and kube-apiserver, and schedule on them with `muster run`.")
     ] = False,
-    seconds: Annotated[float, typer.Option(help="How long the real one takes.")] = 60.0,
+    seconds: Annotated[float, typer.Option(help="Duration with --kube, in seconds.")] = 60.0,
 ) -> None:
-    """Show what Muster does: two hours in the simulator, or a minute on a real API server."""
-    from muster.cli.demo import DemoOptions as Wishes
-    from muster.cli.demo import demo as perform
+    """Demonstrate Muster: two hours in the simulator, or with --kube a minute on a real API server."""
+    from muster.cli.demo import DemoOptions
+    from muster.cli.demo import demo as run_demo
 
-    raise typer.Exit(perform(Wishes(kube=kube, seconds=seconds)))
+    raise typer.Exit(run_demo(DemoOptions(kube=kube, seconds=seconds)))
 
 
-@app.command(epilog=_EPILOG_CODES)
+@app.command(short_help="Convert a Volcano scheduler configuration to a policy.", epilog=_EXIT_CODES)
 def convert(
-    file: Annotated[
-        Path, typer.Argument(help="Volcano's volcano-scheduler.conf, or the ConfigMap that holds it.", show_default=False)
-    ],
+    file: Annotated[Path, typer.Argument(help="volcano-scheduler.conf, or the ConfigMap that contains it.", show_default=False)],
 ) -> None:
-    """Print a policy that does what Volcano's configuration says; what it cannot do is told on the error stream."""
+    """Convert a Volcano scheduler configuration to a policy file. Differences are reported on standard error."""
     from muster.cli.convert import convert_file
 
     raise typer.Exit(convert_file(file))
 
 
 _KUBECONFIG = typer.Option(
-    metavar="FILE", help="How to reach the cluster; else KUBECONFIG, the pod's own account, or ~/.kube/config.", show_default=False
+    metavar="FILE", help="The kubeconfig; else KUBECONFIG, the pod's service account, or ~/.kube/config.", show_default=False
 )
-_CONTEXT = typer.Option(help="Which context of the kubeconfig.", show_default=False)
+_CONTEXT = typer.Option(help="The context in the kubeconfig.", show_default=False)
 
 
-@app.command(epilog="Exit codes: 0 asked to stop, 2 the input cannot be used, 3 the lease is lost, 70 a bug in Muster.")
+@app.command(epilog="Exit codes: 0 stopped by a signal, 2 the input is invalid, 3 the lease was lost, 70 an internal error.")
 def run(
     kubeconfig: Annotated[Path | None, _KUBECONFIG] = None,
     context: Annotated[str, _CONTEXT] = "",
     policy: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The policy file; else the default policy.", show_default=False)
+        Path | None, typer.Option(metavar="FILE", help="The policy file; by default the default policy.", show_default=False)
     ] = None,
     bind_address: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Where /healthz, /readyz and /metrics are; empty: nowhere.")
+        str, typer.Option(metavar="HOST:PORT", help="Serve /healthz, /readyz and /metrics here; empty disables them.")
     ] = "127.0.0.1:10259",
     leader_election: Annotated[
-        bool, typer.Option("--leader-election/--no-leader-election", help="Whether another scheduler may be running.")
+        bool,
+        typer.Option("--leader-election/--no-leader-election", help="Hold a Lease, so that one of several replicas is active."),
     ] = True,
     lease_namespace: Annotated[
-        str, typer.Option(help="Namespace of the lease; else that of the pod, or kube-system.", show_default=False)
+        str, typer.Option(help="Namespace of the Lease; else the pod's, or kube-system.", show_default=False)
     ] = "",
-    lease_name: Annotated[str, typer.Option(help="Name of the lease.")] = "muster",
-    lease_duration: Annotated[float, typer.Option(help="Seconds after which another may take a lease that stands still.")] = 15.0,
-    renew_deadline: Annotated[float, typer.Option(help="Seconds after which a lease that cannot be renewed is given up.")] = 10.0,
+    lease_name: Annotated[str, typer.Option(help="Name of the Lease.")] = "muster",
+    lease_duration: Annotated[
+        float, typer.Option(help="Seconds without renewal after which another replica may take the Lease.")
+    ] = 15.0,
+    renew_deadline: Annotated[float, typer.Option(help="Seconds after which a leader that cannot renew the Lease stops.")] = 10.0,
     retry_period: Annotated[float, typer.Option(help="Seconds between two renewals.")] = 2.0,
     decision_log: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write every event and decision here, for `muster replay`.", show_default=False),
+        typer.Option(metavar="FILE", help="Write every event and decision to this file, for `muster replay`.", show_default=False),
     ] = None,
-    log_size: Annotated[int, typer.Option(help="MiB after which a new file of the decision log is begun.", min=1)] = 256,
-    log_files: Annotated[int, typer.Option(help="How many files of the decision log are kept.", min=1)] = 5,
-    log_format: Annotated[str, typer.Option(metavar="json|text", help="How log lines are written.")] = "json",
+    log_size: Annotated[int, typer.Option(help="Rotate the decision log at this size, in MiB.", min=1)] = 256,
+    log_files: Annotated[int, typer.Option(help="Files of the decision log to keep.", min=1)] = 5,
+    log_format: Annotated[str, typer.Option(metavar="json|text", help="Format of log lines.")] = "json",
     qps: Annotated[
-        float | None, typer.Option(help="At most so many requests in a second; without it the server says.", show_default=False)
+        float | None, typer.Option(help="API requests per second, at most; by default unlimited.", show_default=False)
     ] = None,
 ) -> None:
-    """Schedule a real cluster until told to stop."""
-    from muster.cli.run import RunOptions as Wishes
-    from muster.cli.run import run_scheduler
+    """Schedule a real cluster until SIGTERM or SIGINT."""
+    from muster.cli.run import RunOptions, run_scheduler
 
-    options = Wishes(
+    options = RunOptions(
         kubeconfig=kubeconfig,
         context=context,
         policy=policy,
@@ -242,35 +248,35 @@ def run(
     raise typer.Exit(run_scheduler(options))
 
 
-@app.command(epilog=_EPILOG_CODES)
+@app.command(short_help="Print or install the CustomResourceDefinitions.", epilog=_EXIT_CODES)
 def crds(
-    install: Annotated[bool, typer.Option("--install", help="Create those that the cluster does not have.")] = False,
+    install: Annotated[bool, typer.Option("--install", help="Create those that are missing in the cluster.")] = False,
     kubeconfig: Annotated[Path | None, _KUBECONFIG] = None,
     context: Annotated[str, _CONTEXT] = "",
 ) -> None:
-    """Print the definitions of the custom objects that Muster reads, or install those that are absent."""
+    """Print the CustomResourceDefinitions that Muster reads, or install the missing ones."""
     from muster.cli.crds import install_missing, show
 
     raise typer.Exit(install_missing(kubeconfig, context) if install else show())
 
 
-@app.command(epilog=_EPILOG_CODES)
+@app.command(short_help="Save a cluster's state to a file, for plan and sim.", epilog=_EXIT_CODES)
 def snapshot(
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="Where to, such as cluster.json.gz.", show_default=False)
+        Path, typer.Option("--output", "-o", metavar="FILE", help="Output file, such as cluster.json.gz.", show_default=False)
     ],
     kubeconfig: Annotated[Path | None, _KUBECONFIG] = None,
     context: Annotated[str, _CONTEXT] = "",
-    anonymous: Annotated[bool, typer.Option("--anonymous", help="Replace all names, the same one by the same word.")] = False,
+    anonymous: Annotated[bool, typer.Option("--anonymous", help="Replace all names consistently.")] = False,
 ) -> None:
-    """Save what the scheduler sees of a cluster; `muster plan --cluster` and `muster sim` take it as input."""
+    """Save what the scheduler reads of a cluster, as input for `muster plan --cluster` and `muster sim`."""
     from muster.cli.snapshot import save
 
     raise typer.Exit(save(output, kubeconfig=kubeconfig, context=context, anonymous=anonymous))
 
 
 def _end(command: str, *, json: bool, work: Callable[[], int]) -> NoReturn:
-    """Do it and leave with its exit code. A machine that asked for JSON gets it also where the input is wrong."""
+    """Run the command and exit with its code. With `--json`, invalid input is reported as JSON, too."""
     try:
         raise typer.Exit(work())
     except UserError as error:

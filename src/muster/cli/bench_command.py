@@ -1,11 +1,11 @@
-"""`muster bench`: how fast Muster decides on this machine, against the bars that it must clear."""
+"""`muster bench`: throughput and latency on this machine, against the targets."""
 
 from __future__ import annotations
 
 import os
 import platform
 from collections.abc import Iterator, Sequence
-from typing import Any
+from contextlib import nullcontext
 
 from rich.console import Console
 from rich.status import Status
@@ -15,10 +15,10 @@ from muster.bench.workload import TARGET_TOLERANCE, Result, Workload, run_all
 from muster.bench.workload_registry import ON_DEMAND, groups
 from muster.cli import FAILED, OK
 from muster.cli.errors import UserError
-from muster.cli.json_output import write_json
+from muster.cli.json_output import JsonDocument, write_json
 from muster.cli.screen import BAD, DIM, GOOD, NOTE, PLAIN, Screen, TextLine, to_stdout
 from muster.cli.text_format import count, real_time
-from muster.cli.text_table import Column, Subgroup, lay_out
+from muster.cli.text_table import Column, TableCell, lay_out
 from muster.lab.assets import NoServerBinaries
 from muster.lab.certificates import NoCertificateLibrary
 from muster.lab.scheduler_process import SchedulerProcessEnded
@@ -28,72 +28,64 @@ RUN_FAILED = "failed"
 
 
 def bench(names: Sequence[str], *, json: bool, check: bool, only_list: bool) -> int:
-    chosen = _selected(names, everything=only_list)
+    selected = _selected(names, include_on_demand=only_list)
     if only_list:
-        _show_list(chosen, json=json)
+        _show_list(selected, json=json)
         return OK
     screen = to_stdout(quiet=json)
     machine = _machine()
     screen.print_lines(_machine_lines(machine))
     results: list[Result | tuple[Workload, str]] = []
     console = Console(stderr=True)
-    for workload in chosen:
-        with Status(f"{workload.group}: {workload.name}", console=console) if console.is_terminal else _NoStatus():
+    for workload in selected:
+        with Status(f"{workload.group}: {workload.name}", console=console) if console.is_terminal else nullcontext():
             results.append(_run(workload))
-    screen.print_lines(list(_table(results, screen)))
-    missed = [r for r in results if not isinstance(r, tuple) and r.met is False]
-    badly = [r for r in missed if r.missed_badly]
-    broken = [r for r in results if isinstance(r, tuple)]
+    screen.print_lines(_table(results, screen))
+    missed = [result for result in results if not isinstance(result, tuple) and result.met is False]
+    badly = [result for result in missed if result.missed_badly]
+    failed = [result for result in results if isinstance(result, tuple)]
     if json:
-        write_json("bench", ok=not badly and not broken, machine=machine, results=[_document(each) for each in results])
+        write_json("bench", ok=not badly and not failed, machine=machine, results=[_document(each) for each in results])
     screen.print_line()
-    screen.print_line(_totals_line(results, missed, badly, broken))
+    screen.print_line(_totals_line(len(results), missed=len(missed), badly=len(badly), failed=len(failed)))
     if not names:
-        screen.print_lines([TextLine.of((f" {name} was left out: `muster bench {name}` measures it.", DIM)) for name in ON_DEMAND])
-    return FAILED if broken or (check and badly) else OK
+        screen.print_lines([TextLine.of((f" not run: {name}; `muster bench {name}` measures it.", DIM)) for name in ON_DEMAND])
+    return FAILED if failed or (check and badly) else OK
 
 
-class _NoStatus:
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *_: object) -> None:
-        return None
-
-
-def _selected(names: Sequence[str], *, everything: bool) -> list[Workload]:
+def _selected(names: Sequence[str], *, include_on_demand: bool) -> list[Workload]:
     known = groups()
     for name in names:
         if name not in known:
             near = nearest(name, known)
-            hint = f"Did you mean {near!r}?" if near else f"There are: {', '.join(known)}."
-            raise UserError(f"there is no group {name!r} of workloads. {hint}")
-    wanted = names or [name for name in known if everything or name not in ON_DEMAND]
-    return [workload for name, workloads in known.items() if name in wanted for workload in workloads]
+            hint = f"Did you mean {near!r}?" if near else f"Groups: {', '.join(known)}."
+            raise UserError(f"unknown group of workloads {name!r}. {hint}")
+    selected = names or [name for name in known if include_on_demand or name not in ON_DEMAND]
+    return [workload for name, workloads in known.items() if name in selected for workload in workloads]
 
 
 def _run(workload: Workload) -> Result | tuple[Workload, str]:
-    """A workload checks what it measures; where that is wrong, its figure means nothing."""
+    """A workload checks its own outcome; where that is wrong, there is no measurement."""
     try:
         return run_all([workload])[0]
     except (AssertionError, NoServerBinaries, NoCertificateLibrary, SchedulerProcessEnded) as error:
         return workload, str(error)
 
 
-# -- what a person sees ------------------------------------------------------------------------------------------------------------
+# -- output ------------------------------------------------------------------------------------------------------------------------
 
 
-def _machine() -> dict[str, Any]:
+def _machine() -> JsonDocument:
     return {
         "python": platform.python_version(),
         "cores": os.cpu_count(),
-        "python_loops": round(python_loops(), 2),
-        "numpy_rows": round(numpy_rows(), 2),
+        "pythonLoops": round(python_loops(), 2),
+        "numpyRows": round(numpy_rows(), 2),
     }
 
 
-def _machine_lines(machine: dict[str, Any]) -> list[TextLine]:
-    details = f"{machine['python_loops']} million loop steps/s, {machine['numpy_rows']} million rows/s in NumPy"
+def _machine_lines(machine: JsonDocument) -> list[TextLine]:
+    details = f"{machine['pythonLoops']} million loop steps/s, {machine['numpyRows']} million rows/s in NumPy"
     return [
         TextLine.of((f" this machine: Python {machine['python']}, {count(machine['cores'] or 1, 'core')}, {details}", DIM)),
         TextLine.of(""),
@@ -104,22 +96,22 @@ def _table(results: Sequence[Result | tuple[Workload, str]], screen: Screen) -> 
     columns = [
         Column("group"),
         Column("workload"),
-        Column("figure", align_right=True),
+        Column("value", align_right=True),
         Column("unit"),
-        Column("bar", align_right=True),
-        Column("verdict"),
+        Column("target", align_right=True),
+        Column("result"),
         Column("took", align_right=True),
-        Column("also"),
+        Column("details"),
     ]
     return lay_out(columns, [list(_cells(result)) for result in results], width=screen.width)
 
 
-def _cells(result: Result | tuple[Workload, str]) -> Iterator[Subgroup | str]:
+def _cells(result: Result | tuple[Workload, str]) -> Iterator[TableCell | str]:
     workload = result[0] if isinstance(result, tuple) else result.workload
     yield workload.group
     yield workload.name
     if isinstance(result, tuple):
-        yield from ("", workload.unit, _target(workload), Subgroup(RUN_FAILED, BAD), "", result[1])
+        yield from ("", workload.unit, _target(workload), TableCell(RUN_FAILED, BAD), "", result[1])
         return
     yield _number(result.measured.value)
     yield workload.unit
@@ -135,14 +127,14 @@ def _target(workload: Workload) -> str:
     return f"{'>=' if workload.at_least else '<='} {_number(workload.target)}"
 
 
-def _target_verdict(result: Result) -> Subgroup:
-    """In words: colour is never the only carrier."""
+def _target_verdict(result: Result) -> TableCell:
+    """In words: colour alone must not carry meaning."""
     target, value = result.workload.target, result.measured.value
     if target is None or result.met is None:
-        return Subgroup("no bar", PLAIN)
+        return TableCell("no target", PLAIN)
     if result.met:
-        return Subgroup("met", GOOD)
-    return Subgroup(f"missed by {100 * abs(value - target) / target:.0f} %", BAD if result.missed_badly else NOTE)
+        return TableCell("met", GOOD)
+    return TableCell(f"missed by {100 * abs(value - target) / target:.0f} %", BAD if result.missed_badly else NOTE)
 
 
 def _number(value: float) -> str:
@@ -151,52 +143,38 @@ def _number(value: float) -> str:
     return f"{value:.0f}" if value >= 100 or value == int(value) else f"{value:.2f}"
 
 
-def _totals_line(
-    results: Sequence[object], missed: Sequence[Result], badly: Sequence[Result], broken: Sequence[tuple[Workload, str]]
-) -> TextLine:
-    said = f" {count(len(results), 'workload')}: "
-    if broken:
-        said += f"{len(broken)} failed, "
+def _totals_line(results: int, *, missed: int, badly: int, failed: int) -> TextLine:
+    total = f" {count(results, 'workload')}: " + (f"{failed} failed, " if failed else "")
     if not missed:
-        return TextLine.of(said, ("every bar met.", GOOD))
-    worse = (
-        f", {len(badly)} by more than {100 * TARGET_TOLERANCE:.0f} %"
-        if badly
-        else f", none by more than {100 * TARGET_TOLERANCE:.0f} %"
-    )
-    return TextLine.of(said, (f"{count(len(missed), 'bar')} missed{worse}.", BAD if badly else NOTE))
+        return TextLine.of(total, ("all targets met.", GOOD))
+    tolerance = f"{badly or 'none'} by more than {100 * TARGET_TOLERANCE:.0f} %"
+    return TextLine.of(total, (f"{count(missed, 'target')} missed, {tolerance}.", BAD if badly else NOTE))
 
 
-def _show_list(chosen: Sequence[Workload], *, json: bool) -> None:
+def _show_list(selected: Sequence[Workload], *, json: bool) -> None:
     if json:
-        told = [
-            {
-                "group": w.group,
-                "name": w.name,
-                "unit": w.unit,
-                "bar": w.target,
-                "at_least": w.at_least if w.target is not None else None,
-            }
-            for w in chosen
-        ]
-        write_json("bench", ok=True, workloads=told)
+        workloads = [_about(w) | {"atLeast": w.at_least if w.target is not None else None} for w in selected]
+        write_json("bench", ok=True, workloads=workloads)
         return
     screen = to_stdout()
-    columns = [Column("group"), Column("workload"), Column("unit"), Column("bar", align_right=True)]
-    screen.print_lines(lay_out(columns, [(w.group, w.name, w.unit, _target(w)) for w in chosen], width=screen.width))
+    columns = [Column("group"), Column("workload"), Column("unit"), Column("target", align_right=True)]
+    screen.print_lines(lay_out(columns, [(w.group, w.name, w.unit, _target(w)) for w in selected], width=screen.width))
 
 
-def _document(result: Result | tuple[Workload, str]) -> dict[str, Any]:
-    workload = result[0] if isinstance(result, tuple) else result.workload
-    about = {"group": workload.group, "name": workload.name, "unit": workload.unit, "bar": workload.target}
+def _about(workload: Workload) -> JsonDocument:
+    return {"group": workload.group, "name": workload.name, "unit": workload.unit, "target": workload.target}
+
+
+def _document(result: Result | tuple[Workload, str]) -> JsonDocument:
     if isinstance(result, tuple):
-        return {**about, "value": None, "met": False, "missed_badly": True, "error": result[1], "figures": {}, "seconds": None}
+        nothing: JsonDocument = {"value": None, "met": False, "missedBadly": True, "details": {}, "seconds": None}
+        return {**_about(result[0]), **nothing, "error": result[1]}
     return {
-        **about,
+        **_about(result.workload),
         "value": result.measured.value,
         "met": result.met,
-        "missed_badly": result.missed_badly,
-        "error": None,
-        "figures": dict(result.measured.details),
+        "missedBadly": result.missed_badly,
+        "details": dict(result.measured.details),
         "seconds": result.seconds,
+        "error": None,
     }

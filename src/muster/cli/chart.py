@@ -1,4 +1,4 @@
-"""Small charts for a terminal: a line of bars over time, with arrows below for what happened when. Pure functions of values."""
+"""Small charts for a terminal: sparklines over time, with arrows below that mark events. Pure functions of values."""
 
 from __future__ import annotations
 
@@ -13,54 +13,54 @@ _MAX_ROWS = 6
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Values that hold from their time on until the next one's."""
+    """A step function: each value holds until the time of the next one."""
 
     points: tuple[tuple[float, float], ...]
     until: float
 
     def mean(self, start: float | None = None, end: float | None = None) -> float:
-        """The mean over time between two moments; the last value where no time passes."""
+        """The time-weighted mean between two times; the last value where no time passes."""
         start = self.points[0][0] if start is None else start
         end = self.until if end is None else end
-        total = spent = last = 0.0
+        total = covered_s = last = 0.0
         for (at, value), (until, _) in zip(self.points, (*self.points[1:], (self.until, 0.0)), strict=True):
             if at <= start:
                 last = value
             overlap = min(until, end) - max(at, start)
             if overlap > 0:
                 total += value * overlap
-                spent += overlap
-        return total / spent if spent else last
+                covered_s += overlap
+        return total / covered_s if covered_s else last
 
     @property
     def peak(self) -> float:
         return max((value for _, value in self.points), default=0.0)
 
     def columns(self, width: int) -> list[float]:
-        """The mean in each of so many equal parts of the time."""
+        """The mean in each of `width` equal intervals."""
         start = self.points[0][0]
         step = (self.until - start) / width
         return [self.mean(start + i * step, start + (i + 1) * step) for i in range(width)]
 
 
 def sparkline(values: Iterable[float], *, top: float, unicode: bool = True) -> str:
-    """One character for each value. Only nothing is blank, and only all is full."""
+    """One character per value. Only zero is blank, and only the maximum is a full block."""
     bars = BARS if unicode else PLAIN_BARS
-    most = len(bars) - 1
-    marks = []
+    highest = len(bars) - 1
+    characters = []
     for value in values:
-        part = value / top if top > 0 else 0.0
-        level = most if part >= 0.995 else min(most - 1, max(1, round(part * most)))
-        marks.append(bars[level] if value > 0 else bars[0])
-    return "".join(marks)
+        share = value / top if top > 0 else 0.0
+        level = highest if share >= 0.995 else min(highest - 1, max(1, round(share * highest)))
+        characters.append(bars[level] if value > 0 else bars[0])
+    return "".join(characters)
 
 
-def bar(part: float, *, width: int, unicode: bool = True) -> str:
-    """A horizontal bar; whatever is beyond the whole is cut."""
-    part = min(1.0, max(0.0, part))
+def bar(share: float, *, width: int, unicode: bool = True) -> str:
+    """A horizontal bar; shares above 1 are drawn as 1."""
+    share = min(1.0, max(0.0, share))
     if not unicode:
-        return "#" * round(part * width)
-    eighths = round(part * width * 8)
+        return "#" * round(share * width)
+    eighths = round(share * width * 8)
     return "█" * (eighths // 8) + (_EIGHTH_BLOCKS[eighths % 8] if eighths % 8 else "")
 
 
@@ -69,13 +69,13 @@ def column_of(at: float, *, start: float, until: float, width: int) -> int:
 
 
 def mark_lines(marks: Sequence[tuple[int, str]], *, width: int, unicode: bool = True) -> list[str]:
-    """Lines below a chart: an arrow at each column and its words beside it, as many lines as that takes, up to a bound."""
+    """Lines below a chart: an arrow at each column with its text, on as many lines as needed up to a limit."""
     arrow = "↑" if unicode else "^"
     rows: list[list[tuple[int, str]]] = []
     left_out = 0
-    for column, words in sorted(marks, key=lambda mark: -mark[0]):
-        text = f"{arrow} {words}"
-        # From right to left: a note must end before the next one in its row begins.
+    for column, label in sorted(marks, key=lambda mark: -mark[0]):
+        text = f"{arrow} {label}"
+        # From right to left: a label must end before the next one in its row begins.
         row = next((row for row in rows if column + len(text) + 2 <= row[-1][0]), None)
         if row is not None:
             row.append((column, text))
@@ -95,5 +95,5 @@ def _mark_line(row: list[tuple[int, str]]) -> str:
 
 
 def axis(first: str, last: str, *, width: int) -> str:
-    """The beginning and the end of the time, below a chart."""
+    """The first and the last time, below a chart."""
     return f"{first}{last:>{max(1, width - len(first))}}"

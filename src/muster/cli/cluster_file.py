@@ -1,4 +1,4 @@
-"""A cluster out of a file: Kubernetes objects as kubectl or `muster snapshot` writes them, as a scenario without a story."""
+"""Reads a cluster from a file of Kubernetes objects, as kubectl or `muster snapshot` writes it, into a scenario without steps."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from muster.yaml_positions import InputError, InputFaults, YamlValue, read_yaml_
 
 GZIP_SUFFIX: Final = ".gz"
 CLUSTER_SUFFIXES: Final = (".json", GZIP_SUFFIX)
-"""Files that are no scenarios for sure."""
+"""Files that are never scenarios."""
 _FIRST_KINDS = ("Namespace", "PriorityClass", "Node")
 _DEFAULT_RUN = RunStep(1, seconds=600.0, every_s=10.0)
-"""What `muster sim` does with a cluster: it lets it live for a while."""
+"""What `muster sim` does with a cluster: ten minutes of virtual time."""
 
 
 def read_cluster(path: Path) -> Scenario | None:
-    """None where the file holds something else."""
+    """None where the file contains something else, such as a scenario."""
     text = read_text_or_gzip(path)
     if text.lstrip()[:1] == "{" and (document := _json_object(text)) is not None:
-        # A snapshot may have a hundred thousand objects: a reader that knows the place of each word would take minutes.
+        # A snapshot may have a hundred thousand objects: the YAML reader, which keeps positions, would take minutes.
         return _scenario(path, list(_manifests(document, file=str(path))), starts_at=captured_at(document))
     try:
         documents = read_yaml_documents(text, file=str(path))
@@ -39,10 +39,10 @@ def read_cluster(path: Path) -> Scenario | None:
         return None
     faults = InputFaults(str(path))
     objects = [
-        written
+        manifest
         for item in list_items(documents)
         if _is_known(item)
-        for written in parse_manifest(item, path="cluster", faults=faults)
+        for manifest in parse_manifest(item, path="cluster", faults=faults)
     ]
     faults.raise_any()
     return _scenario(path, objects, starts_at=None)
@@ -56,11 +56,11 @@ def read_text_or_gzip(path: Path) -> str:
     except FileNotFoundError:
         return read_text(path)
     except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: this is no text in gzip ({error})") from None
+        raise UserError(f"{path}: not gzip-compressed text ({error})") from None
 
 
 def list_items(documents: Sequence[YamlValue]) -> Iterator[YamlValue]:
-    """The objects themselves, out of lists or not."""
+    """The objects, those in lists included."""
     for document in documents:
         items = document.mapping.get("items")
         if items is not None and str(document.mapping.get("kind", yaml_value("")).value).endswith("List"):
@@ -70,7 +70,7 @@ def list_items(documents: Sequence[YamlValue]) -> Iterator[YamlValue]:
 
 
 def _is_known(item: YamlValue) -> bool:
-    """Objects of other kinds are in many snapshots, and nothing to a scheduler."""
+    """Objects of kinds that the scheduler does not read are ignored."""
     kind, version = (str(item.mapping.get(key, yaml_value("")).value) for key in ("kind", "apiVersion"))
     return (version.rpartition("/")[0], kind) in KINDS
 
@@ -98,7 +98,7 @@ def _manifests(document: Mapping[str, Any], *, file: str) -> Iterator[SourceMani
 
 def _scenario(path: Path, objects: list[SourceManifest], *, starts_at: float | None) -> Scenario:
     objects.sort(
-        key=lambda written: _FIRST_KINDS.index(kind) if (kind := written.manifest["kind"]) in _FIRST_KINDS else len(_FIRST_KINDS)
+        key=lambda source: _FIRST_KINDS.index(kind) if (kind := source.manifest["kind"]) in _FIRST_KINDS else len(_FIRST_KINDS)
     )
     return Scenario(
         name=str(path), file=str(path), line=1, policy=None, objects=tuple(objects), steps=(_DEFAULT_RUN,), starts_at=starts_at

@@ -1,4 +1,4 @@
-"""`muster convert`: Volcano's scheduler configuration as a policy file, and what is not as it was."""
+"""`muster convert`: convert a Volcano scheduler configuration to a policy file, and report the differences."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from muster.yaml_positions import InputError
 
 
 def convert_file(file: Path) -> int:
-    """The policy goes to standard output, so that it can be written to a file; all that a person should know goes beside it."""
+    """The policy is printed on standard output, the notes on standard error."""
     try:
-        made = convert(read_text(file), file=str(file))
+        converted = convert(read_text(file), file=str(file))
     except InputError as error:
         raise InvalidFiles(error.faults) from None
-    to_stdout().print_line(made.text.rstrip("\n"))
+    to_stdout().print_line(converted.text.rstrip("\n"))
     screen = to_stderr()
-    for note in made.notes:
-        place = f"{file}:{note.line}: " if note.line else f"{file}: "
-        screen.print_line(TextLine.of((place, DIM), (note.text, NOTE)))
+    for note in converted.notes:
+        position = f"{file}:{note.line}: " if note.line else f"{file}: "
+        screen.print_line(TextLine.of((position, DIM), (note.text, NOTE)))
     return OK

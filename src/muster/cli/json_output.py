@@ -1,11 +1,16 @@
-"""Everything for machines: the JSON that `--json` prints. Its shape is described in docs/cli.md; SCHEMA grows when it changes."""
+"""The JSON that `--json` prints: one document per command, keys in camelCase. docs/cli.md lists the keys.
+
+Keys are the field names of the reports in camelCase, a trailing `_s` spelled `Seconds`. `SCHEMA_VERSION` grows when a key changes.
+"""
 
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict
-from typing import Any
+from dataclasses import fields, is_dataclass
+from functools import cache
+from typing import Any, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -14,16 +19,9 @@ from muster.cli.errors import InvalidFiles, UserError
 from muster.scenario.run_report import Report
 from muster.yaml_positions import InputFault
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 JsonDocument = dict[str, Any]
-
-# Pairs of a name and a figure that a machine would rather look up by name.
-_AMOUNT_FIELDS = {
-    "queues": ("used", "promised", "deserved", "guarantee", "limit", "asked"),
-    "shares": ("shares",),
-    "evictions": ("request",),
-}
 
 
 def write_json(command: str, *, ok: bool, **parts: object) -> None:
@@ -33,38 +31,62 @@ def write_json(command: str, *, ok: bool, **parts: object) -> None:
 
 
 def errors_document(error: UserError) -> list[JsonDocument]:
-    """What a person would read on the error stream: places and suggestions where the error has any, else a sentence."""
+    """The errors of the error stream: with positions and suggestions where they have any, else a message each."""
     return faults_document(error.faults) if isinstance(error, InvalidFiles) else [{"message": str(error)}]
 
 
 def faults_document(faults: Iterable[InputFault]) -> list[JsonDocument]:
-    return [asdict(fault) for fault in faults]
+    return [to_json(fault) for fault in faults]
 
 
 def report_document(report: Report) -> JsonDocument:
-    """A report with all its tables. `real_s` alone differs from run to run."""
-    plain: JsonDocument = msgspec.to_builtins(report)
-    for rows, keys in _AMOUNT_FIELDS.items():
-        for row in plain[rows]:
-            row |= {key: dict(row[key]) for key in keys}
-    plain["deeds"] = [
-        {"cycle": deed.cycle, "at_s": deed.at_s, "effect": type(deed.effect).__name__, "of": msgspec.to_builtins(deed.effect)}
-        for deed in report.decided_effects
-    ]
-    stages: dict[str, int] = {}
-    for row in report.gangs:
-        stages[row.stage] = stages.get(row.stage, 0) + 1
+    """A report with all its tables. `wallSeconds` alone differs from run to run."""
+    tables: JsonDocument = to_json(report)
+    del tables["decidedEffects"]
     return {
-        "name": plain.pop("name"),
-        "file": plain.pop("file"),
-        "line": plain.pop("line"),
+        "name": tables.pop("name"),
+        "file": tables.pop("file"),
+        "line": tables.pop("line"),
         "ok": report.ok,
         "totals": {
             "gangs": len(report.gangs),
-            "stages": dict(sorted(stages.items())),
+            "stages": dict(sorted(Counter(row.stage for row in report.gangs).items())),
             "evictions": len(report.evictions),
             "failures": len(report.failures),
-            "breaches": len(report.violations),
+            "violations": len(report.violations),
         },
-        **plain,
+        **tables,
+        "effects": [
+            {"cycle": each.cycle, "atSeconds": each.at_s, "effect": type(each.effect).__name__, "fields": to_json(each.effect)}
+            for each in report.decided_effects
+        ],
     }
+
+
+def to_json(value: object) -> Any:
+    """Dataclasses as objects with camelCase keys; pairs of a name and a number as one object."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {
+            key: dict(getattr(value, name)) if is_amounts else to_json(getattr(value, name))
+            for name, key, is_amounts in _json_fields(type(value))
+        }
+    if isinstance(value, list | tuple):
+        return [to_json(item) for item in value]
+    return msgspec.to_builtins(value)
+
+
+@cache
+def _json_fields(kind: type) -> tuple[tuple[str, str, bool], ...]:
+    """Name, JSON key, and whether it holds amounts by name, of each field of a dataclass."""
+    hints = get_type_hints(kind)
+    return tuple((field.name, camel_case(field.name), _is_amounts(hints[field.name])) for field in fields(kind))
+
+
+def _is_amounts(hint: object) -> bool:
+    pair = get_args(hint)[:1]
+    return get_origin(hint) is tuple and bool(pair) and get_args(pair[0]) in ((str, int), (str, float))
+
+
+def camel_case(name: str) -> str:
+    first, *rest = (f"{name.removesuffix('_s')}_seconds" if name.endswith("_s") else name).split("_")
+    return first + "".join(word.capitalize() for word in rest)

@@ -1,15 +1,15 @@
-"""`muster plan`: would this job run, where, and who would have to leave? One cycle on a copy of a cluster; nothing is done."""
+"""`muster plan`: whether a job would run, on which nodes, and what it would evict. One cycle on a copy of a cluster; a dry run."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from muster.cli.cluster_file import list_items, read_cluster, read_text_or_gzip
 from muster.cli.errors import InvalidFiles, UserError, show_user_error
-from muster.cli.json_output import errors_document, write_json
+from muster.cli.json_output import JsonDocument, errors_document, to_json, write_json
 from muster.cli.scenario_files import read_scenarios, read_text
 from muster.cli.screen import BAD, BOLD, DIM, GOOD, NOTE, TextLine, to_stdout
 from muster.cli.text_format import compact_names, count, queue_name
@@ -33,7 +33,7 @@ _SCENARIO_KEYS = ("nodes", "gangs", "steps")
 
 @dataclass(frozen=True, slots=True)
 class PlanOptions:
-    """What was typed. `after_steps`: the cluster is as the scenario leaves it, not as it begins."""
+    """The command's options. `after_steps`: plan on the cluster as the scenario's steps leave it."""
 
     job: Path
     cluster: str
@@ -43,30 +43,32 @@ class PlanOptions:
 
 
 def plan(options: PlanOptions) -> int:
-    """Say what would happen to the job, and leave with the code that means it."""
+    """Print the forecast of each gang of the job; the exit code is that of the worst."""
     try:
-        found = _forecasts(options)
+        forecasts = _forecasts(options)
     except (UserError, InputError, NoSuchJob) as error:
         return _show_error(error, options)
-    code = max(each.code for each in found)
+    code = max(each.code for each in forecasts)
     if options.json:
-        write_json("plan", ok=code != CANNOT_RUN, errors=[], code=code, gangs=[_document(each) for each in found])
+        write_json("plan", ok=code != CANNOT_RUN, errors=[], code=code, gangs=[_document(each) for each in forecasts])
         return code
     screen = to_stdout()
-    for number, each in enumerate(found):
-        screen.print_lines([TextLine.of("")] * (number > 0) + list(lines(each)))
+    for number, each in enumerate(forecasts):
+        screen.print_lines([TextLine.of("")] * (number > 0) + list(forecast_lines(each)))
     return code
 
 
 def _show_error(error: UserError | InputError | NoSuchJob, options: PlanOptions) -> int:
-    told: UserError = InvalidFiles(error.faults) if isinstance(error, InputError) else UserError(str(error))
-    if isinstance(error, NoSuchJob):
-        told = UserError(f"{options.job}: {error}")
+    shown: UserError
+    if isinstance(error, InputError):
+        shown = InvalidFiles(error.faults)
     elif isinstance(error, UserError):
-        told = error
+        shown = error
+    else:
+        shown = UserError(f"{options.job}: {error}")
     if options.json:
-        write_json("plan", ok=False, errors=errors_document(told))
-    show_user_error(told)
+        write_json("plan", ok=False, errors=errors_document(shown))
+    show_user_error(shown)
     return USAGE_ERROR
 
 
@@ -79,35 +81,35 @@ def _forecasts(options: PlanOptions) -> tuple[Forecast, ...]:
         read_text(options.policy)
         load_policy(options.policy)
         scenario = replace(scenario, policy=options.policy)
-    play = ScenarioRunner(scenario)
-    play.set_up()
+    runner = ScenarioRunner(scenario)
+    runner.set_up()
     for step in scenario.steps if options.after_steps else ():
-        play.run_step(step)
-    before = {event.obj.uid for event in play.cluster.list_events() if isinstance(event, Upsert) and isinstance(event.obj, Pod)}
-    play.run_step(_job(options.job, play))
+        runner.run_step(step)
+    before = {event.obj.uid for event in runner.cluster.list_events() if isinstance(event, Upsert) and isinstance(event.obj, Pod)}
+    runner.run_step(_job(options.job, runner))
     facts: list[Event] = []
     job: list[Event] = []
-    for event in play.cluster.list_events():
+    for event in runner.cluster.list_events():
         is_new = isinstance(event, Upsert) and isinstance(event.obj, Pod) and event.obj.uid not in before
         (job if is_new else facts).append(event)
-    return forecast(policy_of(scenario), facts, job, now=play.cluster.now)
+    return forecast(policy_of(scenario), facts, job, now=runner.cluster.now)
 
 
-def _cluster(word: str) -> Scenario:
+def _cluster(argument: str) -> Scenario:
     """A scenario (`file.yaml`, `file.yaml:12`), or Kubernetes objects as `kubectl get` or `muster snapshot` writes them."""
-    path = Path(word)
-    if path.is_file() and (found := read_cluster(path)) is not None:
-        return found
-    scenarios = read_scenarios([word])
+    path = Path(argument)
+    if path.is_file() and (cluster := read_cluster(path)) is not None:
+        return cluster
+    scenarios = read_scenarios([argument])
     if len(scenarios) > 1:
-        begins = ", ".join(str(each.line) for each in scenarios)
-        which = f"say which, as {word}:{scenarios[0].line}"
-        raise UserError(f"{word} holds {len(scenarios)} scenarios, at the lines {begins}: {which}")
+        lines = ", ".join(str(each.line) for each in scenarios)
+        hint = f"select one, such as {argument}:{scenarios[0].line}"
+        raise UserError(f"{argument} contains {len(scenarios)} scenarios, at lines {lines}: {hint}")
     return scenarios[0]
 
 
-def _job(path: Path, play: ScenarioRunner) -> SubmitStep:
-    """Manifests, or gangs in the short form of scenarios."""
+def _job(path: Path, runner: ScenarioRunner) -> SubmitStep:
+    """Manifests, or gangs in scenario syntax."""
     faults = InputFaults(str(path))
     items = [
         item
@@ -115,13 +117,13 @@ def _job(path: Path, play: ScenarioRunner) -> SubmitStep:
         for item in (document.items or (document,))
     ]
     if not items:
-        raise UserError(f"{path}: there is no job in this file")
-    scope = ParseScope(_symbol_table(items, play), faults)
+        raise UserError(f"{path}: no job in this file")
+    scope = ParseScope(_symbol_table(items, runner), faults)
     objects: list[SourceManifest] = []
     gangs: list[GangSpec] = []
     for item in list_items(items):
         if any(key in item.mapping for key in _SCENARIO_KEYS):
-            raise UserError(f"{path}: this is a scenario, not a job: give it as --cluster")
+            raise UserError(f"{path}: this is a scenario, not a job: pass it as --cluster")
         if is_manifest(item):
             objects.extend(parse_manifest(item, path="job", faults=faults))
         else:
@@ -130,97 +132,99 @@ def _job(path: Path, play: ScenarioRunner) -> SubmitStep:
     return SubmitStep(items[0].line, tuple(gangs), tuple(objects))
 
 
-def _symbol_table(items: Sequence[YamlValue], play: ScenarioRunner) -> SymbolTable:
+def _symbol_table(items: Sequence[YamlValue], runner: ScenarioRunner) -> SymbolTable:
     """The names that a job may use: those of the cluster and its own."""
-    cast = SymbolTable(YamlValue({"gangs": YamlValue(tuple(items))}))
-    for names, kind in ((cast.queues, "Queue"), (cast.classes, "PriorityClass"), (cast.nodes, "Node")):
-        names.update(dict.fromkeys(_name(manifest) for manifest in play.cluster.listed(kind)))
-    return cast
+    symbols = SymbolTable(YamlValue({"gangs": YamlValue(tuple(items))}))
+    for names, kind in ((symbols.queues, "Queue"), (symbols.classes, "PriorityClass"), (symbols.nodes, "Node")):
+        names.update(dict.fromkeys(_name(manifest) for manifest in runner.cluster.listed(kind)))
+    return symbols
 
 
 def _name(manifest: Manifest) -> str:
     return str(manifest["metadata"]["name"])
 
 
-# -- what a person reads -----------------------------------------------------------------------------------------------------------
+# -- text output -------------------------------------------------------------------------------------------------------------------
 
 
-def lines(found: Forecast) -> Iterator[TextLine]:
-    yield _headline(found)
+def forecast_lines(forecast: Forecast) -> Iterator[TextLine]:
+    yield _headline(forecast)
     yield TextLine.of("")
-    if found.code == CANNOT_RUN:
-        yield from _rows("why", [found.why or "nobody can say why"])
+    if forecast.code == CANNOT_RUN:
+        yield from _rows("why", [forecast.why or "no reason given"])
     else:
-        yield from _rows("where", [_where(found)])
-    if found.evicted_gangs:
-        yield from _rows("evicts", _aligned([_loss_cells(loss, found) for loss in found.evicted_gangs]))
-        yield from _rows("costs", [_costs(found)])
-    if found.code == RUNS_AFTER_EVICTION:
-        budgets = dict.fromkeys(budget for loss in found.evicted_gangs for budget in loss.budgets)
+        yield from _rows("where", [_where(forecast)])
+    if forecast.evicted_gangs:
+        yield from _rows("evicts", _aligned([_evicted_cells(evicted, forecast) for evicted in forecast.evicted_gangs]))
+        yield from _rows("costs", [_costs(forecast)])
+    if forecast.code == RUNS_AFTER_EVICTION:
+        budgets = dict.fromkeys(budget for evicted in forecast.evicted_gangs for budget in evicted.budgets)
         yield from _rows("touches", [f"disruption budgets {', '.join(budgets)}" if budgets else "no disruption budget"])
-    if found.without:
-        yield from _rows("without", [found.without])
-    shown = found.alternatives[:_MAX_ALTERNATIVES]
-    left = len(found.alternatives) - len(shown)
-    yield from _rows("instead", [*map(_alternative_text, shown), *([f"{left} more domains: see --json"] if left else [])])
+    if forecast.without:
+        yield from _rows("without", [forecast.without])
+    shown = forecast.alternatives[:_MAX_ALTERNATIVES]
+    hidden = len(forecast.alternatives) - len(shown)
+    yield from _rows("instead", [*map(_alternative_text, shown), *([f"{hidden} more domains: see --json"] if hidden else [])])
 
 
-def _headline(found: Forecast) -> TextLine:
-    title = (found.gang, BOLD)
-    if found.code == CANNOT_RUN:
-        return TextLine.of(title, " ", ("cannot run", BAD), ".")
-    missing = found.members - len(found.placements)
-    rest = f" with {len(found.placements)} of {found.members} members" if missing > 0 else ""
-    if found.code == RUNS_NOW:
-        return TextLine.of(title, " ", ("can run now", GOOD), f"{rest}.")
-    if not found.evicted_gangs:
-        return TextLine.of(title, " ", ("can run soon", NOTE), f"{rest}: the room that it needs is being left, nobody is evicted.")
-    ends = sum(loss.whole for loss in found.evicted_gangs)
-    less = len(found.evicted_gangs) - ends
-    gangs = [count(ends, "gang")] * (ends > 0)
-    spare = [f"spare members of {count(less, 'gang')}"] * (less > 0)
-    return TextLine.of(title, " ", ("can run after evicting", NOTE), f" {' and '.join(gangs + spare)}{rest}.")
+def _headline(forecast: Forecast) -> TextLine:
+    gang = (forecast.gang, BOLD)
+    if forecast.code == CANNOT_RUN:
+        return TextLine.of(gang, " ", ("cannot run", BAD), ".")
+    missing = forecast.members - len(forecast.placements)
+    partly = f" with {len(forecast.placements)} of {forecast.members} members" if missing > 0 else ""
+    if forecast.code == RUNS_NOW:
+        return TextLine.of(gang, " ", ("can run now", GOOD), f"{partly}.")
+    if not forecast.evicted_gangs:
+        return TextLine.of(gang, " ", ("can run soon", NOTE), f"{partly}: the capacity it needs is being released, no eviction.")
+    ended = sum(evicted.whole for evicted in forecast.evicted_gangs)
+    reduced = len(forecast.evicted_gangs) - ended
+    whole = [count(ended, "gang")] * (ended > 0)
+    surplus = [f"surplus members of {count(reduced, 'gang')}"] * (reduced > 0)
+    return TextLine.of(gang, " ", ("can run after evicting", NOTE), f" {' and '.join(whole + surplus)}{partly}.")
 
 
-def _where(found: Forecast) -> str:
-    on_node = Counter(node for _, node in found.placements)
-    each: dict[int, list[str]] = {}
+def _where(forecast: Forecast) -> str:
+    on_node = Counter(node for _, node in forecast.placements)
+    by_count: dict[int, list[str]] = {}
     for node, members in on_node.items():
-        each.setdefault(members, []).append(node)
-    nodes = "; ".join(f"{compact_names(sorted(names))}, {count(members, 'member')} each" for members, names in sorted(each.items()))
-    domain = f"{found.domain}, " if found.domain not in ("", WHOLE_CLUSTER.name, *on_node) else ""
+        by_count.setdefault(members, []).append(node)
+    nodes = "; ".join(
+        f"{compact_names(sorted(names))}, {count(members, 'member')} each" for members, names in sorted(by_count.items())
+    )
+    domain = f"{forecast.domain}, " if forecast.domain not in ("", WHOLE_CLUSTER.name, *on_node) else ""
     return f"{domain}{count(len(on_node), 'node')}: {nodes}"
 
 
-def _loss_cells(loss: EvictedGang, found: Forecast) -> tuple[str, str, str, str]:
-    if loss.queue == found.queue and loss.priority < found.priority:
-        entitled = f"priority {loss.priority} < {found.priority}"
+def _evicted_cells(evicted: EvictedGang, forecast: Forecast) -> tuple[str, str, str, str]:
+    if evicted.queue == forecast.queue and evicted.priority < forecast.priority:
+        entitled = f"priority {evicted.priority} < {forecast.priority}"
     else:
-        entitled = f"queue {queue_name(loss.queue)} is over its share"
-    if loss.whole:
-        pods = count(len(loss.pods), "pod")
-        return loss.gang, f"{pods}, whole gang" if loss.of > 1 else pods, entitled, f"loses {loss.hours:.1f} h of work"
-    return loss.gang, f"{len(loss.pods)} of {loss.of} pods, above its minimum of {loss.min}", entitled, "keeps running"
+        entitled = f"queue {queue_name(evicted.queue)} is over its share"
+    if evicted.whole:
+        pods = count(len(evicted.pods), "pod")
+        return evicted.gang, f"{pods}, whole gang" if evicted.of > 1 else pods, entitled, f"loses {evicted.hours:.1f} h of work"
+    return evicted.gang, f"{len(evicted.pods)} of {evicted.of} pods, above its minimum of {evicted.min}", entitled, "keeps running"
 
 
-def _costs(found: Forecast) -> str:
-    broken = sum(loss.whole for loss in found.evicted_gangs)
-    ends = f"; {count(broken, 'gang')} end{'s' * (broken == 1)}" if broken else "; no gang ends"
-    if found.gpu_hours:
-        return f"{found.gpu_hours:.1f} GPU-hours of lost work{ends}"
-    return f"at most {max(loss.hours for loss in found.evicted_gangs):.1f} h of work of a pod{ends}"
+def _costs(forecast: Forecast) -> str:
+    ended = sum(evicted.whole for evicted in forecast.evicted_gangs)
+    ends = f"; {count(ended, 'gang')} end{'s' * (ended == 1)}" if ended else "; no gang ends"
+    if forecast.gpu_hours:
+        return f"{forecast.gpu_hours:.1f} GPU-hours of lost work{ends}"
+    return f"at most {max(evicted.hours for evicted in forecast.evicted_gangs):.1f} h of work of a pod{ends}"
 
 
-def _alternative_text(other: Alternative) -> str:
-    where = other.domain if other.domain != WHOLE_CLUSTER.name else other.action
-    if other.gpu_hours is None:
-        return f"{where}: {other.why}"
-    return f"{where}: {other.gpu_hours:.1f} GPU-hours (evicts {', '.join(other.evicts) or 'nobody'})"
+def _alternative_text(alternative: Alternative) -> str:
+    where = alternative.domain if alternative.domain != WHOLE_CLUSTER.name else alternative.action
+    if alternative.gpu_hours is None:
+        return f"{where}: {alternative.why}"
+    return f"{where}: {alternative.gpu_hours:.1f} GPU-hours (evicts {', '.join(alternative.evicts) or 'nothing'})"
 
 
-def _rows(word: str, texts: Sequence[str]) -> Iterator[TextLine]:
+def _rows(label: str, texts: Sequence[str]) -> Iterator[TextLine]:
     for number, text in enumerate(texts):
-        yield TextLine.of((f" {word if not number else '':<8} ", DIM), text)
+        yield TextLine.of((f" {label if not number else '':<8} ", DIM), text)
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
@@ -228,5 +232,5 @@ def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
     return ["   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
 
 
-def _document(found: Forecast) -> dict[str, object]:
-    return {**asdict(found), "gpu_hours": found.gpu_hours}
+def _document(forecast: Forecast) -> JsonDocument:
+    return {**to_json(forecast), "gpuHours": forecast.gpu_hours}

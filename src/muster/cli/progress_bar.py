@@ -1,4 +1,4 @@
-"""A bar that moves while a scenario runs, where somebody looks at it. It goes away when the run is over."""
+"""A progress bar while scenarios run, if the error stream is a terminal. It is removed at the end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MAX_NAME_WIDTH = 28
 
 
 class ProgressBar:
-    """An observer of a run. Silent unless the error stream is a terminal: what is piped stays clean."""
+    """Observes a run. Prints nothing unless the error stream is a terminal."""
 
     def __init__(self, *, quiet: bool = False) -> None:
         console = Console(file=sys.stderr, highlight=False, markup=False)
@@ -59,5 +59,5 @@ class ProgressBar:
 class _ClockColumn(ProgressColumn):
     def render(self, task: Task) -> Text:
         fields = task.fields
-        spent = f"{perf_counter() - fields['began']:.1f} s real"
-        return Text(f"cycle {fields['cycle']}  {fields['at']} virtual  {spent}" if fields["cycle"] else spent)
+        elapsed = f"{perf_counter() - fields['began']:.1f} s real"
+        return Text(f"cycle {fields['cycle']}  {fields['at']} virtual  {elapsed}" if fields["cycle"] else elapsed)

@@ -1,4 +1,4 @@
-"""`muster replay`: run a decision log again and prove that every decision is the same, or show the first that is not."""
+"""`muster replay`: replay a decision log and verify that every decision is identical, or show the first that differs."""
 
 from __future__ import annotations
 
@@ -26,117 +26,117 @@ _STATUS_EVERY = 20
 def replay_log(log: Path, *, policy: Path | None, json: bool) -> int:
     result = _replay(log, policy)
     if not result.cycles:
-        raise UserError(f"{log}: there is no cycle in this log")
+        raise UserError(f"{log}: no cycle in this log")
     difference = result.difference
     if json:
-        told = None if difference is None else _document(difference)
-        write_json("replay", ok=difference is None, log=str(log), cycles=result.cycles, events=result.events, difference=told)
+        document = None if difference is None else _document(difference)
+        write_json("replay", ok=difference is None, log=str(log), cycles=result.cycles, events=result.events, difference=document)
         return OK if difference is None else FAILED
     screen = to_stdout()
-    ran = f"{count(result.cycles, 'cycle')}, {count(result.events, 'event')}"
+    replayed = f"{count(result.cycles, 'cycle')}, {count(result.events, 'event')}"
     if difference is None:
         restarts = f" ({count(result.starts, 'start')} of a scheduler)" if result.starts > 1 else ""
-        screen.print_line(TextLine.of(f"{ran}: ", ("identical", GOOD), restarts))
+        screen.print_line(TextLine.of(f"{replayed}: ", ("identical", GOOD), restarts))
         return OK
     screen.print_lines(list(_difference_lines(log, difference)))
-    screen.print_line(f"{ran} until there; the {count(result.cycles - 1, 'cycle')} before it came out identical.")
+    screen.print_line(f"{replayed} replayed; the {count(result.cycles - 1, 'cycle')} before it: identical.")
     return FAILED
 
 
 def _replay(log: Path, policy: Path | None) -> ReplayResult:
     console = Console(stderr=True)
     status = Status("replaying", console=console)
-    seen = 0
+    identical = 0
 
     def on_cycle(cycles: int) -> None:
-        nonlocal seen
-        seen = cycles
+        nonlocal identical
+        identical = cycles
         if cycles % _STATUS_EVERY == 0:
             status.update(f"replaying, {cycles} cycles identical")
 
     try:
         file: IO[bytes] = log.open("rb")
         with file:
-            chosen = load_policy(policy) if policy is not None else None
+            loaded = load_policy(policy) if policy is not None else None
             if console.is_terminal:
                 status.start()
-            return replay(_complete_lines(file), file=str(log), policy=chosen, on_cycle=on_cycle)
+            return replay(_complete_lines(file), file=str(log), policy=loaded, on_cycle=on_cycle)
     except OSError as error:
         raise UserError(f"{log}: {(error.strerror or str(error)).lower()}") from None
     except BadDecisionLog as error:
-        before = f" ({count(seen, 'cycle')} before it: identical)" if seen else ""
+        before = f" ({count(identical, 'cycle')} before it: identical)" if identical else ""
         raise UserError(f"{log}: {error}{before}") from None
     except InputError as error:
         if policy is not None:
             raise InvalidFiles(error.faults) from None
-        hint = "put the log beside the file that the policy stood in, or name a policy file with --policy"
+        hint = "move the log to the folder of the policy file, or name a policy file with --policy"
         raise UserError(f"{log}: the policy in this log cannot be loaded here ({error.faults[0].message}); {hint}") from None
     finally:
         status.stop()
 
 
 def _complete_lines(file: IO[bytes]) -> Iterator[bytes]:
-    """Every line of a log ends; one that does not was cut off."""
+    """The lines of a log; one that does not end is truncated."""
     for number, line in enumerate(file, start=1):
         if not line.endswith(b"\n"):
             try:
                 msgspec.json.decode(line)
             except msgspec.DecodeError:
                 if number > 1:
-                    raise BadDecisionLog(f"line {number} is cut off: the log ends in the middle of it") from None
+                    raise BadDecisionLog(f"line {number} is truncated") from None
         yield line
 
 
-# -- where two decisions part ------------------------------------------------------------------------------------------------------
+# -- the first difference ----------------------------------------------------------------------------------------------------------
 
 
 def _difference_lines(log: Path, difference: CycleDifference) -> Iterator[TextLine]:
-    told = _document(difference)
-    yield TextLine.of((f"{log}:{difference.line}: ", ERROR), f"cycle {difference.cycle} comes out otherwise: {told['what']}")
-    for word, style in (("logged", GOOD), ("decided", BAD)):
-        yield TextLine.of((f"    {word:8}  ", DIM), (_effect_text(told[word]), style))
-    if told["fields"]:
-        yield TextLine.of(("    differ in  ", DIM), (", ".join(told["fields"]), BOLD))
+    document = _document(difference)
+    yield TextLine.of((f"{log}:{difference.line}: ", ERROR), f"cycle {difference.cycle} differs: {document['what']}")
+    for side, style in (("logged", GOOD), ("decided", BAD)):
+        yield TextLine.of((f"    {side:8}  ", DIM), (_effect_text(document[side]), style))
+    if document["fields"]:
+        yield TextLine.of(("    differ in  ", DIM), (", ".join(document["fields"]), BOLD))
 
 
 def _document(difference: CycleDifference) -> dict[str, Any]:
-    """The first effect, verdict or figure that differs, both ways."""
+    """The first effect, verdict or stat that differs: as logged and as decided now."""
     logged, decided = (msgspec.json.decode(text) for text in (difference.logged, difference.decided))
     where = {"line": difference.line, "cycle": difference.cycle}
-    for part, word in (("effects", "effect"), ("verdicts", "verdict"), ("stats", "figure")):
-        ours, theirs = decided[part], logged[part]
-        for i in range(max(len(ours), len(theirs))):
-            one = theirs[i] if i < len(theirs) else None
-            other = ours[i] if i < len(ours) else None
-            if one != other:
-                what = f"{word} {i + 1} of {len(theirs)} logged, {len(ours)} decided"
-                return {**where, "what": what, "logged": one, "decided": other, "fields": _fields(one, other)}
+    for part, kind in (("effects", "effect"), ("verdicts", "verdict"), ("stats", "stat")):
+        old, new = logged[part], decided[part]
+        for i in range(max(len(old), len(new))):
+            before = old[i] if i < len(old) else None
+            after = new[i] if i < len(new) else None
+            if before != after:
+                what = f"{kind} {i + 1} of {len(old)} logged, {len(new)} decided"
+                return {**where, "what": what, "logged": before, "decided": after, "fields": _fields(before, after)}
     return {**where, "what": "the bytes differ", "logged": None, "decided": None, "fields": []}
 
 
-def _fields(one: object, other: object) -> list[str]:
+def _fields(before: object, after: object) -> list[str]:
     """Names of the fields in which two effects of one kind differ."""
-    if not (isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys()):
+    if not (isinstance(before, dict) and isinstance(after, dict) and before.keys() == after.keys()):
         return []
-    found: list[str] = []
-    for key, value in one.items():
-        theirs = other[key]
-        if isinstance(value, dict) and isinstance(theirs, dict):
-            found.extend(name for name in value if value[name] != theirs.get(name))
-    return found
+    names: list[str] = []
+    for key, old in before.items():
+        new = after[key]
+        if isinstance(old, dict) and isinstance(new, dict):
+            names.extend(name for name in old if old[name] != new.get(name))
+    return names
 
 
-def _effect_text(said: object) -> str:
-    """An effect as `Bind pod=... node=...`; nothing for nothing."""
-    if said is None:
+def _effect_text(logged: object) -> str:
+    """An effect as `Bind pod=... node=...`."""
+    if logged is None:
         return "nothing"
-    if isinstance(said, dict) and len(said) == 1:
-        kind, fields = next(iter(said.items()))
+    if isinstance(logged, dict) and len(logged) == 1:
+        kind, fields = next(iter(logged.items()))
         if isinstance(fields, dict):
             return " ".join(
                 [kind, *(f"{name}={_value_text(value)}" for name, value in fields.items() if value not in ("", [], None))]
             )
-    return _value_text(said)
+    return _value_text(logged)
 
 
 def _value_text(value: object) -> str:

@@ -1,4 +1,4 @@
-"""`muster run`: from what was typed to a scheduler of a real cluster, and back to an exit code."""
+"""`muster run`: turns the options into settings of the scheduling service, and runs it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MIB = 2**20
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """What was typed. `lease` None: no leader election; an empty namespace in it: that of the pod."""
+    """The command's options. `lease` None: no leader election; an empty namespace in it: the pod's own."""
 
     kubeconfig: Path | None
     context: str
@@ -40,10 +40,10 @@ class RunOptions:
 
 
 def run_scheduler(options: RunOptions) -> int:
-    """Everything that was typed is judged before the first word is said to the cluster."""
-    style = _log_format(options.log_format)
+    """All options are validated before the first request to the cluster."""
+    log_format = _log_format(options.log_format)
     settings = _settings(options)
-    set_up_logging(style)
+    set_up_logging(log_format)
     return asyncio.run(_serve(options, settings))
 
 
@@ -60,7 +60,7 @@ async def _serve(options: RunOptions, settings: ServiceSettings) -> int:
 
 def _settings(options: RunOptions) -> ServiceSettings:
     if options.qps is not None and options.qps <= 0:
-        raise UserError("--qps: write a number above 0, or leave it out for no limit")
+        raise UserError("--qps: must be above 0; without it there is no limit")
     if options.decision_log is not None:
         _check_writable(options.decision_log)
     try:
@@ -96,13 +96,13 @@ def _times(seconds: tuple[float, float, float]) -> LeaseTiming:
         raise UserError(str(error)) from None
 
 
-def _log_format(word: str) -> LogFormat:
+def _log_format(text: str) -> LogFormat:
     try:
-        return LogFormat(word)
+        return LogFormat(text)
     except ValueError:
-        near = nearest(word, [style.value for style in LogFormat])
+        near = nearest(text, [log_format.value for log_format in LogFormat])
         hint = f". Did you mean {near!r}?" if near else ""
-        raise UserError(f"--log-format: {word!r} is neither json nor text{hint}") from None
+        raise UserError(f"--log-format: {text!r} is neither json nor text{hint}") from None
 
 
 def _own_namespace() -> str:

@@ -1,4 +1,4 @@
-"""From what was typed to scenarios: files, folders, and `file.yaml:12` for the one scenario that stands there."""
+"""Reads the scenarios that the arguments name: files, folders, and `file.yaml:12` for the scenario at that line."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ SCENARIO_SUFFIXES = (".yaml", ".yml")
 _FILE_AND_LINE = re.compile(r"(.+):(\d+)")
 
 
-def read_scenarios(words: Iterable[str]) -> list[Scenario]:
-    """All scenarios of all files, in order. Everything that is wrong with any of them is told at once."""
-    found: list[Scenario] = []
+def read_scenarios(arguments: Iterable[str]) -> list[Scenario]:
+    """All scenarios of all files, in order. The faults of all files are reported together."""
+    scenarios: list[Scenario] = []
     faults: list[InputFault] = []
-    for word in words:
-        for path, line in _paths(word):
+    for argument in arguments:
+        for path, line in _paths(argument):
             try:
-                read = parse(read_text(path), file=str(path))
+                parsed = parse(read_text(path), file=str(path))
             except InputError as error:
                 faults.extend(error.faults)
                 continue
-            found.extend(read if line is None else [_at_line(read, line)])
+            scenarios.extend(parsed if line is None else [_at_line(parsed, line)])
     if faults:
         raise InvalidFiles(faults)
-    return found
+    return scenarios
 
 
-def _paths(word: str) -> list[tuple[Path, int | None]]:
-    path, line = Path(word), None
-    pointed = _FILE_AND_LINE.fullmatch(word)
-    if pointed is not None and not path.exists():
-        path, line = Path(pointed[1]), int(pointed[2])
+def _paths(argument: str) -> list[tuple[Path, int | None]]:
+    path, line = Path(argument), None
+    match = _FILE_AND_LINE.fullmatch(argument)
+    if match is not None and not path.exists():
+        path, line = Path(match[1]), int(match[2])
     if not path.is_dir():
         return [(path, line)]
-    inside = sorted(each for each in path.rglob("*") if each.suffix in SCENARIO_SUFFIXES and each.is_file())
-    if not inside:
-        raise UserError(f"{word}: there is no scenario in this folder (no file that ends in {' or '.join(SCENARIO_SUFFIXES)})")
-    return [(each, None) for each in inside]
+    files = sorted(file for file in path.rglob("*") if file.suffix in SCENARIO_SUFFIXES and file.is_file())
+    if not files:
+        raise UserError(f"{argument}: no scenario in this folder (no file that ends in {' or '.join(SCENARIO_SUFFIXES)})")
+    return [(file, None) for file in files]
 
 
 def _at_line(scenarios: list[Scenario], line: int) -> Scenario:
@@ -54,9 +54,9 @@ def read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise UserError(f"{path}: there is no such file{_hint(path)}") from None
+        raise UserError(f"{path}: no such file{_hint(path)}") from None
     except UnicodeDecodeError as error:
-        raise UserError(f"{path}: this is no text in UTF-8 (byte {error.start})") from None
+        raise UserError(f"{path}: not UTF-8 text (byte {error.start})") from None
     except OSError as error:
         raise UserError(f"{path}: {(error.strerror or str(error)).lower()}") from None
 
@@ -65,5 +65,5 @@ def _hint(path: Path) -> str:
     folder = path.parent
     if not folder.is_dir():
         return ""
-    near = nearest(path.name, [each.name for each in folder.iterdir()])
+    near = nearest(path.name, [file.name for file in folder.iterdir()])
     return f". Did you mean {str(folder / near)!r}?" if near else ""

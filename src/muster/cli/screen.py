@@ -1,6 +1,6 @@
-"""A screen that takes lines: coloured and as wide as the terminal, or plain and unwrapped where nobody looks.
+"""Output of lines: coloured and wrapped to the width of a terminal, plain and unwrapped where the output is piped.
 
-Whatever is printed may come from somebody's file, so nothing in it is read as markup, and control characters are shown, not obeyed.
+Text may come from a user's file, so markup in it is not interpreted and control characters are escaped.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ERROR, BAD, GOOD, DIM, BOLD, NOTE, PLAIN = "bold red", "red", "green", "dim", "b
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
-# Charts and wrapped columns in output that nobody's terminal bounds.
+# Width of charts in output that is not bounded by a terminal.
 UNBOUNDED_WIDTH = 120
 
 TextPart = str | tuple[str, str]
@@ -27,7 +27,7 @@ TextPart = str | tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class TextLine:
-    """Pieces of text, each with a style."""
+    """Parts of text, each with a style."""
 
     parts: tuple[tuple[str, str], ...]
 
@@ -44,7 +44,7 @@ class TextLine:
 
 
 def escape_control(text: str) -> str:
-    """Control characters as what they are: a file's name must not repaint anybody's terminal."""
+    """Escape control characters: a name in a file must not send escape sequences to the terminal."""
     return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
@@ -56,7 +56,7 @@ class Screen:
         self.is_terminal = self._console.is_terminal
         bounded = self.is_terminal or columns.isdigit()
         self.width: int | None = max(60, int(columns) if columns.isdigit() else self._console.width) if bounded else None
-        """None: nobody looks, so nothing is wrapped."""
+        """None: not a terminal, so nothing is wrapped."""
         self.unicode = (getattr(file, "encoding", None) or "utf-8").lower().replace("-", "").startswith("utf")
 
     @property
@@ -65,7 +65,7 @@ class Screen:
 
     @property
     def chart_width(self) -> int:
-        """What is left beside a label and some figures."""
+        """The width that is left beside a label and the numbers of a chart."""
         return max(20, min((self.width or UNBOUNDED_WIDTH) - 60, 80))
 
     def print_line(self, line: object = "") -> None:
@@ -89,7 +89,7 @@ def to_stderr() -> Screen:
 
 
 def _replacing_errors(stream: IO[str]) -> IO[str]:
-    """A terminal that cannot show a character shows a question mark; it is no reason to stop."""
+    """A character that the stream cannot encode is printed as a question mark instead of raising."""
     reconfigure = getattr(stream, "reconfigure", None)
     if reconfigure is not None:
         reconfigure(errors="replace")

@@ -1,4 +1,4 @@
-"""`muster sim`: run scenarios on a simulated cluster in virtual time and show what came of them."""
+"""`muster sim`: run scenarios on a simulated cluster in virtual time and report the results."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from muster.yaml_positions import InputError, InputFault
 
 @dataclass(frozen=True, slots=True)
 class SimOptions:
-    """What the options say. `timeline` None: as much of it as fits a screen, and only for a single scenario."""
+    """The command's options. `timeline` None: as much of it as fits one screen, and only for a single scenario."""
 
     files: Sequence[str]
     generate: str | None = None
     policy: Path | None = None
-    trace: Path | None = None
+    decision_log: Path | None = None
     json: bool = False
     quiet: bool = False
     timeline: bool | None = None
@@ -41,7 +41,7 @@ class SimOptions:
 
 @dataclass(frozen=True, slots=True)
 class ScenarioResult:
-    """A scenario that was run, or that the cluster would not have."""
+    """A scenario that was run; without a report where the cluster rejected an object of it."""
 
     scenario: Scenario
     report: Report | None
@@ -56,7 +56,7 @@ def simulate(options: SimOptions) -> int:
     scenarios = _scenarios(options)
     screen = to_stdout(quiet=options.quiet)
     results: list[ScenarioResult] = []
-    with _decision_log(options.trace) as log, ProgressBar(quiet=options.quiet or options.json) as progress_bar:
+    with _open_decision_log(options.decision_log) as log, ProgressBar(quiet=options.quiet or options.json) as progress_bar:
         for scenario in scenarios:
             progress_bar.begin(scenario.name)
             results.append(_run(scenario, progress_bar, log))
@@ -65,15 +65,17 @@ def simulate(options: SimOptions) -> int:
     if options.json:
         _show_json(results)
     elif len(scenarios) == 1 or options.timeline:
-        for each in results:
-            _show_report(each, screen, options)
+        for result in results:
+            _show_report(result, screen, options)
     if not options.json:
         _show_count(results, screen)
         _show_failures(results, options)
-    return BAD_INPUT if any(each.report is None for each in results) else OK if all(each.ok for each in results) else FAILED
+    if any(result.report is None for result in results):
+        return BAD_INPUT
+    return OK if all(result.ok for result in results) else FAILED
 
 
-# -- what to run -------------------------------------------------------------------------------------------------------------------
+# -- input -------------------------------------------------------------------------------------------------------------------------
 
 
 def _scenarios(options: SimOptions) -> list[Scenario]:
@@ -82,27 +84,27 @@ def _scenarios(options: SimOptions) -> list[Scenario]:
     if options.generate is None and not options.files:
         raise UserError("name a scenario file or a folder of them, such as `muster sim scenarios/demo.yaml`, or use --generate")
     try:
-        found = [generate_from_text(options.generate)] if options.generate is not None else list(_read(options.files))
+        scenarios = [generate_from_text(options.generate)] if options.generate is not None else list(_read(options.files))
         if options.policy is not None:
             load_policy(options.policy)
     except InputError as error:
         raise InvalidFiles(error.faults) from None
-    return [replace(scenario, policy=options.policy) for scenario in found] if options.policy is not None else found
+    return [replace(scenario, policy=options.policy) for scenario in scenarios] if options.policy is not None else scenarios
 
 
-def _read(words: Sequence[str]) -> Iterator[Scenario]:
-    """Scenarios, and clusters that somebody saved."""
-    yield from read_scenarios(word for word in words if not word.endswith(CLUSTER_SUFFIXES))
-    for word in words:
-        if word.endswith(CLUSTER_SUFFIXES):
-            saved = read_cluster(Path(word))
-            if saved is None:
-                raise UserError(f"{word}: this is no list of Kubernetes objects, as `muster snapshot` writes one")
-            yield saved
+def _read(arguments: Sequence[str]) -> Iterator[Scenario]:
+    """Scenario files, and snapshots of clusters."""
+    yield from read_scenarios(argument for argument in arguments if not argument.endswith(CLUSTER_SUFFIXES))
+    for argument in arguments:
+        if argument.endswith(CLUSTER_SUFFIXES):
+            snapshot = read_cluster(Path(argument))
+            if snapshot is None:
+                raise UserError(f"{argument}: not a list of Kubernetes objects, as `muster snapshot` writes it")
+            yield snapshot
 
 
 @contextmanager
-def _decision_log(path: Path | None) -> Iterator[DecisionLogWriter | None]:
+def _open_decision_log(path: Path | None) -> Iterator[DecisionLogWriter | None]:
     if path is None:
         yield None
         return
@@ -122,77 +124,73 @@ def _run(scenario: Scenario, progress_bar: ProgressBar, log: DecisionLogWriter |
         return ScenarioResult(scenario, None, error.faults)
 
 
-# -- what a person sees ------------------------------------------------------------------------------------------------------------
+# -- text output -------------------------------------------------------------------------------------------------------------------
 
 
-def _show_report(results: ScenarioResult, screen: Screen, options: SimOptions) -> None:
-    report = results.report
+def _show_report(result: ScenarioResult, screen: Screen, options: SimOptions) -> None:
+    report = result.report
     if report is None:
         return
     screen.print_line(_headline(report))
     if options.timeline is not False:
         screen.print_line()
-        events = timeline(report, resource=main_resource(report))
-        screen.print_lines(timeline_lines(events, width=screen.width, whole=bool(options.timeline)))
+        entries = timeline(report, resource=main_resource(report))
+        screen.print_lines(timeline_lines(entries, width=screen.width, complete=bool(options.timeline)))
     screen.print_lines(list(summary(report, screen, all_gangs=options.all_gangs)))
     screen.print_line()
 
 
 def _headline(report: Report) -> TextLine:
-    spent = f"{count(report.cycles, 'cycle')}, {duration(report.virtual_s)} virtual in {real_time(report.wall_s)}"
-    return TextLine.of(" ", (report.name, BOLD), (f"   {spent}", DIM))
+    elapsed = f"{count(report.cycles, 'cycle')}, {duration(report.virtual_s)} virtual in {real_time(report.wall_s)}"
+    return TextLine.of(" ", (report.name, BOLD), (f"   {elapsed}", DIM))
 
 
-def _show_line(results: ScenarioResult, screen: Screen, *, new_file: bool) -> None:
-    """One line, below a line with the file's name where that is another one."""
-    scenario, report = results.scenario, results.report
+def _show_line(result: ScenarioResult, screen: Screen, *, new_file: bool) -> None:
+    """One line for a scenario, below a line with the name of its file where that changes."""
+    scenario, report = result.scenario, result.report
     if new_file:
         screen.print_line(TextLine.of((f" {scenario.file}", BOLD)))
-    word, style = ("ok", GOOD) if results.ok else ("failed", BAD) if report is not None else ("error", BAD)
-    spent = (
-        "" if report is None else f"   {count(report.cycles, 'cycle')}, {duration(report.virtual_s)} in {real_time(report.wall_s)}"
-    )
-    screen.print_line(TextLine.of((f"   {word:6} ", style), (f":{scenario.line:<4} ", DIM), scenario.name, (spent, DIM)))
+    status, style = ("ok", GOOD) if result.ok else ("failed", BAD) if report is not None else ("error", BAD)
+    elapsed = ""
+    if report is not None:
+        elapsed = f"   {count(report.cycles, 'cycle')}, {duration(report.virtual_s)} in {real_time(report.wall_s)}"
+    screen.print_line(TextLine.of((f"   {status:6} ", style), (f":{scenario.line:<4} ", DIM), scenario.name, (elapsed, DIM)))
 
 
 def _show_count(results: list[ScenarioResult], screen: Screen) -> None:
     if len(results) < 2:
         return
-    good = sum(each.ok for each in results)
-    bad = len(results) - good
-    figures = f", {bad} failed" if bad else ""
+    passed = sum(result.ok for result in results)
+    failed = len(results) - passed
+    failures = f", {failed} failed" if failed else ""
     screen.print_line()
-    screen.print_line(TextLine.of((f" {count(len(results), 'scenario')}: {good} ok{figures}.", BAD if bad else GOOD)))
+    screen.print_line(TextLine.of((f" {count(len(results), 'scenario')}: {passed} ok{failures}.", BAD if failed else GOOD)))
 
 
 def _show_failures(results: list[ScenarioResult], options: SimOptions) -> None:
-    """Said in any case, quiet or not: it is what the exit code is about."""
+    """Printed with --quiet as well: they are the reason for the exit code."""
     screen = to_stdout()
-    first = True
-    for each in results:
-        if each.ok:
-            continue
-        if not (first and options.quiet):
+    for number, result in enumerate(result for result in results if not result.ok):
+        if number or not options.quiet:
             screen.print_line()
-        first = False
-        screen.print_lines(list(_failed_lines(each)))
+        screen.print_lines(list(_failed_lines(result)))
 
 
-def _failed_lines(results: ScenarioResult) -> Iterator[TextLine]:
-    for fault in results.faults:
+def _failed_lines(result: ScenarioResult) -> Iterator[TextLine]:
+    for fault in result.faults:
         yield from fault_lines(fault)
-    if results.report is None:
+    if result.report is None:
         return
-    for failure in results.report.failures:
+    for failure in result.report.failures:
         yield from _failure_lines(failure)
-    scenario = results.scenario
-    for violation in results.report.violations:
+    scenario = result.scenario
+    for violation in result.report.violations:
         place = f"{scenario.file}:{scenario.line}: "
-        yield TextLine.of((place, ERROR), f"law broken in cycle {violation.cycle}: {violation.invariant}")
+        yield TextLine.of((place, ERROR), f"invariant violated in cycle {violation.cycle}: {violation.invariant}")
         yield TextLine.of(f"  {violation.text}")
     yield TextLine.of((f"  scenario: {scenario.name}", DIM))
     if not scenario.file.startswith("<"):
-        yield TextLine.of((f"  again:    muster sim {scenario.file}:{scenario.line}", DIM))
+        yield TextLine.of((f"  rerun:    muster sim {scenario.file}:{scenario.line}", DIM))
 
 
 def _failure_lines(failure: ExpectationFailure) -> Iterator[TextLine]:
@@ -204,13 +202,10 @@ def _failure_lines(failure: ExpectationFailure) -> Iterator[TextLine]:
         yield TextLine.of(("    found     ", DIM), (each.found, BAD))
 
 
-# -- what a machine sees -----------------------------------------------------------------------------------------------------------
-
-
 def _show_json(results: list[ScenarioResult]) -> None:
     write_json(
         "sim",
-        ok=all(each.ok for each in results),
-        errors=faults_document(fault for each in results for fault in each.faults),
-        scenarios=[report_document(each.report) for each in results if each.report is not None],
+        ok=all(result.ok for result in results),
+        errors=faults_document(fault for result in results for fault in result.faults),
+        scenarios=[report_document(result.report) for result in results if result.report is not None],
     )

@@ -1,4 +1,4 @@
-"""`muster snapshot`: save what the scheduler sees of a cluster."""
+"""`muster snapshot`: save what the scheduler reads of a cluster to a file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from muster.cli.text_format import count
 from muster.kube.read.object_references import Manifest
 from muster.kube.watch.access import AccessError, read_access
 from muster.kube.watch.client import ApiError, Client
-from muster.snapshot.anonymize import anonymize as renamed
+from muster.snapshot.anonymize import anonymize
 from muster.snapshot.capture import capture
 from muster.snapshot.snapshot_file import write
 
@@ -27,12 +27,12 @@ def save(output: Path, *, kubeconfig: Path | None, context: str, anonymous: bool
     except ApiError as error:
         raise UserError(f"the cluster cannot be read: {error}") from None
     try:
-        size = write(output, renamed(objects) if anonymous else objects, now=time.time())
+        size = write(output, anonymize(objects) if anonymous else objects, now=time.time())
     except OSError as error:
         raise UserError(f"{output}: {(error.strerror or str(error)).lower()}") from None
-    kinds = Counter(str(each["kind"]) for each in objects)
-    figures = f"{count(kinds['Node'], 'node')}, {count(kinds['Pod'], 'pod')}, {count(len(objects), 'object')} in all"
-    to_stdout().print_line(f"{output}: {figures}, {size / 1024:.0f} KiB{', names replaced' if anonymous else ''}")
+    kinds = Counter(str(manifest["kind"]) for manifest in objects)
+    counts = f"{count(kinds['Node'], 'node')}, {count(kinds['Pod'], 'pod')}, {count(len(objects), 'object')} in total"
+    to_stdout().print_line(f"{output}: {counts}, {size / 1024:.0f} KiB{', names replaced' if anonymous else ''}")
     return OK
 
 

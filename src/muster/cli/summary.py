@@ -1,4 +1,4 @@
-"""What came of a scenario, on one screen: how full the cluster was, how the queues shared it, and where every gang stands."""
+"""The summary of a run on one screen: utilisation over time, the queues and their shares, the gangs and their stages, totals."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from muster.cli.text_format import (
     unit_hours,
     unit_name,
 )
-from muster.cli.text_table import Column, Subgroup, lay_out
+from muster.cli.text_table import Column, TableCell, lay_out
 from muster.cli.timeline import EVICTION_VERBS
+from muster.model.gang import Stage
 from muster.model.queue import DEFAULT_QUEUE, ROOT_QUEUE
 from muster.model.resource_amounts import CPU, PODS, short_name, show_amount
 from muster.scenario.run_report import EvictionRow, GangRow, QueueRow, Report, ResourceAmounts, UsageSample
@@ -29,28 +30,46 @@ from muster.scenario.run_report import EvictionRow, GangRow, QueueRow, Report, R
 MAX_ROWS = 20
 _LABEL_WIDTH = 16
 _MAX_WHERE_WIDTH = 26
-_STAGE_NAMES = {"satisfied": "running"}
-_STAGE_STYLES = {"satisfied": GOOD, "waiting": NOTE, "gathering": NOTE, "holding": NOTE, "clearing": NOTE, "timed out": BAD}
+_GONE = "gone"
+_RUNNING = "running"
+_STAGE_NAMES = {Stage.SATISFIED.value: _RUNNING}
+_STAGE_STYLES = {
+    Stage.SATISFIED.value: GOOD,
+    Stage.WAITING.value: NOTE,
+    Stage.WAITING_FOR_PODS.value: NOTE,
+    Stage.WAITING_ON_PERMIT.value: NOTE,
+    Stage.PREEMPTING.value: NOTE,
+    Stage.TIMED_OUT.value: BAD,
+}
+_ENDED_STAGES = (Stage.FINISHED.value, _GONE)
 _MARK_PREFIXES = ("lost", "removed", "restart", "back")
 _MAX_MARKS = 6
 _MIN_GROUP_SIZE = 3
-# In the order in which a person looks for them.
-_STAGE_ORDER = ("timed out", "waiting", "clearing", "holding", "gathering", "satisfied", "finished", "gone")
+# The stages that need attention first.
+_STAGE_ORDER = (
+    Stage.TIMED_OUT.value,
+    Stage.WAITING.value,
+    Stage.PREEMPTING.value,
+    Stage.WAITING_ON_PERMIT.value,
+    Stage.WAITING_FOR_PODS.value,
+    Stage.SATISFIED.value,
+    *_ENDED_STAGES,
+)
 
 
 def main_resource(report: Report) -> str:
-    """What the cluster is about: its GPUs if it has any in use, else whatever was fullest."""
+    """The resource that is charted: GPUs if any were in use, else the one with the highest peak utilisation."""
     peaks: dict[str, float] = {}
     for sample in report.samples:
-        for use in sample.usage:
-            if use.resource != PODS:
-                peaks[use.resource] = max(peaks.get(use.resource, 0.0), use.used / use.total)
+        for usage in sample.usage:
+            if usage.resource != PODS:
+                peaks[usage.resource] = max(peaks.get(usage.resource, 0.0), usage.used / usage.total)
     gpus = [name for name in sorted(peaks) if short_name(name).endswith("gpu") and peaks[name] > 0]
     return gpus[0] if gpus else max(sorted(peaks), key=lambda name: peaks[name], default=CPU)
 
 
 def summary(report: Report, screen: Screen, *, all_gangs: bool = False) -> Iterator[TextLine]:
-    """Charts over time, the tree of queues, the gangs, and what it adds up to."""
+    """Charts over time, the tree of queues, the gangs, and the totals."""
     resource = main_resource(report)
     for part in (
         _charts(report, resource, screen),
@@ -67,18 +86,18 @@ def summary(report: Report, screen: Screen, *, all_gangs: bool = False) -> Itera
 
 
 def _charts(report: Report, resource: str, screen: Screen) -> list[TextLine]:
-    """One line for the cluster and one for each queue, on the same axis. Where no time passes there is nothing to draw."""
+    """One line for the cluster and one for each queue, on the same axis. None where no time passes."""
     points = [(sample.at_s, sample.share(resource)) for sample in report.samples]
     if report.virtual_s <= 0 or len(points) < 2:
         return []
     width = screen.chart_width
-    use = Series(tuple(points), report.virtual_s)
-    peak = max((_in_use(sample, resource) for sample in report.samples), key=lambda figures: figures[0])
-    figures = f"peak {show_amount(resource, peak[0])}/{show_amount(resource, peak[1])}   mean {100 * use.mean():.0f} %"
-    lines = [_chart_line(f"{unit_name(resource)} in use", use, 1.0, figures, screen)]
-    places = [(column_of(at_s, start=points[0][0], until=report.virtual_s, width=width), text) for at_s, text in _marks(report)]
+    utilisation = Series(tuple(points), report.virtual_s)
+    used, total = max((_in_use(sample, resource) for sample in report.samples), key=lambda amounts: amounts[0])
+    numbers = f"peak {show_amount(resource, used)}/{show_amount(resource, total)}   mean {100 * utilisation.mean():.0f} %"
+    lines = [_chart_line(f"{unit_name(resource)} in use", utilisation, 1.0, numbers, screen)]
+    marks = [(column_of(at_s, start=points[0][0], until=report.virtual_s, width=width), text) for at_s, text in _marks(report)]
     lines.extend(
-        TextLine.of((f"{'':{_LABEL_WIDTH}}{text}", NOTE)) for text in mark_lines(places, width=width, unicode=screen.unicode)
+        TextLine.of((f"{'':{_LABEL_WIDTH}}{text}", NOTE)) for text in mark_lines(marks, width=width, unicode=screen.unicode)
     )
     lines.extend(_share_lines(report, screen))
     begin, end = clock(points[0][0]), clock(report.virtual_s)
@@ -86,17 +105,17 @@ def _charts(report: Report, resource: str, screen: Screen) -> list[TextLine]:
 
 
 def _in_use(sample: UsageSample, resource: str) -> tuple[int, int]:
-    """How much of a resource was in use, and how much there was."""
-    return next(((use.used, use.total) for use in sample.usage if use.resource == resource), (0, 0))
+    """The amount of a resource in use, and the total."""
+    return next(((usage.used, usage.total) for usage in sample.usage if usage.resource == resource), (0, 0))
 
 
-def _chart_line(label: str, series: Series, top: float, figures: str, screen: Screen) -> TextLine:
+def _chart_line(label: str, series: Series, top: float, numbers: str, screen: Screen) -> TextLine:
     bars = sparkline(series.columns(screen.chart_width), top=top, unicode=screen.unicode)
-    return TextLine.of((f" {label:{_LABEL_WIDTH - 1}.{_LABEL_WIDTH - 2}}", PLAIN), (bars, GOOD), f"  {figures}")
+    return TextLine.of((f" {label:{_LABEL_WIDTH - 1}.{_LABEL_WIDTH - 2}}", PLAIN), (bars, GOOD), f"  {numbers}")
 
 
 def _share_lines(report: Report, screen: Screen) -> Iterator[TextLine]:
-    """The share of each queue. A queue that never had anything is left out."""
+    """The share of each queue over time. Queues that never used anything are left out."""
     shares: dict[str, list[tuple[float, float]]] = {}
     for sample in report.shares:
         for queue, share in sample.shares:
@@ -110,29 +129,29 @@ def _share_lines(report: Report, screen: Screen) -> Iterator[TextLine]:
     yield TextLine.of("")
     for queue, series in drawn.items():
         top = max(1.0, series.peak)
-        what = "of what it deserves" if of.get(queue) == "deserved" else "of the cluster"
-        figures = f"mean {series.mean():.2f}   peak {series.peak:.2f} {what}"
-        yield _chart_line(queue_name(queue), series, top, figures, screen)
+        whole = "of deserved" if of.get(queue) == "deserved" else "of the cluster"
+        numbers = f"mean {series.mean():.2f}   peak {series.peak:.2f} {whole}"
+        yield _chart_line(queue_name(queue), series, top, numbers, screen)
 
 
 def _marks(report: Report) -> list[tuple[float, str]]:
-    """What a chart is marked with: nodes lost, restarts, and who evicted others; nodes that came back while there is room."""
-    timeline_notes = [mark for mark in report.timeline_notes if mark.text.startswith(_MARK_PREFIXES)]
-    if len(timeline_notes) > _MAX_MARKS:
-        timeline_notes = [mark for mark in timeline_notes if not mark.text.startswith("back")]
-    found = [(mark.at_s, mark.text) for mark in timeline_notes]
+    """The marks of a chart: nodes lost, restarts, evicting gangs; nodes that came back unless there are too many marks."""
+    notes = [note for note in report.timeline_notes if note.text.startswith(_MARK_PREFIXES)]
+    if len(notes) > _MAX_MARKS:
+        notes = [note for note in notes if not note.text.startswith("back")]
+    marks = [(note.at_s, note.text) for note in notes]
     plans = dict.fromkeys(
         (eviction.at_s, eviction.for_gang, EVICTION_VERBS.get(eviction.cause, "preempts")) for eviction in report.evictions
     )
-    found.extend((at_s, f"{gang} {verb}") for at_s, gang, verb in plans)
-    return sorted(found)
+    marks.extend((at_s, f"{gang} {verb}") for at_s, gang, verb in plans)
+    return sorted(marks)
 
 
 # -- queues ------------------------------------------------------------------------------------------------------------------------
 
 
 def _queues(report: Report, resource: str, screen: Screen) -> list[TextLine]:
-    """The tree, where there is more than the queue that is always there."""
+    """The tree of queues, where there are others than the default queue."""
     rows = [row for row in report.queues if row.queue != DEFAULT_QUEUE or row.used or row.waiting]
     if len(rows) < 2 or all(row.queue in (ROOT_QUEUE, DEFAULT_QUEUE) for row in rows):
         return []
@@ -140,7 +159,7 @@ def _queues(report: Report, resource: str, screen: Screen) -> list[TextLine]:
     columns = [
         Column("queue"),
         Column(f"{unit} used", align_right=True),
-        Column("promised", align_right=True),
+        Column("nominated", align_right=True),
         Column("deserved", align_right=True),
         Column("guarantee", align_right=True),
         Column("limit", align_right=True),
@@ -150,60 +169,60 @@ def _queues(report: Report, resource: str, screen: Screen) -> list[TextLine]:
         Column(""),
     ]
     branches = _tree_prefixes(rows, unicode=screen.unicode)
-    subgroups = [_queue_cells(row, branch, resource, screen) for row, branch in zip(rows, branches, strict=True)]
-    return lay_out(columns, subgroups, width=screen.width)
+    cells = [_queue_cells(row, branch, resource, screen) for row, branch in zip(rows, branches, strict=True)]
+    return lay_out(columns, cells, width=screen.width)
 
 
-def _queue_cells(row: QueueRow, branch: str, resource: str, screen: Screen) -> list[Subgroup | str]:
-    def figure(amounts: ResourceAmounts, *, zero: str = "") -> str:
-        given = dict(amounts)
-        return show_amount(resource, given[resource]) if resource in given else zero
+def _queue_cells(row: QueueRow, branch: str, resource: str, screen: Screen) -> list[TableCell | str]:
+    def shown(amounts: ResourceAmounts, *, zero: str = "") -> str:
+        by_resource = dict(amounts)
+        return show_amount(resource, by_resource[resource]) if resource in by_resource else zero
 
     note, style = _queue_note(row, resource)
     requested = amount_of(row.requested, resource)
     pending = f"{count(row.waiting, 'gang')}, {amount(resource, requested)}" if requested else count(row.waiting, "gang")
     return [
         f"{branch}{queue_name(row.queue)}",
-        figure(row.used, zero="0"),
-        figure(row.promised),
-        figure(row.deserved),
-        figure(row.guarantee),
-        figure(row.limit),
+        shown(row.used, zero="0"),
+        shown(row.promised),
+        shown(row.deserved),
+        shown(row.guarantee),
+        shown(row.limit),
         f"{row.share:.2f}",
-        Subgroup(bar(row.share, width=10, unicode=screen.unicode), BAD if row.share > 1 else GOOD),
+        TableCell(bar(row.share, width=10, unicode=screen.unicode), BAD if row.share > 1 else GOOD),
         pending if row.waiting else "",
-        Subgroup(note, style),
+        TableCell(note, style),
     ]
 
 
 def _queue_note(row: QueueRow, resource: str) -> tuple[str, str]:
     used, deserved = dict(row.used), dict(row.deserved)
-    full = [short_name(name) for name, most in row.limit if most and used.get(name, 0) >= most]
-    if full:
-        return f"at its limit ({join_names(full)})", NOTE
+    at_limit = [short_name(name) for name, limit in row.limit if limit and used.get(name, 0) >= limit]
+    if at_limit:
+        return f"at its limit ({join_names(at_limit)})", NOTE
     over = used.get(resource, 0) - deserved.get(resource, 0)
     if row.queue != ROOT_QUEUE and deserved.get(resource) and over > 0:
-        return f"{show_amount(resource, over)} over: may be reclaimed", NOTE
+        return f"{show_amount(resource, over)} over deserved: reclaimable", NOTE
     return "", PLAIN
 
 
 def _tree_prefixes(rows: Sequence[QueueRow], *, unicode: bool) -> list[str]:
-    """The lines of a tree before each name."""
+    """The branches of the tree before each name."""
     tee, end, pipe = ("├─ ", "└─ ", "│  ") if unicode else ("|- ", "`- ", "|  ")
-    found: list[str] = []
+    prefixes: list[str] = []
     for i, row in enumerate(rows):
         if not row.depth:
-            found.append("")
+            prefixes.append("")
             continue
         open_above = [_has_next_sibling(rows, i, depth) for depth in range(1, row.depth)]
-        found.append(
+        prefixes.append(
             "".join(pipe if more else "   " for more in open_above) + (tee if _has_next_sibling(rows, i, row.depth) else end)
         )
-    return found
+    return prefixes
 
 
 def _has_next_sibling(rows: Sequence[QueueRow], i: int, depth: int) -> bool:
-    """Does another queue of this depth follow below the same parent?"""
+    """Whether another queue of this depth follows below the same parent."""
     for later in rows[i + 1 :]:
         if later.depth < depth:
             return False
@@ -216,9 +235,9 @@ def _has_next_sibling(rows: Sequence[QueueRow], i: int, depth: int) -> bool:
 
 
 def _gangs(report: Report, resource: str, screen: Screen, *, all_gangs: bool) -> list[TextLine]:
-    """Who waits, who runs, who is done; those that are done only where that is all there is, or everything was asked for."""
+    """Waiting gangs first; finished ones only where there are no others, or with --all."""
     rows = sorted(report.gangs, key=lambda row: (_STAGE_ORDER.index(row.stage), -row.priority, row.gang))
-    live = [row for row in rows if row.stage not in ("finished", "gone")]
+    live = [row for row in rows if row.stage not in _ENDED_STAGES]
     shown = rows if all_gangs or not live else live
     if not shown:
         return []
@@ -232,65 +251,65 @@ def _gangs(report: Report, resource: str, screen: Screen, *, all_gangs: bool) ->
         Column("waited", align_right=True),
         Column("why"),
     ]
-    evictions_index = _EvictionIndex(report, resource)
-    groups = [[row] for row in shown] if all_gangs else _alike(shown, evictions_index)
-    cut = groups if all_gangs else groups[:MAX_ROWS]
-    subgroups = [_gang_cells(group, evictions_index, with_queue=bool(queues)) for group in cut]
-    lines = lay_out(columns, subgroups, width=screen.width)
-    if len(cut) < len(groups):
+    evictions = _EvictionIndex(report, resource)
+    groups = [[row] for row in shown] if all_gangs else _group_alike(shown, evictions)
+    listed = groups if all_gangs else groups[:MAX_ROWS]
+    cells = [_gang_cells(group, evictions, with_queue=bool(queues)) for group in listed]
+    lines = lay_out(columns, cells, width=screen.width)
+    if len(listed) < len(groups):
         left_out = sum(len(group) for group in groups[MAX_ROWS:])
         lines.append(TextLine.of((f" and {count(left_out, 'more gang')}: --all shows every one", DIM)))
     return lines
 
 
-def _alike(rows: Sequence[GangRow], evictions_index: _EvictionIndex) -> list[list[GangRow]]:
-    """Several gangs of which the same can be said are told of together, two are not."""
+def _group_alike(rows: Sequence[GangRow], evictions: _EvictionIndex) -> list[list[GangRow]]:
+    """Three and more gangs that differ in nothing but the numbers in their names share a row."""
     groups: dict[object, list[GangRow]] = {}
     for row in rows:
-        said, name = reason_pattern(evictions_index.why(row), row.gang), reason_pattern(row.gang, "")
-        groups.setdefault((name, row.queue, row.members, row.succeeded, row.min, row.stage, row.waited_s, said), []).append(row)
+        why, name = reason_pattern(evictions.why(row), row.gang), reason_pattern(row.gang, "")
+        groups.setdefault((name, row.queue, row.members, row.succeeded, row.min, row.stage, row.waited_s, why), []).append(row)
     return [part for group in groups.values() for part in ([group] if len(group) >= _MIN_GROUP_SIZE else [[row] for row in group])]
 
 
-def _gang_cells(rows: Sequence[GangRow], evictions_index: _EvictionIndex, *, with_queue: bool) -> list[Subgroup | str]:
+def _gang_cells(rows: Sequence[GangRow], evictions: _EvictionIndex, *, with_queue: bool) -> list[TableCell | str]:
     row = rows[0]
-    done = row.members if row.members else row.succeeded
-    each = f"{len(rows)} x " if len(rows) > 1 else ""
+    placed = row.members if row.members else row.succeeded
+    times = f"{len(rows)} x " if len(rows) > 1 else ""
     return [
-        Subgroup(compact_names(each.gang for each in rows), BOLD if row.stage != "finished" else PLAIN),
+        TableCell(compact_names(each.gang for each in rows), BOLD if row.stage != Stage.FINISHED.value else PLAIN),
         queue_name(row.queue) if with_queue else "",
-        f"{each}{done}/{row.min}",
-        Subgroup(_STAGE_NAMES.get(row.stage, row.stage), _STAGE_STYLES.get(row.stage, PLAIN)),
+        f"{times}{placed}/{row.min}",
+        TableCell(_STAGE_NAMES.get(row.stage, row.stage), _STAGE_STYLES.get(row.stage, PLAIN)),
         _where(sorted({node for each in rows for node in each.nodes})),
         duration(row.waited_s),
-        evictions_index.why(row),
+        evictions.why(row),
     ]
 
 
 def _where(nodes: Sequence[str]) -> str:
-    """The nodes in short, or how many they are."""
-    named = compact_names(nodes)
-    if len(named) <= _MAX_WHERE_WIDTH:
-        return named or "-"
+    """The names of the nodes in range syntax, or their number where that is too long."""
+    names = compact_names(nodes)
+    if len(names) <= _MAX_WHERE_WIDTH:
+        return names or "-"
     racks = compact_names(sorted({node.rpartition("-")[0] for node in nodes} - {""}))
-    several = f"{len(nodes)} nodes"
-    return f"{several}, {racks}" if racks and len(racks) + len(several) + 2 <= _MAX_WHERE_WIDTH else several
+    number = f"{len(nodes)} nodes"
+    return f"{number}, {racks}" if racks and len(racks) + len(number) + 2 <= _MAX_WHERE_WIDTH else number
 
 
 @dataclass(frozen=True, slots=True)
 class _EvictionSummary:
-    """What one gang took from another at one moment."""
+    """The pods of one gang that were evicted for another at one time."""
 
     gang: str
     at_s: float
     pods: int
     freed: int
     lost: float
-    """Work thrown away, in seconds of one unit of the resource."""
+    """Lost work, in unit-seconds of the resource."""
 
 
 class _EvictionIndex:
-    """Who evicted whom, for the last column."""
+    """Evictions by preemptor and by victim, for the last column."""
 
     def __init__(self, report: Report, resource: str) -> None:
         self._resource = resource
@@ -300,36 +319,36 @@ class _EvictionIndex:
         for eviction in report.evictions:
             groups.setdefault((eviction.at_s, eviction.for_gang, eviction.gang), []).append(eviction)
             self._last_eviction[eviction.gang] = eviction
-        for (at_s, winner, loser), evictions in groups.items():
+        for (at_s, preemptor, victim), evictions in groups.items():
             freed = sum(amount_of(each.request, resource) for each in evictions)
             lost = sum(amount_of(each.request, resource) * each.lost_work_s for each in evictions)
-            self._by_preemptor.setdefault(winner, []).append(_EvictionSummary(loser, at_s, len(evictions), freed, lost))
+            self._by_preemptor.setdefault(preemptor, []).append(_EvictionSummary(victim, at_s, len(evictions), freed, lost))
 
     def why(self, row: GangRow) -> str:
-        """Why a gang waits; for one that runs, what is to know about how it came to."""
-        said: list[str] = []
-        if row.stage in ("finished", "gone") or not row.why:
-            said.extend(self._evictions_text(row.gang))
+        """Why a gang waits; for a running one, what it evicted and lost, and its surplus members."""
+        texts: list[str] = []
+        if row.stage in _ENDED_STAGES or not row.why:
+            texts.extend(self._evictions_text(row.gang))
         if row.gang in self._last_eviction:
             last = self._last_eviction[row.gang]
-            said.append(f"lost {count(row.evicted, 'member')} to eviction, last at {clock(last.at_s)} for {last.for_gang}")
+            texts.append(f"lost {count(row.evicted, 'member')} to eviction, last at {clock(last.at_s)} for {last.for_gang}")
         if row.why:
-            said.append(row.why)
-        elif row.stage == "gathering":
-            said.append(f"{row.size} of at least {count(row.min, 'member exists', 'members exist')}")
-        elif row.stage == "satisfied" and row.members > row.min:
-            said.append(f"{row.members - row.min} above its minimum, first to go if room is needed")
-        return "; ".join(said)
+            texts.append(row.why)
+        elif row.stage == Stage.WAITING_FOR_PODS.value:
+            texts.append(f"{row.size} of at least {count(row.min, 'member exists', 'members exist')}")
+        elif row.stage == Stage.SATISFIED.value and row.members > row.min:
+            texts.append(f"{row.members - row.min} above its minimum, evicted first when capacity is needed")
+        return "; ".join(texts)
 
     def _evictions_text(self, gang: str) -> Iterator[str]:
         plans: dict[float, list[_EvictionSummary]] = {}
-        for taken in self._by_preemptor.get(gang, ()):
-            plans.setdefault(taken.at_s, []).append(taken)
+        for eviction in self._by_preemptor.get(gang, ()):
+            plans.setdefault(eviction.at_s, []).append(eviction)
         for at_s, plan in plans.items():
-            lost, freed = sum(taken.lost for taken in plan), sum(taken.freed for taken in plan)
+            lost, freed = sum(eviction.lost for eviction in plan), sum(eviction.freed for eviction in plan)
             cost = f", {unit_hours(self._resource, lost)} of work" if lost else ""
-            whom = join_names([f"{taken.pods} of {taken.gang}" for taken in plan])
-            yield f"evicted {whom} ({amount(self._resource, freed)}{cost}) at {clock(at_s)}"
+            victims = join_names([f"{eviction.pods} of {eviction.gang}" for eviction in plan])
+            yield f"evicted {victims} ({amount(self._resource, freed)}{cost}) at {clock(at_s)}"
 
 
 # -- totals ------------------------------------------------------------------------------------------------------------------------
@@ -340,11 +359,10 @@ def totals(report: Report, resource: str, *, width: int | None) -> list[TextLine
     stages: dict[str, int] = {}
     for row in report.gangs:
         stages[row.stage] = stages.get(row.stage, 0) + 1
-    words = [f"{stages[stage]} {_STAGE_NAMES.get(stage, stage)}" for stage in reversed(_STAGE_ORDER) if stage in stages]
-    # "gone" last: they are nobody's worry.
-    gangs = f" {count(len(report.gangs), 'gang')}: {', '.join(words)}." if words else " No gangs."
-    laws = f"{count(len(report.violations), 'law')} broken." if report.violations else "No law broken."
-    parts = [(gangs, BOLD), (f" {_evicted(report, resource)}", PLAIN), (f" {laws}", BAD if report.violations else GOOD)]
+    by_stage = [f"{stages[stage]} {_STAGE_NAMES.get(stage, stage)}" for stage in reversed(_STAGE_ORDER) if stage in stages]
+    gangs = f" {count(len(report.gangs), 'gang')}: {', '.join(by_stage)}." if by_stage else " No gangs."
+    violations = f"{count(len(report.violations), 'invariant')} violated." if report.violations else "No invariant violated."
+    parts = [(gangs, BOLD), (f" {_evicted(report, resource)}", PLAIN), (f" {violations}", BAD if report.violations else GOOD)]
     if width is not None and sum(len(text) + 1 for text, _ in parts) > width:
         return [TextLine.of(part) for part in parts]
     return [TextLine(tuple((f"{text} ", style) for text, style in parts))]
@@ -352,9 +370,9 @@ def totals(report: Report, resource: str, *, width: int | None) -> list[TextLine
 
 def _evicted(report: Report, resource: str) -> str:
     if not report.evictions:
-        return "Nobody evicted."
+        return "No evictions."
     plans = len({(eviction.at_s, eviction.for_gang) for eviction in report.evictions})
     gangs = len({eviction.gang for eviction in report.evictions})
     lost = sum(amount_of(each.request, resource) * each.lost_work_s for each in report.evictions)
     pods = count(len(report.evictions), "pod")
-    return f"{count(plans, 'eviction plan')} took {pods} of {count(gangs, 'gang')}, {unit_hours(resource, lost)} lost."
+    return f"{count(plans, 'eviction plan')} evicted {pods} of {count(gangs, 'gang')}, {unit_hours(resource, lost)} lost."

@@ -1,4 +1,4 @@
-"""Numbers, times and names as a person reads them. Pure functions of values."""
+"""Formats numbers, times, amounts and lists of names as text. Pure functions of values."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _MAX_DIGITS = 9
 
 
 def clock(seconds: float) -> str:
-    """A moment: 00:41:10."""
-    whole = int(seconds)
-    return f"{whole // 3600:02d}:{whole % 3600 // 60:02d}:{whole % 60:02d}"
+    """A time of day: 00:41:10."""
+    rounded = int(seconds)
+    return f"{rounded // 3600:02d}:{rounded % 3600 // 60:02d}:{rounded % 60:02d}"
 
 
 def duration(seconds: float) -> str:
-    """A stretch of time, as scenario files write it: 40s, 3m40s, 1h19m."""
+    """A duration in the syntax of scenario files: 40s, 3m40s, 1h19m."""
     return format_duration(float(round(seconds)) if seconds >= 1 or not seconds else round(seconds, 2))
 
 
@@ -33,11 +33,11 @@ def count(number: int, word: str, plural: str = "") -> str:
     return f"{number:,} {word if number == 1 else plural or word + 's'}"
 
 
-def join_names(words: Sequence[str], *, most: int = 3) -> str:
-    """`a, b and c`; what is more than `most` is counted."""
-    if len(words) > most:
-        return f"{', '.join(words[: most - 1])} and {len(words) - most + 1} more"
-    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1]))) if words else ""
+def join_names(names: Sequence[str], *, limit: int = 3) -> str:
+    """`a, b and c`; beyond `limit` the rest is only counted."""
+    if len(names) > limit:
+        return f"{', '.join(names[: limit - 1])} and {len(names) - limit + 1} more"
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1]))) if names else ""
 
 
 def amount_of(amounts: ResourceAmounts, resource: str) -> int:
@@ -50,7 +50,7 @@ def amount(resource: str, value: int) -> str:
 
 
 def unit_hours(resource: str, unit_seconds: float) -> str:
-    """Work: so many seconds of so many units, as `3.1 GPU-hours`."""
+    """Unit-seconds of work in hours: `3.1 GPU-hours`."""
     units = unit_seconds / 3600 / (1000 if resource == CPU else 1)
     return f"{units:.1f} {unit_name(resource)}-hours"
 
@@ -60,7 +60,7 @@ def unit_name(resource: str) -> str:
 
 
 def reason_pattern(why: str, gang: str) -> str:
-    """A verdict without the names and numbers in it: two gangs that wait for the same kind of reason have the same."""
+    """The reason of a verdict without names and numbers: equal for gangs that wait for the same kind of reason."""
     return _NUMBER.sub("#", why.replace(gang.rpartition("/")[2], ""))
 
 
@@ -69,24 +69,24 @@ def queue_name(key: str) -> str:
 
 
 def compact_names(names: Iterable[str]) -> str:
-    """Names in the short form that scenario files take: `r[1-2]-n[1-8]` for sixteen of them."""
+    """Names in the range syntax of scenario files: `r[1-2]-n[1-8]` for sixteen of them."""
     return ", ".join(compact_name_list(names))
 
 
 def compact_name_list(names: Iterable[str]) -> list[str]:
     pieces = [tuple(_NUMBER.split(name)) for name in dict.fromkeys(names)]
-    most = max((len(piece) for piece in pieces), default=0)
-    for at in range(most - 2, 0, -2):
-        pieces = _merge(pieces, at)
+    longest = max((len(piece) for piece in pieces), default=0)
+    for position in range(longest - 2, 0, -2):
+        pieces = _merge(pieces, position)
     return ["".join(piece) for piece in sorted(pieces, key=_natural_key)]
 
 
 def _merge(pieces: list[tuple[str, ...]], at: int) -> list[tuple[str, ...]]:
-    """Names that differ only in the number at this place become one."""
+    """Merge names that differ only in the number at this position."""
     groups: dict[object, list[tuple[str, ...]]] = {}
     for piece in pieces:
         if at < len(piece) and len(piece[at]) <= _MAX_DIGITS:
-            # Numbers of one width may be padded with zeros; others must not be.
+            # Zero-padded numbers are grouped by their width.
             padded = len(piece[at]) if piece[at].startswith("0") and len(piece[at]) > 1 else 0
             groups.setdefault((padded or "plain", piece[:at], piece[at + 1 :]), []).append(piece)
         else:
@@ -95,7 +95,7 @@ def _merge(pieces: list[tuple[str, ...]], at: int) -> list[tuple[str, ...]]:
 
 
 def _with_padded(groups: dict[object, list[tuple[str, ...]]], at: int) -> list[list[tuple[str, ...]]]:
-    """`08`, `09` and `10` are one row of numbers: plain numbers as wide as padded ones join them."""
+    """`08`, `09` and `10` are one range: unpadded numbers join the padded ones of their width."""
     for key, group in list(groups.items()):
         if isinstance(key, tuple) and isinstance(key[0], int):
             plain = groups.get(("plain", *key[1:]), [])

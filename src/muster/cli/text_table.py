@@ -1,6 +1,7 @@
-"""Columns of text. The last column is wrapped to the width there is: under itself, or below its row where that is too narrow.
+"""Tables in plain text: the last column is wrapped to the terminal, or put below its row where too little width is left.
 
-The other columns are as wide as what is in them.
+The other columns are as wide as their content. Not rich.table: it cannot put a cell below its row, and it wraps or truncates to a
+width that piped output does not have.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from muster.cli.screen import DIM, PLAIN, TextLine, display_width
 GAP = 2
 _MIN_LAST_WIDTH = 44
 _STACKED_INDENT = 4
-"""How far what stands below its row is indented."""
+"""Indentation of a last column that is put below its row."""
 
 
 @dataclass(frozen=True, slots=True)
-class Subgroup:
+class TableCell:
     text: str
     style: str = PLAIN
 
@@ -29,21 +30,18 @@ class Column:
     align_right: bool = False
 
 
-TableEntry = Subgroup | str
-
-
 def lay_out(
-    columns: Sequence[Column], rows: Sequence[Sequence[TableEntry]], *, width: int | None, indent: int = 1
+    columns: Sequence[Column], rows: Sequence[Sequence[TableCell | str]], *, width: int | None, indent: int = 1
 ) -> list[TextLine]:
-    """A line with the heads, if there are any, and at least one for each row. Columns that are empty all the way are left out."""
-    subgroups = [[_cell(entry) for entry in row] for row in rows]
-    kept = [i for i in range(len(columns)) if any(row[i].text for row in subgroups)]
+    """The header, if there is one, and at least one line per row. Empty columns are left out."""
+    cells = [[_cell(entry) for entry in row] for row in rows]
+    kept = [i for i in range(len(columns)) if any(row[i].text for row in cells)]
     chosen = [columns[i] for i in kept]
-    subgroups = [[row[i] for i in kept] for row in subgroups]
+    cells = [[row[i] for i in kept] for row in cells]
     if not chosen:
         return []
-    heads = [Subgroup(column.header, DIM) for column in chosen]
-    table = [heads, *subgroups] if any(column.header for column in chosen) else subgroups
+    headers = [TableCell(column.header, DIM) for column in chosen]
+    table = [headers, *cells] if any(column.header for column in chosen) else cells
     widths = [max(display_width(row[i].text) for row in table) for i in range(len(chosen))]
     used = indent + sum(each + GAP for each in widths[:-1])
     last = None if width is None else width - used - 1
@@ -55,21 +53,21 @@ def lay_out(
 
 
 def _stacked(
-    row: list[Subgroup], columns: Sequence[Column], widths: list[int], indent: int, width: int, *, header: bool
+    row: list[TableCell], columns: Sequence[Column], widths: list[int], indent: int, width: int, *, header: bool
 ) -> list[TextLine]:
-    """A row without its last column, and below it what stands there."""
-    first = _lines([*row[:-1], Subgroup("")], columns, widths, indent, 0, None)
-    said = "" if header else row[-1].text
-    below = textwrap.wrap(said, width - indent - _STACKED_INDENT - 1, break_on_hyphens=False)
+    """A row without its last column, and the text of that column below it."""
+    first = _lines([*row[:-1], TableCell("")], columns, widths, indent, 0, None)
+    text_below = "" if header else row[-1].text
+    below = textwrap.wrap(text_below, width - indent - _STACKED_INDENT - 1, break_on_hyphens=False)
     return [*first, *(TextLine(((" " * (indent + _STACKED_INDENT), PLAIN), (text, row[-1].style or DIM))) for text in below)]
 
 
-def _cell(entry: TableEntry) -> Subgroup:
-    return Subgroup(entry) if isinstance(entry, str) else entry
+def _cell(entry: TableCell | str) -> TableCell:
+    return TableCell(entry) if isinstance(entry, str) else entry
 
 
 def _lines(
-    row: list[Subgroup], columns: Sequence[Column], widths: list[int], indent: int, used: int, last: int | None
+    row: list[TableCell], columns: Sequence[Column], widths: list[int], indent: int, used: int, last: int | None
 ) -> list[TextLine]:
     parts: list[tuple[str, str]] = [(" " * indent, PLAIN)]
     for cell, column, width in zip(row[:-1], columns[:-1], widths[:-1], strict=True):

@@ -1,4 +1,4 @@
-"""Commands whose exit codes answer a question: what was typed wrongly must not look like an answer."""
+"""Commands whose exit codes are an answer: an invalid option must not look like one."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 from typer.core import TyperCommand
 
 USAGE_ERROR = 64
-"""The input of such a command cannot be used: neither 1, 2 nor 3, which mean something else there."""
+"""The input of such a command is invalid; 1, 2 and 3 have other meanings there."""
 
 _CLICK_USAGE_ERROR = 2
-"""With this code the library leaves where options or arguments are wrong."""
+"""The exit code of the command-line library for invalid options and arguments."""
 
 
 class UsageErrorCommand(TyperCommand):
-    """A command that leaves with WRONG_USE where its options or arguments are wrong."""
+    """A command that exits with USAGE_ERROR where its options or arguments are invalid."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         try:
