@@ -1,4 +1,4 @@
-"""Allocate: gangs in order, each placed whole on free room or not at all."""
+"""Allocate: gangs in order, each placed whole on free capacity or not at all."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def allocate(s: Session) -> None:
 def attempt(s: Session, gang: Gang, visited: set[str]) -> AttemptResult:
     """One attempt: everything this gang may have in this cycle. A strict gang that fails leaves no trace.
 
-    `visited` are the gangs that came before it in the order, and itself: holds of all others give way if that completes it.
+    `visited` are the gangs that came before it in the order, and itself: reservations of all others are released if that completes
+    it.
     """
     verdict = may_attempt(s.world, gang)
     if not verdict.ok:
@@ -73,7 +74,7 @@ def may_attempt(world: World, gang: Gang) -> Verdict:
 
 
 def place_on_free(s: Session, gang: Gang) -> AttemptResult:
-    """Seats for the gang on what is free now: first what it was promised, then a search."""
+    """Place the gang on what is free now: first on its nominated nodes, then by a search."""
     if s.world.placements.unplaced_members[gang.key] and any(pod.uid in s.world.placements.reservations for pod in gang.pods()):
         binding_reservations = bind_nominated(s, gang)
         if binding_reservations is not None:
@@ -99,11 +100,11 @@ def members_to_place(world: World, gang: Gang) -> tuple[list[Pod], int]:
         waiting = [pod for pod in role.pods if pod.uid not in placements]
         if role.has_declared_total:
             waiting = waiting[: role.total]
-        seated = count(world, role, PLACED) + role.succeeded
-        needed = max(0, role.min - seated)
+        have = count(world, role, PLACED) + role.succeeded
+        needed = max(0, role.min - have)
         first.extend(waiting[:needed])
         rest.extend(waiting[needed:])
-        placed_count += seated
+        placed_count += have
     if reaches_min(world, gang):
         return first + rest, 0
     first, rest = with_subgroup_members(world, gang, first, rest)

@@ -1,4 +1,4 @@
-"""Where a gang goes: the best of the domains that it may go to, and within that a domain for each of its cells.
+"""Where a gang is placed: the best of its allowed domains, and within that a domain for each of its subgroups.
 
 Every domain counts: more members placed goes before a better score, and that before a place earlier in the list. Not every domain
 is tried, though: bounds say which could take everybody, and where scores are known ahead the best of these that does take everybody
@@ -67,10 +67,10 @@ class _DomainChoice:
         roomy = np.flatnonzero(self.domain_bounds.most >= len(self.ask.pods))
         for at in roomy[np.lexsort((roomy, -scores[roomy]))].tolist():
             mark = self.trial.mark()
-            settled = self._place_at(at)
-            if settled.placed.first_refused is None:
-                return settled
-            self._record(at, settled)
+            found = self._place_at(at)
+            if found.placed.first_refused is None:
+                return found
+            self._record(at, found)
             self.trial.undo_to(mark)
         return None
 
@@ -79,7 +79,7 @@ class _DomainChoice:
         feasible, most = self.domain_bounds.feasible, self.domain_bounds.most
         order = np.lexsort((np.arange(len(most)), -most, ~feasible)).tolist()
         if self.ask.gang.mode is Mode.STRICT and not feasible.any():
-            # It is going to fail wherever it is tried; the domain that comes nearest explains it best.
+            # It fails wherever it is tried; the domain that comes nearest explains it best.
             return self._place_at(order[0])
         best = order[0]
         for at in order:
@@ -96,9 +96,9 @@ class _DomainChoice:
             self._record(at, self._place_at(at))
             self.trial.undo_to(mark)
 
-    def _record(self, at: int, settled: DomainPlacement) -> None:
+    def _record(self, at: int, found: DomainPlacement) -> None:
         score = self.s.score_domain(self.ask, self.domains[at])
-        self._results[at] = (settled.complete, settled.placed.count, score)
+        self._results[at] = (found.complete, found.placed.count, score)
 
     def _place_at(self, at: int) -> DomainPlacement:
         self.s.count("domains tried")
@@ -114,12 +114,12 @@ def place_in_allowed_domains(s: Session, trial: Trial, gang: Gang, pods: Sequenc
     return place_in_best_domain(s, trial, ask, where.domains, phase=phase)
 
 
-def why_refused(s: Session, gang: Gang, settled: DomainPlacement) -> Verdict:
+def why_refused(s: Session, gang: Gang, found: DomainPlacement) -> Verdict:
     """Why somebody found no node, with those who found one still in the trial. YES where everybody did."""
-    placed = settled.placed
+    placed = found.placed
     if placed.first_refused is None:
         return YES
-    return placed.verdict or explain.no_node_fits(s, gang, placed.first_refused, settled.domain, after_releases=False)
+    return placed.verdict or explain.no_node_fits(s, gang, placed.first_refused, found.domain, after_releases=False)
 
 
 def why_topology_violated(s: Session, gang: Gang) -> str:
@@ -145,10 +145,10 @@ def place_gang(
     needed: int | None = None,
     admitted: bool = False,
 ) -> PlaceResult:
-    """Place as many of these members of one gang as fit in a domain: each cell in a domain of its own, all close to each other.
+    """Place as many of these members of one gang as fit in a domain: each subgroup in a domain of its own, all close to each other.
 
-    The first `needed` are those that its minimum needs (None: all); the others do not stand in their way. `admitted`: the queues
-    are known to have room for all of them.
+    The first `needed` are those that its minimum needs (None: all); the others must not take their nodes. `admitted`: all of them
+    are known to fit into their queues.
     """
     if not pods:
         return PlaceResult(0, None)
@@ -168,7 +168,7 @@ def place_gang(
 
 
 def _place_subgroups(s: Session, trial: Trial, ask: Ask, domain: Domain, phase: Phase) -> PlaceResult:
-    """Cell by cell, those that are begun first, because they have no choice where to go on, then the largest; then the members that
+    """Subgroup by subgroup: those with placed members first, because their domain is fixed, then the largest; then the members that
     are in none."""
     count, refused = 0, PlaceResult(0, None)
     for subgroup, pods in _by_subgroup(s, ask):
@@ -196,23 +196,23 @@ def _by_subgroup(s: Session, ask: Ask) -> list[tuple[Subgroup, tuple[Pod, ...]]]
 
 
 def _place_subgroup(s: Session, trial: Trial, ask: Ask, phase: Phase) -> PlaceResult:
-    """A cell that would have fewer members than it needs is not begun."""
+    """A subgroup that would have fewer members than its minimum is not placed."""
     assert ask.subgroup is not None
     where = s.where(ask)
     if not where.domains:
         return PlaceResult(0, ask.pods[0], replace(where.verdict, why=f"{ask.subgroup.title}: {where.verdict.why}"))
     mark = trial.mark()
-    settled = place_in_best_domain(s, trial, ask, where.domains, phase=phase)
-    if settled.complete:
-        return settled.placed
-    verdict = settled.placed.verdict or _below_min_verdict(s, ask.subgroup, settled)
+    found = place_in_best_domain(s, trial, ask, where.domains, phase=phase)
+    if found.complete:
+        return found.placed
+    verdict = found.placed.verdict or _below_min_verdict(s, ask.subgroup, found)
     trial.undo_to(mark)
     return PlaceResult(0, ask.pods[0], verdict)
 
 
-def _below_min_verdict(s: Session, subgroup: Subgroup, settled: DomainPlacement) -> Verdict:
+def _below_min_verdict(s: Session, subgroup: Subgroup, found: DomainPlacement) -> Verdict:
     least = explain.plural(subgroup.min, "member finds", "members find")
-    why = f"{subgroup.title}: {placed_in_subgroup(s.world, subgroup)} of at least {least} room in {settled.domain.title}"
+    why = f"{subgroup.title}: {placed_in_subgroup(s.world, subgroup)} of at least {least} room in {found.domain.title}"
     return Verdict(ok=False, why=why, code=explain.NO_CAPACITY, curable=True, topics=explain.CAPACITY)
 
 
@@ -245,7 +245,7 @@ def _fill_parts(s: Session, trial: Trial, ask: Ask, domain: Domain, parts: Seque
 
 
 def _order_matters(s: Session, pods: Sequence[Pod]) -> bool:
-    """May the order in which these are placed change how many find room?"""
+    """May the order in which these are placed change how many fit?"""
     return any(pod.signature != pods[0].signature for pod in pods) or any(s.has_inter_pod_constraints(pod) for pod in pods)
 
 

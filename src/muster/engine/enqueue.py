@@ -1,7 +1,7 @@
 """Enqueue: which PodGroups may have their pods attempted at all, and why the others may not.
 
 A PodGroup that says what it needs at least is let in when that fits its queue and the cluster beside those let in before it. What
-is used now is no reason to keep somebody out for whom others could be asked to leave.
+is used now is no reason to refuse a gang that could have others evicted.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def enqueue(s: Session) -> None:
 
 
 def _is_unplaced(s: Session, gang: Gang) -> bool:
-    """Does it say what it needs, and has no seat yet?"""
+    """Does it declare minimum resources, and has no node yet?"""
     return bool(gang.min_resources) and s.world.placements.unplaced_members.get(gang.key, 0) == gang.size
 
 
@@ -48,6 +48,6 @@ def _admit(s: Session, gang: Gang) -> Verdict:
 
 
 def _count_inqueue(s: Session, gang: Gang) -> None:
-    """What it needs is spoken for, in its queue and all above it, until it has seats."""
+    """What it needs is set aside, in its queue and all ancestors, until it has nodes."""
     ledger = s.world.ledger
     s.inqueue_resources[[ledger.row[key] for key in ledger.path(gang.queue)]] += s.world.columns.vector(gang.min_resources)

@@ -1,4 +1,4 @@
-"""Expire: what time ended, and claims that can no longer be redeemed."""
+"""Expire: what ran out of time, and reservations and nominations that no longer hold."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _expire_eviction_refusals(s: Session) -> None:
 
 
 def _mark_overdue(s: Session) -> None:
-    """A pod that should have left long ago still fills its node, but nobody counts on its going any more."""
+    """A pod that should have terminated long ago still uses its node, but its capacity is no longer expected to be released."""
     world = s.world
     for pod in [world.facts.pods[uid] for uid in sorted(uid for uid in world.placements.releasing if _is_overdue(s, uid))]:
         with s.trial("still there long after it was told to go", cause="Overdue") as trial:
@@ -73,7 +73,7 @@ def _is_overdue(s: Session, uid: str) -> bool:
 
 
 def _end_lost_reservations(s: Session) -> None:
-    """A claim on a node that is gone, no longer takes the pod, or has no room for it any more is no claim."""
+    """A reservation or nomination is lost when its node is gone, no longer matches the pod, or is overcommitted."""
     for pod in sorted(_possibly_lost(s), key=lambda pod: _loss_order(s, pod)):
         uid = pod.uid
         why = _why_lost(s, pod, s.world.placements.by_uid[uid])
@@ -86,7 +86,7 @@ def _end_lost_reservations(s: Session) -> None:
 
 
 def _possibly_lost(s: Session) -> Iterator[Pod]:
-    """Those whose claim may be lost. Most are not, and one look at all nodes tells: a release makes no other claim worse."""
+    """Pods whose reservation may be lost, found with one look at all nodes: a release makes no other one worse."""
     world, table = s.world, s.world.table
     over: BoolColumn = np.any(table.planned > table.allocatable, axis=1)
     matches: dict[PodSignature, BoolColumn] = {}
@@ -104,7 +104,7 @@ def _possibly_lost(s: Session) -> Iterator[Pod]:
 
 
 def _loss_order(s: Session, pod: Pod) -> tuple[int, float, str, str]:
-    """Where a node has no room for all claims on it, the least important ends first, then the youngest."""
+    """Where a node cannot take all reservations on it, the lowest priority ends first, then the youngest."""
     gang = s.world.gang_of(pod)
     return (gang.priority if gang is not None else pod.priority, -s.world.placement(pod).since, pod.full_name, pod.uid)
 
@@ -118,7 +118,7 @@ def _why_lost(s: Session, pod: Pod, placement: Placement) -> str:
         return f"node {placement.node} is gone"
     if not s.node_scores(pod, after_releases=True).match[row]:
         return f"node {placement.node} no longer takes the pod"
-    # Whoever came later, or will not leave: the room was lost. Claims end one by one until what is left fits.
+    # Another pod took the capacity, or a victim does not terminate. Reservations end one by one until the rest fits.
     over = table.planned[row] > table.allocatable[row]
     if bool((over & (s.world.request(pod) > 0)).any()):
         return f"the room on node {placement.node} was taken by others, or is not being left"
@@ -129,7 +129,7 @@ def _why_lost(s: Session, pod: Pod, placement: Placement) -> str:
 
 
 def _end_topology_violations(s: Session) -> None:
-    """Domains change under a gang that waits: claims that no longer lie together as they must end together."""
+    """Domains may change meanwhile: reservations that no longer meet a hard topology constraint end together."""
     world = s.world
     for key in sorted({world.facts.members[uid].gang for uid in world.placements.reservations}):
         gang = world.facts.gangs[key]
@@ -144,7 +144,7 @@ def _end_topology_violations(s: Session) -> None:
 
 
 def _expire_plans(s: Session) -> None:
-    """Claims that are not redeemed in time end, all of a gang's together."""
+    """Nominations that are not bound in time end, all of a gang's together."""
     world = s.world
     live = _live_plans(world)
     for name in [name for name in world.memory.plans if name not in live]:
@@ -163,29 +163,29 @@ def _expire_plans(s: Session) -> None:
 
 
 def _live_plans(world: World) -> set[str]:
-    """Plans of which claims are left, by name."""
+    """Plans of which reservations are left, by name."""
     return {world.placements.by_uid[uid].plan for uid in world.placements.reservations}
 
 
 def cancel_unneeded_evictions(s: Session) -> None:
-    """Whoever was softly asked to leave for a gang whose claims have ended, however they did, may stay: unless somebody else was
-    promised what it has. That goes for those whom the scheduler before us asked as well. Asked when a cycle begins, so that nobody
-    counts on their leaving, and when it ends, because claims give way in between."""
+    """Soft evictions for a gang whose nominations have ended, for whatever reason, are cancelled, unless another nomination
+    needs that capacity; those of the scheduler before this one too. Done when a cycle begins, so that nobody counts on their
+    capacity, and when it ends, because nominations end in between."""
     world = s.world
-    asked = [
+    marked = [
         pod for uid in world.placements.releasing if (pod := world.facts.pods[uid]).eviction_marked_for and pod.deleted_at is None
     ]
-    if not asked:
+    if not marked:
         return
     live = _live_plans(world)
     needed = {uid for name, plan in world.memory.plans.items() if name in live for uid in plan.victims}
-    for victim in sorted((pod for pod in asked if pod.uid not in needed), key=lambda pod: pod.full_name):
+    for victim in sorted((pod for pod in marked if pod.uid not in needed), key=lambda pod: pod.full_name):
         if world.phase(victim) is Phase.TERMINATING and not _is_needed(s, victim):
             cancel_eviction(s, victim, f"{victim.eviction_marked_for} no longer needs its room")
 
 
 def _is_needed(s: Session, victim: Pod) -> bool:
-    """Whether somebody was promised what is there only without it: on a node, of a device, beside others, or in a queue."""
+    """Does a nomination depend on this victim's end: on its node, a device, inter-pod constraints, or in a queue?"""
     world, request, member = s.world, s.world.request(victim), s.world.facts.members.get(victim.uid)
     queues = world.ledger.path(member.queue)[:-1] if member is not None else ()
     if any(_exceeds_limit(s, queue, request) for queue in queues):
@@ -196,28 +196,28 @@ def _is_needed(s: Session, victim: Pod) -> bool:
 
 
 def _exceeds_limit(s: Session, queue: str, request: Amounts) -> bool:
-    """Whether so much more leaves no room in the queue for all that is promised there."""
+    """Would so much more usage exceed the queue's limit, with all that is nominated there?"""
     ledger = s.world.ledger
     over = ledger.planned(queue) + request > limits(s.world).rows[ledger.row[queue]]
     return bool((over & (request > 0) & (ledger.nominated(queue) > 0)).any())
 
 
 def _expire_permit_waits(s: Session) -> None:
-    """A gang that has held nodes for longer than its wait time gives them back and is marked."""
+    """A gang that has had nodes reserved for longer than its wait time releases them and is marked."""
     world = s.world
     for key in sorted({world.facts.members[uid].gang for uid in world.placements.reserved}):
         gang = world.facts.gangs[key]
         phases = [world.placement(pod) for pod in gang.pods()]
         since = min(p.since for p in phases if p.phase is Phase.RESERVED)
-        # While somebody leaves for it the gang is not to blame for waiting: the plan's own bound counts then.
+        # While victims terminate for it its wait is paused: the plan's own bound counts then.
         if s.now - since >= gang.wait_s and not any(p.phase is Phase.NOMINATED for p in phases):
             _time_out(s, gang, f"waited {s.now - since:.0f} s of at most {gang.wait_s:.0f} s for its other members")
             s.count("gangs timed out")
 
 
 def _time_out(s: Session, gang: Gang, why: str) -> None:
-    """Only the unbound are released and marked; the bound run on. Those who hold a node come last: if that is torn, somebody still
-    holds one for too long, and all of this is done again."""
+    """Only the unbound are released and marked; the bound run on. Pods with a reserved node come last: after a crash in between
+    one of them is still reserved for too long, and all of this is done again."""
     for pod in sorted(gang.pods(), key=lambda pod: (pod.uid in s.world.placements.reserved, -pod.created, pod.full_name)):
         placement = s.world.placement(pod)
         if placement.phase is not Phase.RESERVED and (placement.phase is not Phase.PENDING or _is_marked(s, pod)):

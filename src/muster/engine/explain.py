@@ -25,7 +25,7 @@ TIMED_OUT = "TimedOut"
 NEXT_CYCLE = "NextCycle"
 
 CAPACITY: tuple[TopicKey, ...] = (Topic.FREE_CAPACITY.any, Topic.RELEASING.any, Topic.RESERVATIONS.any)
-"""What can change that there is no room on a node."""
+"""What can end a lack of capacity on nodes."""
 
 # Hooks that say no: one for what eviction cannot change, one for what other pods take part in.
 MATCH, FIT, INTER_POD = "match", "fit", "fit_inter_pod"
@@ -36,33 +36,33 @@ def waiting_for_pods(gang: Gang) -> Verdict:
     if gang.waiting_for:
         return Verdict(ok=False, why=gang.waiting_for, code=WAITING_FOR_PODS)
     for role in gang.roles:
-        there = len(role.pods) + role.succeeded
-        if there < role.min:
+        existing = len(role.pods) + role.succeeded
+        if existing < role.min:
             name = f"role {role.name}: " if role.name else ""
             held_back = f", {role.gated} held back by scheduling gates" if role.gated else ""
-            exist = members_exist(there, role.min)
+            exist = members_exist(existing, role.min)
             return Verdict(ok=False, why=f"{name}{exist}{held_back}", code=WAITING_FOR_PODS)
     lacking = missing_subgroups(gang)
     if lacking:
         return Verdict(ok=False, why=lacking, code=WAITING_FOR_PODS)
-    there = sum(len(role.pods) + role.succeeded for role in gang.roles)
-    return Verdict(ok=False, why=members_exist(there, gang.min), code=WAITING_FOR_PODS)
+    existing = sum(len(role.pods) + role.succeeded for role in gang.roles)
+    return Verdict(ok=False, why=members_exist(existing, gang.min), code=WAITING_FOR_PODS)
 
 
-def members_exist(there: int, least: int) -> str:
-    return f"{there} of at least {plural(least, 'member exists', 'members exist')}"
+def members_exist(existing: int, least: int) -> str:
+    return f"{existing} of at least {plural(least, 'member exists', 'members exist')}"
 
 
 def waiting_for_preemption(world: World, gang: Gang) -> Verdict:
-    """The gang waits for the room it was promised."""
-    promised = sum(count(world, role, {Phase.NOMINATED}) for role in gang.roles)
+    """The gang waits for capacity that is being released on its nominated nodes."""
+    nominated = sum(count(world, role, {Phase.NOMINATED}) for role in gang.roles)
     topics = (Topic.FREE_CAPACITY.any, Topic.RESERVATIONS.any)
     if not reaches_min(world, gang, PLACED_OR_NOMINATED):
         missing = sum(members_missing(world, gang, PLACED_OR_NOMINATED).values())
         lost = plural(missing, "lost its node and needs another", "lost theirs and need another")
-        why = f"{plural(promised, 'member was', 'members were')} promised a node, {lost}"
+        why = f"{plural(nominated, 'member was', 'members were')} promised a node, {lost}"
         return Verdict(ok=False, why=why, code=PREEMPTING, curable=True, topics=topics)
-    waiting = plural(promised, "member waits for the room that it was", "members wait for the room that they were")
+    waiting = plural(nominated, "member waits for the room that it was", "members wait for the room that they were")
     why = f"{waiting} promised to become free"
     return Verdict(ok=False, why=why, code=PREEMPTING, topics=topics)
 
@@ -84,18 +84,18 @@ def next_cycle(world: World, gang: Gang) -> Verdict:
 
 def no_node_fits(s: Session, gang: Gang, pod: Pod, domain: Domain, *, after_releases: bool) -> Verdict:
     """Nobody took this member: which nodes said no, and why. The members placed before it are still in the trial."""
-    seats = sum(count(s.world, role, PLACED) + role.succeeded for role in gang.roles)
+    placed = sum(count(s.world, role, PLACED) + role.succeeded for role in gang.roles)
     phrases, curable, topics = _all_reasons(s, pod, domain, after_releases=after_releases)
     nodes = "; ".join(phrases) if phrases else "there are no nodes"
     inside = "" if domain.rows is None else f" in {domain.name}"
-    why = f"{_placed_of(seats, gang.min)}{inside}, {pod.name} fits nowhere: {nodes}"
+    why = f"{_placed_of(placed, gang.min)}{inside}, {pod.name} fits nowhere: {nodes}"
     return Verdict(ok=False, why=why, code=NO_CAPACITY if curable else NO_NODE, curable=curable, topics=topics)
 
 
-def _placed_of(seats: int, least: int) -> str:
-    if seats < least:
-        return f"{seats}/{least} members placed"
-    return f"{plural(seats, 'member has', 'members have')} a node (it needs {least})"
+def _placed_of(placed: int, least: int) -> str:
+    if placed < least:
+        return f"{placed}/{least} members placed"
+    return f"{plural(placed, 'member has', 'members have')} a node (it needs {least})"
 
 
 def _all_reasons(s: Session, pod: Pod, domain: Domain, *, after_releases: bool) -> tuple[list[str], bool, tuple[TopicKey, ...]]:

@@ -1,6 +1,6 @@
-"""How many more pods of one kind nodes could take by their figures alone, and what that means for domains.
+"""How many more pods of one signature fit on nodes by amounts alone, and what that means for domains.
 
-These are bounds, never promises: no check lets more pods in than there are slots, but a check may let fewer in. A domain that lacks
+These are upper bounds: no check admits more pods than fit by amounts, but a check may admit fewer. A domain where too few fit
 slots need not be simulated.
 """
 
@@ -33,7 +33,7 @@ IntColumn = npt.NDArray[np.int64]
 # A pod that asks for nothing fits this often.
 UNBOUNDED = 1_000_000
 
-# Of more kinds in one gang than this, the bounds look at the first only.
+# Of more signatures in one gang than this, the bounds look at the first only.
 _MAX_SIGNATURES = 8
 
 
@@ -41,7 +41,7 @@ _MAX_SIGNATURES = 8
 
 
 class CapacityView(Enum):
-    """Which room counts: what is free now, what will be once the releases under way are done, or all there is."""
+    """Which capacity counts: what is free now, what will be once the releases under way are done, or all there is."""
 
     NOW = "now"
     AFTER_RELEASES = "after releases"
@@ -57,7 +57,7 @@ CAPACITY_FOR = {
 
 
 class _SignatureFitCounts:
-    """One column for one kind of pod, brought up to date row by row."""
+    """One column for pods of one signature, updated row by row."""
 
     def __init__(self, s: Session, pod: Pod, view: CapacityView) -> None:
         self.column: IntColumn = _slots_in(s, pod, view, None)
@@ -78,15 +78,15 @@ def _slots_in(s: Session, pod: Pod, view: CapacityView, index: RowIndex | None) 
     return found
 
 
-_SLOTS: Derived[_SignatureFitCounts] = Derived("slots of a kind of pod", *COLUMNS.depends, follows=Topic.NODE_ROWS)
-_MOUNTING_SLOTS: Derived[_SignatureFitCounts] = Derived(
-    "slots of a kind of pod with volumes", *MOUNTING_COLUMNS.depends, follows=Topic.NODE_ROWS
+_FIT_COUNTS: Derived[_SignatureFitCounts] = Derived("fit counts of a pod signature", *COLUMNS.depends, follows=Topic.NODE_ROWS)
+_MOUNTING_FIT_COUNTS: Derived[_SignatureFitCounts] = Derived(
+    "fit counts of a pod signature with volumes", *MOUNTING_COLUMNS.depends, follows=Topic.NODE_ROWS
 )
 
 
 def fit_counts(s: Session, pod: Pod, view: CapacityView) -> IntColumn:
-    """How many further pods like this one each node could take, counting by the figures of the node alone. Never write into it."""
-    derived = _MOUNTING_SLOTS if pod.signature.volume_claims else _SLOTS
+    """How many further pods like this one each node could take, by its amounts alone. Never write into it."""
+    derived = _MOUNTING_FIT_COUNTS if pod.signature.volume_claims else _FIT_COUNTS
     found = derived.of(
         s.world,
         lambda: _SignatureFitCounts(s, pod, view),
@@ -143,7 +143,7 @@ class CapacitySource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CurrentCapacity:
-    """The figures as they stand, for one sort of room."""
+    """Fit counts as they are now, for one view of capacity."""
 
     s: Session
     view: CapacityView
@@ -157,7 +157,7 @@ class CurrentCapacity:
 
 @dataclass(frozen=True, slots=True)
 class DomainBounds:
-    """For each domain: `most` members of the ask that could find room, and whether the gang could have its minimum there."""
+    """For each domain: `most` members of the ask that could fit, and whether the gang could have its minimum there."""
 
     most: IntColumn
     feasible: BoolColumn
@@ -167,23 +167,25 @@ def domain_bounds(s: Session, ask: Ask, domains: Sequence[Domain], capacity: Cap
     """What could be placed in each domain at best."""
     spans, nobody = DomainSums(domains), np.zeros(len(domains), dtype=np.int64)
     by_role: dict[str, IntColumn] = {}
-    by_kind: dict[PodSignature, IntColumn] = {}
+    by_signature: dict[PodSignature, IntColumn] = {}
     counts: dict[PodSignature, int] = {}
     found = equal_members(s.world, ask.pods)
-    for lot in found:
-        kind = lot.pod.signature
-        if kind not in by_kind:
-            by_kind[kind] = spans.sums(capacity.fit_counts(lot.pod)) if len(by_kind) < _MAX_SIGNATURES else nobody + UNBOUNDED
-        counts[kind] = counts.get(kind, 0) + lot.count
-        by_role[lot.role] = by_role.get(lot.role, nobody) + np.minimum(by_kind[kind], lot.count)
+    for batch in found:
+        signature = batch.pod.signature
+        if signature not in by_signature:
+            by_signature[signature] = (
+                spans.sums(capacity.fit_counts(batch.pod)) if len(by_signature) < _MAX_SIGNATURES else nobody + UNBOUNDED
+            )
+        counts[signature] = counts.get(signature, 0) + batch.count
+        by_role[batch.role] = by_role.get(batch.role, nobody) + np.minimum(by_signature[signature], batch.count)
     most = nobody
-    for kind, count_of_kind in counts.items():
-        most = most + np.minimum(by_kind[kind], count_of_kind)
-    if len(by_kind) > 1:
+    for signature, wanted in counts.items():
+        most = most + np.minimum(by_signature[signature], wanted)
+    if len(by_signature) > 1:
         most = np.minimum(most, _most_by_total(s.world, found, spans, capacity.free()))
-    lacks = missing_members(s.world, ask)
-    feasible: BoolColumn = most >= lacks.total
-    for role, need in lacks.roles.items():
+    missing = missing_members(s.world, ask)
+    feasible: BoolColumn = most >= missing.total
+    for role, need in missing.roles.items():
         feasible &= by_role.get(role, nobody) >= need
     return DomainBounds(most, feasible)
 
@@ -191,8 +193,8 @@ def domain_bounds(s: Session, ask: Ask, domains: Sequence[Domain], capacity: Cap
 def _most_by_total(world: World, found: Sequence[EqualMembers], spans: DomainSums, free: Amounts) -> IntColumn:
     """How many of different pods could share what is free in each domain, were it all on one node: the smallest go first."""
     width = len(world.columns.names)
-    requests = np.array([world.request(lot.pod) for lot in found], dtype=np.int64).reshape(len(found), width)
-    each = np.repeat(requests, [lot.count for lot in found], axis=0)
+    requests = np.array([world.request(batch.pod) for batch in found], dtype=np.int64).reshape(len(found), width)
+    each = np.repeat(requests, [batch.count for batch in found], axis=0)
     view = spans.sums(np.maximum(free, 0))
     most = np.full(len(view), len(each), dtype=np.int64)
     for column in np.flatnonzero(each.any(axis=0)).tolist():
@@ -201,7 +203,7 @@ def _most_by_total(world: World, found: Sequence[EqualMembers], spans: DomainSum
     return most
 
 
-# -- what is asked for -------------------------------------------------------------------------------------------------------------
+# -- what is requested -------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +227,7 @@ def equal_members(world: World, pods: Sequence[Pod]) -> list[EqualMembers]:
 
 @dataclass(frozen=True, slots=True)
 class MissingMembers:
-    """What a gang lacks for its minimum: by role, and in all."""
+    """What a gang misses for its minimum: by role, and in all."""
 
     roles: Mapping[str, int]
     total: int
@@ -253,7 +255,7 @@ def missing_members(world: World, ask: Ask) -> MissingMembers:
 
 
 def _placed_later(world: World, ask: Ask, subgroup: Subgroup) -> int:
-    """Members of the cell that a plan places after these: one kind after the other, and it counts only if all find room."""
+    """Members of the subgroup that a plan places after these, one signature after the other: it counts only if all fit."""
     if ask.purpose is Purpose.ALLOCATE:
         return 0
     requested = {pod.uid for pod in ask.pods}

@@ -1,7 +1,7 @@
 """Which gang is next: queue by queue, the one furthest below its share first, and inside a queue by the gang's own key.
 
-In a tree siblings are compared at each level, by what their whole branches use; who is equal in that goes by the gang at its head.
-Shares change with every gang that is placed, so the next one is looked for each time, among the queues whose figures changed.
+In a tree siblings are compared at each level, by what their whole branches use; equal ones by the gang at their head.
+Shares change with every gang that is placed, so the next one is looked for each time, among the queues whose usage changed.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ _QueueEntry = tuple[SortKey, SortKey, str]
 
 
 def gangs_in_order(s: Session) -> Iterator[Gang]:
-    """The gangs that want seats and have something to hope for, most entitled first."""
+    """The gangs that wait for nodes and are worth an attempt, in their order."""
     return order_gangs(s, [s.world.facts.gangs[key] for key in _worth_attempting(s)])
 
 
 def order_gangs(s: Session, gangs: list[Gang]) -> Iterator[Gang]:
-    """These gangs, most entitled first, as the figures of their queues are when each is asked for."""
+    """These gangs in their order, by the usage of their queues at the moment when each is taken."""
     if not s.policy.orders_queues:
         yield from sorted(gangs, key=s.gang_key)
         return
-    # Whoever was caught half bound goes before everybody, whatever its queue.
+    # A partially bound gang comes first, whatever its queue.
     halves = [gang for gang in gangs if is_partially_bound(s.world, gang)]
     yield from sorted(halves, key=s.gang_key)
     late = {gang.key for gang in halves}
@@ -41,16 +41,16 @@ def order_gangs(s: Session, gangs: list[Gang]) -> Iterator[Gang]:
 
 
 def _worth_attempting(s: Session) -> Iterator[str]:
-    """Gangs that want seats, without those that nothing changed for; those that hold nodes keep their place in any case."""
+    """Gangs that wait for nodes, without those that nothing changed for; those with reserved nodes keep their place anyway."""
     world = s.world
-    held = {world.facts.members[uid].gang for uid in world.placements.reserved}
+    reserving = {world.facts.members[uid].gang for uid in world.placements.reserved}
     for key in world.placements.unplaced_members:
-        if key in held or not s.is_still_refused(world.facts.gangs[key]):
+        if key in reserving or not s.is_still_refused(world.facts.gangs[key]):
             yield key
 
 
 class WaitingGangs:
-    """The gangs that wait, by queue. Each queue stands in a heap of its parent's, with the key that it had when it was put there;
+    """The gangs that wait, by queue. Each queue is in a heap of its parent's, with the key that it had when it was put there;
     a queue whose key or head changed is put there again, and its older entries are passed over."""
 
     def __init__(self, s: Session, gangs: Iterable[Gang]) -> None:
@@ -66,7 +66,7 @@ class WaitingGangs:
         self._changed: dict[str, None] = dict.fromkeys(self._waiting)
 
     def pop(self) -> Gang | None:
-        """The next gang, as the figures stand now; None when nobody is left."""
+        """The next gang, by usage as it is now; None when none is left."""
         self._update()
         queue = ROOT_QUEUE
         while queue not in self._waiting:
@@ -82,7 +82,7 @@ class WaitingGangs:
         return gang
 
     def _update(self) -> None:
-        """Put the queues anew whose figures or heads changed, the lower ones first."""
+        """Put the queues anew whose usage or heads changed, the lower ones first."""
         ledger = self._s.world.ledger
         log = self._s.world.changes.ledger
         changed = log.since(self._position)

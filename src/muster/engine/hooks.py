@@ -16,24 +16,24 @@ those, as a column.
 | `fill_order` | parts of a domain | the first that names any; one part is filled after the other |
 | `score_domain` | float, 0 to 1 | weighted sum, with the ask in place |
 | `score_domains` | float column, 0 to 1 | `score_domain` of many domains, as if the ask were in place; saves trying them all |
-| `match` | bool column | and; what eviction cannot change; kept per kind of pod, apart from its affinity and spread |
-| `prefer` | float column, 0 to 1 | weighted sum; a score that follows from labels and taints alone; kept per kind of pod |
-| `fit` | bool column | and; what eviction can change; must follow from the rows' own figures |
+| `match` | bool column | and; what eviction cannot change; kept per pod signature, without inter-pod terms |
+| `prefer` | float column, 0 to 1 | weighted sum; a score that follows from labels and taints alone; kept per pod signature |
+| `fit` | bool column | and; what eviction can change; must follow from the rows' own amounts |
 | `applies_to` | bool | optional, beside `fit`: False for a pod that it lets onto every node; saves asking |
-| `score` | float column, 0 to 1 | weighted sum; must follow from the rows' own figures |
+| `score` | float column, 0 to 1 | weighted sum; must follow from the rows' own amounts |
 | `has_inter_pod_constraints` | bool | for pods whose place depends on pods of other nodes: the next two are asked |
 | `fit_inter_pod`, `score_inter_pod` | as `fit` and `score` | as `fit` and `score` |
 | `inter_pod_state`, `inter_pod_key` | an InterPodState; any value | optional: equal pods with equal keys are placed together |
-| `slots` | slots of devices for each of equal pods, or None | the first opinion decides; asked as pods are placed |
-| `reasons` | words for the rows refused | the first plugin that refuses a row explains it |
-| `evictable` | bool column over seats | and; whom an ask may never take; asked once for all candidates of a domain |
-| `evictable_at` | float column over seats | the next of all times from which on a veto of `evictable` no longer holds |
-| `allows_eviction` | Verdict | all must agree; asked as each unit is taken, with those before it already gone |
+| `slots` | device slots for each of equal pods, or None | the first opinion decides; called as pods are placed |
+| `reasons` | a phrase for the rows refused | the first plugin that refuses a row explains it |
+| `evictable` | bool column over placed pods | and; False: never a victim of this ask; called once for all candidates of a domain |
+| `evictable_at` | float column over placed pods | the earliest time at which a veto of `evictable` ends |
+| `allows_eviction` | Verdict | all must agree; called as each unit is taken, with those before it already evicted |
 | `may_exceed_budget` | bool column over units | or; units on a node on which more could go than a disruption budget allows |
-| `violates_budget` | bool column over units | or; units whose going alone would break a disruption budget |
+| `violates_budget` | bool column over units | or; units whose eviction alone would violate a disruption budget |
 | `budget_violations` | count | sum; how many victims, taken together, are more than their budgets allow |
-| `lost_hours` | float column over seats | sum; what an eviction costs beside the seat itself |
-| `victims` | numbers of units in order, or None | the first opinion decides; the vetoes stand all the same |
+| `lost_hours` | float column over placed pods | sum; hours of work that an eviction loses |
+| `victims` | numbers of units in order, or None | the first opinion decides; vetoes still apply |
 | `node_cost` | a comparable value | a tuple in the policy's order; the node with the least is taken |
 """
 
@@ -64,7 +64,7 @@ class Purpose(Enum):
     ENQUEUE = "enqueue"
     ALLOCATE = "allocate"
     EVICT = "evict"
-    """Could room be made? What the ask may evict does not count as used."""
+    """Could evictions help? What the ask may evict does not count as used."""
     NOMINATE = "nominate"
     """Judged on what will be once the releases under way are done."""
 
@@ -81,11 +81,11 @@ class Ask:
     """So many of the first pods are what the gang's minimum still needs: these are admitted together or not at all. None: all."""
 
     subgroup: Subgroup | None = None
-    """The cell that all the pods belong to, where seats are asked for it alone; `within` is where its gang goes."""
+    """The subgroup that all the pods belong to, where only that is placed; `within` is the gang's domain."""
     within: Domain | None = None
 
     admitted: bool = False
-    """True once all of the pods were found to have room in their queues together: any part of them has, then."""
+    """True once all of the pods together were found to fit into their queues: then any part of them does."""
 
     @property
     def minimum(self) -> tuple[Pod, ...]:
@@ -94,7 +94,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class QuotaFit:
-    """How many seats there are, and why there are not more."""
+    """How many pods fit, and why no more."""
 
     fit_count: int
     verdict: Verdict = YES
@@ -160,7 +160,7 @@ class DefaultsPreemptible(Protocol):
 
 @runtime_checkable
 class ConfiguresJobPreemption(Protocol):
-    """How whole jobs make room for themselves in a quota."""
+    """How whole jobs preempt in a quota."""
 
     @property
     def disable_default_trigger_preemption(self) -> bool: ...
@@ -171,7 +171,7 @@ class ConfiguresJobPreemption(Protocol):
 
 @runtime_checkable
 class OrdersQueues(Protocol):
-    """The key must follow from the queue's own figures and from what does not change within a cycle."""
+    """The key must follow from the queue's own usage and from what does not change within a cycle."""
 
     def queue_key(self, s: Session, queue: str) -> Comparable: ...
 
@@ -188,7 +188,7 @@ class OrdersPods(Protocol):
 
 @runtime_checkable
 class AllowsDomains(Protocol):
-    """Where an ask may go. An ask for a cell is answered with domains inside `ask.within`."""
+    """Where an ask may be placed. An ask for a subgroup is answered with domains inside `ask.within`."""
 
     def domains(self, s: Session, ask: Ask) -> Sequence[Domain] | Verdict | None: ...
 
@@ -244,7 +244,7 @@ class ScoresDomains(Protocol):
 @runtime_checkable
 class ScoresDomainsAhead(Protocol):
     """What `score_domain` would say of each domain if all pods of the ask were placed in it, to the last bit. A plugin that
-    scores domains and cannot tell ahead makes the engine try every domain."""
+    scores domains and has no such method makes the engine try every domain."""
 
     def score_domains(self, s: Session, ask: Ask, domains: Sequence[Domain]) -> FloatColumn: ...
 
@@ -279,7 +279,7 @@ class InterPodStates(Protocol):
 @runtime_checkable
 class ChoosesSlots(Protocol):
     """Which slots of a node's devices pods take. The pods are equal and go onto these nodes one after the other, where `fit` let
-    them; a pod that needs none on a node gets an empty tuple. `after_releases`: what those who leave have counts as free."""
+    them; a pod that needs none on a node gets an empty tuple. `after_releases`: what terminating pods have counts as free."""
 
     def slots(
         self, s: Session, pod: Pod, places: Sequence[str], *, after_releases: bool
@@ -293,32 +293,32 @@ class GivesReasons(Protocol):
 
 @runtime_checkable
 class FiltersVictims(Protocol):
-    """Asked once for all candidates of a domain, in order: whom may the ask never take? Seats are rows of the seat table."""
+    """Called once for all candidates of a domain, as rows of the victim table: which may never be victims of this ask?"""
 
     def evictable(self, s: Session, ask: Ask, victim_table: VictimTable, victim: RowIndex) -> BoolColumn: ...
 
 
 @runtime_checkable
 class DelaysEviction(Protocol):
-    """A veto that time ends: from when on each of these may be taken."""
+    """A veto that ends with time: from when on each of these is evictable."""
 
     def evictable_at(self, s: Session, ask: Ask, victim_table: VictimTable, victim: RowIndex) -> FloatColumn: ...
 
 
 @runtime_checkable
 class LimitsEvictions(Protocol):
-    """Asked as each unit is taken, with all that was taken before already gone: may this one go too?"""
+    """Called as each unit is taken, with all that were taken before already evicted: may this one be evicted too?"""
 
     def allows_eviction(self, s: Session, ask: Ask, pods: Sequence[Pod]) -> Verdict: ...
 
 
 @runtime_checkable
 class ChecksBudgets(Protocol):
-    """Units whose going would break a disruption budget: they go last where they may go at all."""
+    """Units whose eviction would violate a disruption budget: they come last, where they are evictable at all."""
 
     @property
     def is_hard(self) -> bool:
-        """Budgets are never broken: victims are evicted through the API, which minds them."""
+        """Budgets are never violated: victims are evicted through the Eviction API, which enforces them."""
         ...
 
     def may_exceed_budget(
@@ -330,13 +330,13 @@ class ChecksBudgets(Protocol):
     ) -> BoolColumn: ...
 
     def budget_violations(self, s: Session, pods: Sequence[Pod]) -> int:
-        """Asked with the pods already told to go."""
+        """Called with the pods already evicted in the trial."""
         ...
 
 
 @runtime_checkable
 class CountsLostHours(Protocol):
-    """Hours of work that are lost with each seat, and hours to get going again."""
+    """Hours of work that are lost with each placed pod, and hours to restart."""
 
     def lost_hours(self, s: Session, victim_table: VictimTable, victim: RowIndex) -> FloatColumn: ...
 
@@ -372,17 +372,17 @@ class PolicySettings:
         (), "Pods of these other schedulers may be evicted too, each by itself, and count in their queues. Of all others nobody is."
     )
     whole_gang: Literal["cluster", "domain"] = setting(
-        "cluster", "What goes when a whole gang must go: all its seats in the `cluster`, or only those in the `domain`."
+        "cluster", "What is evicted when a whole gang is: all its pods in the `cluster`, or only those in the `domain`."
     )
     strict_deserved: bool = setting(False, "Reclaim never takes a queue below its deserved share, not even with the last unit.")
     share_of: Literal["cluster", "deserved"] = setting(
         "cluster",
-        "Reclaim goes from a queue with the larger share to one with the smaller: of the `cluster`, which spares small queues, or "
-        "of what each has `deserved`, so that a large queue gets back all that it deserves.",
+        "Reclaim takes from a queue with the larger share for one with the smaller: of the `cluster`, which favours small queues, "
+        "or of what each has `deserved`, so that a large queue gets back all that it deserves.",
     )
-    claim_s: float = setting(600.0, "How long a promise stands after the last of those who leave for it should be gone.")
-    spare_s: float = setting(600.0, "For how long a pod whose soft eviction was taken back is not softly chosen again.")
-    default_wait_s: float = setting(600.0, "How long a gang holds nodes for members that do not come, where nobody says otherwise.")
+    claim_s: float = setting(600.0, "How long nominations hold after the last of their victims should have terminated.")
+    spare_s: float = setting(600.0, "For how long a pod whose soft eviction was cancelled is not softly evicted again.")
+    default_wait_s: float = setting(600.0, "How long nodes stay reserved for an incomplete gang that declares no wait time.")
 
 
 DEFAULT_SETTINGS = PolicySettings()
@@ -416,7 +416,7 @@ class Policy:
         self.prefers = [p for p in plugins if isinstance(p, Prefers)]
         self.fits = [p for p in plugins if isinstance(p, Fits)]
         self.applies_to = [p if isinstance(p, AppliesToSome) else None for p in self.fits]
-        """Beside each of `fits`: what tells whether it has anything to say of a pod, where it can tell."""
+        """Beside each of `fits`: its `applies_to`, where it has one."""
         self.scores = [p for p in plugins if isinstance(p, Scores)]
         self.scores_domains = [p for p in plugins if isinstance(p, ScoresDomains)]
         self.inter_pod_fits = [p for p in plugins if isinstance(p, InterPodFits)]
@@ -432,7 +432,7 @@ class Policy:
         self.chooses_slots = [p for p in plugins if isinstance(p, ChoosesSlots)]
 
     def manner(self, action: str) -> str:
-        """How victims of an action go: asked softly, evicted through the API, which minds the budgets, or deleted."""
+        """How an action evicts: by a soft-eviction mark, through the Eviction API, which enforces budgets, or by deletion."""
         if action == "job-preempt" and self.soft_job_preemption:
             return "soft"
         return "evict" if any(plugin.is_hard for plugin in self.checks_budgets) else "delete"

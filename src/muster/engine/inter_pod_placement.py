@@ -1,7 +1,7 @@
 """Members whose place depends on other pods: affinity, spread, volumes, devices.
 
-Each check that a member is tied up in is asked anew after every move. Equal members in a row go together all the same, where every
-such check can follow them with a gate: the outcome is the same as one by one.
+Each check that a member takes part in is called anew after every move. Equal members in a row are still placed together, where
+every such check can follow them with an `InterPodState`: the outcome is the same as one by one.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def inter_pod_constraints_of(s: Session, pod: Pod, *, alone: bool = False) -> In
 
 
 class NextScores(Protocol):
-    """The values of further seats on rows."""
+    """The scores of rows with further pods on them."""
 
     def add_rows(self, rows: list[int], *, left: int) -> None: ...
 
@@ -70,7 +70,7 @@ def place_one(s: Session, trial: Trial, pod: Pod, inter_pod_constraints: InterPo
     if not len(candidates):
         return 0
     total = value[candidates]
-    # What a score is measured against are the nodes that are left to choose from.
+    # Scores are relative to the nodes that are still feasible.
     rows = NodeRows(table, candidates, after_releases=after_releases)
     for scorer in s.policy.inter_pod_scores:
         if scorer in inter_pod_constraints:
@@ -95,7 +95,8 @@ def pick_inter_pod_rows(
     wanted: int,
     after_releases: bool,
 ) -> list[int]:
-    """The rows that `wanted` pods like this one take one after the other. `value` is what the first seat on each row is worth."""
+    """The rows that `wanted` pods like this one take one after the other. `value` is the score of each row for the first of
+    them."""
     rows = NodeRows(s.world.table, after_releases=after_releases)
     scorers = [plugin for plugin in s.policy.inter_pod_scores if plugin in inter_pod_constraints]
     weights = {id(scorer): scorer.weight for scorer in scorers}
@@ -128,7 +129,7 @@ class _RowChoice:
         self._feasible = self._find_feasible()
 
     def rescore(self, next_scores: NextScores, *, left: int) -> None:
-        """Value the next seats of rows that took a pod and are open."""
+        """Score the rows that took a pod and are still feasible."""
         if not self._unscored.any():
             return
         again = np.flatnonzero(self._unscored & self._feasible).tolist()

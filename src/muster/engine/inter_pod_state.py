@@ -10,10 +10,10 @@ class InterPodState:
     last one went. Moving the pods for real and asking again would give the same answers."""
 
     def feasible_rows(self) -> BoolColumn | None:
-        """All rows: where the next one may stand. None: anywhere."""
+        """All rows: where the next one may be placed. None: anywhere."""
 
     def score(self, rows: RowIndex) -> FloatColumn | None:
         """How much the next one is wanted on each of these rows, 0 to 1. None: no opinion."""
 
     def add_pod(self, row: int) -> None:
-        """One more stands on this row."""
+        """One more was placed on this row."""

@@ -1,6 +1,6 @@
-"""What the plugins say of every node for one kind of pod, kept between pods and cycles and refreshed row by row.
+"""Feasibility and scores of every node for pods of one signature, kept between pods and cycles and updated row by row.
 
-Matches and preferences are computed once per layout of the table; fit and score only for the rows whose figures changed since.
+Matches and preferences are computed once per layout of the table; fit and score only for the rows whose amounts changed since.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ class NodeScores:
 
 _NODE_ATTRIBUTES = (Topic.NODE_LAYOUT, Topic.NODE_LABELS, Topic.NODE_TAINTS, Topic.NODE_DEVICES)
 
-COLUMNS: Derived[NodeScores] = Derived("columns of a kind of pod", *_NODE_ATTRIBUTES, follows=Topic.NODE_ROWS)
+COLUMNS: Derived[NodeScores] = Derived("node scores of a pod signature", *_NODE_ATTRIBUTES, follows=Topic.NODE_ROWS)
 MOUNTING_COLUMNS: Derived[NodeScores] = Derived(
-    "columns of a kind of pod with volumes", *_NODE_ATTRIBUTES, Topic.STORAGE, follows=Topic.NODE_ROWS
+    "node scores of a pod signature with volumes", *_NODE_ATTRIBUTES, Topic.STORAGE, follows=Topic.NODE_ROWS
 )
-"""So many kinds of pods are kept as a `Derived` keeps; at 5,000 nodes each takes some 80 KB."""
+"""At 5,000 nodes each takes some 80 KB."""
 
 
 def base_column(s: Session, pod: Pod, rows: NodeRows) -> FloatColumn:
@@ -73,8 +73,8 @@ def base_column(s: Session, pod: Pod, rows: NodeRows) -> FloatColumn:
 
 
 def score_column(s: Session, pod: Pod, rows: NodeRows, base: FloatColumn, *, check: bool = False) -> FloatColumn:
-    """The base, the scores and the fit together. All follow from the rows' own figures, so rows with hypothetical pods on them
-    may be asked too. `check` makes sure that the plugins answer what the hooks want."""
+    """The base, the scores and the fit together. All follow from the rows' own amounts, so rows with hypothetical pods on them
+    may be scored too. `check` makes sure that the plugins return what the hooks promise."""
     total = base.copy() if rows.index is None else base[rows.index]
     for scores in s.policy.scores:
         column = scores.score(s, pod, rows)
@@ -108,7 +108,7 @@ def _check_score(plugin: Plugin, hook: str, column: object, rows: NodeRows) -> N
 
 
 def _column(plugin: Plugin, hook: str, column: object, rows: NodeRows) -> npt.NDArray[np.generic]:
-    """Plugins may come from anywhere: what they answer is not what their types promise."""
+    """Plugins may come from anywhere: what they return may not be what their types say."""
     if isinstance(column, np.ndarray) and column.shape == (len(rows),):
         return column
     got = f"an array of shape {column.shape}" if isinstance(column, np.ndarray) else type(column).__name__

@@ -1,4 +1,5 @@
-"""Claims: a node kept for a pod across cycles. Redeeming them is the fast path: no search where the room is there."""
+"""Nominations: nodes kept for a gang's members until capacity is released there. Binding the nominated is the fast path: no
+search."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ from muster.state.world import World
 
 NOMINATED_BOUND = "Redeemed"
 EVICTION_CANCELLED = "Spared"
-NOMINATED_BOUND_WHY = "the room that it was promised is free"
-MOVED_WHY = "other room was free before the room that it was promised"
+NOMINATED_BOUND_WHY = "the room that it was nominated is free"
+MOVED_WHY = "other room was free before the room that it was nominated"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,27 +39,27 @@ NOT_COMPLETE = AttemptResult(
 
 
 def bind_nominated(s: Session, gang: Gang) -> AttemptResult | None:
-    """Bind what the gang was promised, whole, where it was promised or elsewhere. None: it has no nominations."""
-    promised = [pod for pod in gang.pods() if s.world.phase(pod) is Phase.NOMINATED]
-    if not promised:
+    """Bind the gang's nominated members together, on their nodes or on others that are free. None: it has no nominations."""
+    nominated = [pod for pod in gang.pods() if s.world.phase(pod) is Phase.NOMINATED]
+    if not nominated:
         return None
-    if _needs_unsent_evictions(s, promised):
+    if _needs_unsent_evictions(s, nominated):
         return AttemptResult(complete=False, verdict=explain.waiting_for_preemption(s.world, gang))
-    there = [pod for pod in promised if fits_now(s.world, pod)]
-    if len(there) == len(promised):
-        whole = _bind_nominated(s, gang, there)
+    free_now = [pod for pod in nominated if fits_now(s.world, pod)]
+    if len(free_now) == len(nominated):
+        whole = _bind_nominated(s, gang, free_now)
         if whole is not None:
             return whole
-    if _place_elsewhere(s, gang, promised):
+    if _place_elsewhere(s, gang, nominated):
         return AttemptResult(complete=True, verdict=YES)
-    some = _bind_nominated(s, gang, there)
+    some = _bind_nominated(s, gang, free_now)
     return some or AttemptResult(complete=False, verdict=explain.waiting_for_preemption(s.world, gang))
 
 
-def _bind_nominated(s: Session, gang: Gang, there: list[Pod]) -> AttemptResult | None:
-    """Bind these, and whoever else finds room; it counts only where the minimum is reached by that."""
+def _bind_nominated(s: Session, gang: Gang, free_now: list[Pod]) -> AttemptResult | None:
+    """Bind these, and other members on free capacity; undone unless the gang reaches its minimum by that."""
     with s.trial(NOMINATED_BOUND_WHY, cause=NOMINATED_BOUND) as trial:
-        turned = _bind_where_free(s, trial, there)
+        bound = _bind_where_free(s, trial, free_now)
         bind_reserved(s.world, trial, gang)
         waiting = [pod for pod in gang.pods() if pod.uid not in s.world.placements.by_uid]
         settled = place_in_allowed_domains(s, trial, gang, waiting, phase=Phase.BINDING) if waiting else None
@@ -69,34 +70,34 @@ def _bind_nominated(s: Session, gang: Gang, there: list[Pod]) -> AttemptResult |
         else:
             verdict = why_refused(s, gang, settled) if settled is not None else YES
         trial.commit()
-    s.count("claims redeemed", turned)
+    s.count("claims redeemed", bound)
     return AttemptResult(complete=True, verdict=verdict)
 
 
 def _bind_where_free(s: Session, trial: Trial, pods: list[Pod]) -> int:
-    """Bind these where they were promised to go, as far as those who leave their queues have left; how many were bound."""
-    turned = 0
+    """Bind these on their nominated nodes, as far as usage of their queues was released; returns how many were bound."""
+    bound = 0
     for pod in placement_order(s, pods):
-        # Asked again for each: two that were promised one node may find room there for one of them so far.
+        # Checked again for each: of two that are nominated to one node only one may fit so far.
         if fits_now(s.world, pod) and s.quota_fit(pod, count=1, phase=Phase.BINDING).fit_count and passes_filters(s, pod):
             trial.change_phase(pod, phase=Phase.BINDING)
-            turned += 1
-    return turned
+            bound += 1
+    return bound
 
 
-def _needs_unsent_evictions(s: Session, promised: list[Pod]) -> bool:
-    """Those whom this very cycle sends away were not told yet: who minds more than room waits until they were."""
-    if not any(s.has_inter_pod_constraints(pod) for pod in promised):
+def _needs_unsent_evictions(s: Session, nominated: list[Pod]) -> bool:
+    """Evictions of this very cycle are not sent yet: a pod that depends on more than capacity waits until they are."""
+    if not any(s.has_inter_pod_constraints(pod) for pod in nominated):
         return False
     return any(
         step.before.phase is Phase.BOUND and s.world.phase(step.pod) is Phase.TERMINATING for step in s.world.placements.steps()
     )
 
 
-def _place_elsewhere(s: Session, gang: Gang, promised: list[Pod]) -> bool:
-    """The whole gang on room that is free now, its own promises given up."""
+def _place_elsewhere(s: Session, gang: Gang, nominated: list[Pod]) -> bool:
+    """Place the whole gang on capacity that is free now, and give up its nominations."""
     with s.trial(MOVED_WHY, cause="Moved") as trial:
-        for pod in promised:
+        for pod in nominated:
             trial.release(pod)
         waiting = [pod for pod in gang.pods() if pod.uid not in s.world.placements.by_uid]
         settled = place_in_allowed_domains(s, trial, gang, waiting, phase=Phase.BINDING)
@@ -104,12 +105,13 @@ def _place_elsewhere(s: Session, gang: Gang, promised: list[Pod]) -> bool:
             return False
         bind_reserved(s.world, trial, gang)
         trial.commit()
-    s.count("claims moved", len(promised))
+    s.count("claims moved", len(nominated))
     return True
 
 
 def nominate_on_releasing(s: Session, gang: Gang) -> AttemptResult | None:
-    """Room that is being left and that nobody claims is as good as free for a promise: nobody has to be evicted for that."""
+    """Capacity that is being released and that nobody else was nominated to counts as free for a nomination: no eviction is
+    needed."""
     if not s.world.placements.releasing or reaches_min(s.world, gang, PLACED_OR_NOMINATED):
         return None
     pods = members_needed(s.world, gang)
@@ -141,35 +143,35 @@ def plan_name(s: Session, gang: Gang) -> str:
 
 
 def members_needed(world: World, gang: Gang) -> tuple[Pod, ...]:
-    """Members that the gang still needs for its minimums and that have neither a seat nor a claim."""
+    """Members without a node or nomination that the gang still needs for its minimums."""
     pods: list[Pod] = []
-    spare: list[Pod] = []
+    surplus: list[Pod] = []
     for role in gang.roles:
         waiting = [pod for pod in role.pods if pod.uid not in world.placements.by_uid]
         lacking = max(0, role.min - count(world, role, PLACED_OR_NOMINATED) - role.succeeded)
         pods.extend(waiting[:lacking])
-        spare.extend(waiting[lacking:])
-    pods, spare = with_subgroup_members(world, gang, pods, spare)
+        surplus.extend(waiting[lacking:])
+    pods, surplus = with_subgroup_members(world, gang, pods, surplus)
     have = sum(count(world, role, PLACED_OR_NOMINATED) + role.succeeded for role in gang.roles)
-    return (*pods, *spare[: max(0, gang.min - have - len(pods))])
+    return (*pods, *surplus[: max(0, gang.min - have - len(pods))])
 
 
 def end_broken_plans(s: Session) -> None:
-    """A gang that lost a claim and found no new room gives up its other claims too: half of it is worth nothing."""
+    """A gang that lost a nomination and could not be placed otherwise gives up the others too: part of a gang is worth nothing."""
     world = s.world
-    promised = {
+    nominated = {
         world.facts.members[uid].gang
         for uid in world.placements.reservations
         if world.placements.by_uid[uid].phase is Phase.NOMINATED
     }
-    for key in sorted(promised):
+    for key in sorted(nominated):
         gang = world.facts.gangs[key]
         if not reaches_min(world, gang, PLACED_OR_NOMINATED):
             end_nominations(s, gang, "claims that it needs were lost and no other room was found", cause="PlanBroken")
 
 
 def end_nominations(s: Session, gang: Gang, why: str, *, cause: str) -> None:
-    """All nominations of a gang end together. Whoever was only asked to leave for them may stay."""
+    """All nominations of a gang end together. Soft evictions for them are cancelled."""
     for plan in [plan for plan in s.world.memory.plans.values() if plan.gang == gang.key and plan.soft]:
         for victim in [s.world.facts.pods[uid] for uid in plan.victims if uid in s.world.placements.releasing]:
             if victim.deleted_at is None:
@@ -182,7 +184,7 @@ def end_nominations(s: Session, gang: Gang, why: str, *, cause: str) -> None:
 
 
 def cancel_eviction(s: Session, victim: Pod, why: str) -> None:
-    """Take back that somebody was asked to leave. It is not asked again for a while."""
+    """Cancel a soft eviction. The pod is not chosen again for a while."""
     with s.trial(why, cause=EVICTION_CANCELLED) as trial:
         trial.change_phase(victim, phase=Phase.BOUND)
         trial.commit()
@@ -190,7 +192,7 @@ def cancel_eviction(s: Session, victim: Pod, why: str) -> None:
 
 
 def bind_reserved(world: World, trial: Trial, gang: Gang) -> None:
-    """The gang is complete: what it held is bound with the rest."""
+    """The gang is complete: its reserved members are bound with the rest."""
     if gang.mode is Mode.NON_STRICT:
         for pod in gang.pods():
             if world.phase(pod) is Phase.RESERVED:
@@ -198,7 +200,7 @@ def bind_reserved(world: World, trial: Trial, gang: Gang) -> None:
 
 
 def fits_now(world: World, pod: Pod) -> bool:
-    """Have those who leave this pod's node gone far enough that it fits now? Its own claim keeps everybody else out."""
+    """Was enough released on its nominated node that it fits now? Its own nomination keeps others out."""
     table = world.table
     row = table.row.get(world.placement(pod).node or "")
     return row is not None and bool((table.used[row] + world.request(pod) <= table.allocatable[row]).all())

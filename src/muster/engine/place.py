@@ -1,7 +1,7 @@
 """Where members go: the one way to place, for every action.
 
 Members are placed in the order given, each on the node with the best score, ties by name. Equal members in a row are placed
-together: the outcome is the same as one by one, because a score depends on its own row alone, and a row can be asked what it
+together: the outcome is the same as one by one, because a score depends on its own row alone, and a row can tell what it
 would say after one, two, three more of them. Members whose place depends on other pods are in `among`.
 """
 
@@ -31,7 +31,7 @@ from muster.state.derived.device_usage import are_free
 from muster.state.node_table import FloatColumn, NodeRows, RowIndex
 from muster.state.trial import Trial
 
-# Of how many further seats on one row the plugins are asked at once, at most.
+# For how many further pods on one row scores are computed at once, at most.
 _MAX_LOOKAHEAD = 64
 # So many best rows are found one by one; whoever needs more sorts all of them.
 _FEW_ROWS = 24
@@ -47,19 +47,19 @@ class PlaceResult:
 
 
 def place(s: Session, trial: Trial, pods: Sequence[Pod], *, domain: Domain, phase: Phase, admitted: bool = False) -> PlaceResult:
-    """Place as many of these as fit, in turn; each is tried once. `admitted`: their queues are known to have room for all."""
+    """Place as many of these as fit, in turn; each is tried once. `admitted`: all are known to fit into their queues."""
     count, first_refused, verdict = 0, None, None
     for run, inter_pod_constraints in _equal_runs(s, placement_order(s, pods)):
         quota_fit = QuotaFit(len(run)) if admitted else s.quota_fit(run[0], count=len(run), phase=phase)
-        seated = (
+        done = (
             _place_equal_pods(s, trial, run[: quota_fit.fit_count], inter_pod_constraints, domain, phase)
             if quota_fit.fit_count
             else 0
         )
-        count += seated
-        if seated < len(run) and first_refused is None:
-            first_refused = run[seated]
-            verdict = quota_fit.verdict if seated == quota_fit.fit_count else None
+        count += done
+        if done < len(run) and first_refused is None:
+            first_refused = run[done]
+            verdict = quota_fit.verdict if done == quota_fit.fit_count else None
     return PlaceResult(count, first_refused, verdict)
 
 
@@ -70,7 +70,7 @@ def placement_order(s: Session, pods: Sequence[Pod]) -> Sequence[Pod]:
 
 
 def passes_filters(s: Session, pod: Pod) -> bool:
-    """Is nobody in the way of a pod that was promised a node, apart from the room: by a port, on a device, by a volume?"""
+    """Does a nominated pod pass every check but capacity on its node: ports, devices, volumes, inter-pod constraints?"""
     if not pod.signature.ports and not pod.signature.devices and not s.has_inter_pod_constraints(pod):
         return True
     now = s.world.placement(pod)
@@ -80,7 +80,7 @@ def passes_filters(s: Session, pod: Pod) -> bool:
 
 
 def fits_on(s: Session, pod: Pod, node: str, *, after_releases: bool, devices: tuple[DeviceSlot, ...] = ()) -> bool:
-    """Would every check let the pod onto this node as the world stands? `devices`: with exactly these slots."""
+    """Does the pod pass every check on this node as the world is now? `devices`: with exactly these device slots."""
     row = s.world.table.row.get(node)
     if row is None:
         return False
@@ -94,8 +94,8 @@ def fits_on(s: Session, pod: Pod, node: str, *, after_releases: bool, devices: t
 
 
 def _equal_runs(s: Session, pods: Sequence[Pod]) -> Iterator[tuple[Sequence[Pod], InterPodConstraints]]:
-    """Stretches of interchangeable members: the same kind, role and queue, and the same ties to other pods. A stretch is cut when
-    its turn comes, because those placed before it may have tied it up."""
+    """Stretches of interchangeable members: the same signature, role and queue, and the same inter-pod constraints. A stretch is
+    cut when its turn comes, because those placed before it may have tied it up."""
     members, tangles = s.world.facts.members, bool(s.policy.inter_pod_fits)
     start = 0
     while start < len(pods):
@@ -161,9 +161,9 @@ def _best_row(value: FloatColumn, rows: RowIndex | None) -> int | None:
 
 
 def _pick_rows(next_scores: _NextScores, untouched: _RowsByScore, wanted: int) -> list[int]:
-    """The rows that `wanted` equal pods take one after the other: each goes to the row whose next seat has the highest score.
+    """The rows that `wanted` equal pods take one after the other: each goes to the row with the highest score for one more pod.
 
-    The heap has the next seat of some rows, best first; `limit` is the worst of those when they were fetched, so that whatever
+    The heap has the next score of some rows, best first; `limit` is the worst of those when they were fetched, so that whatever
     comes before it in the heap comes before every row that was not fetched yet.
     """
     picked: list[int] = []
@@ -176,8 +176,8 @@ def _pick_rows(next_scores: _NextScores, untouched: _RowsByScore, wanted: int) -
             if fresh:
                 limit = fresh[-1]
                 next_scores.add_rows([row for _, row in fresh], left=wanted - len(picked))
-                for seat in fresh:
-                    heapq.heappush(heap, seat)
+                for entry in fresh:
+                    heapq.heappush(heap, entry)
             elif not heap:
                 break
             else:
@@ -223,14 +223,14 @@ class _RowsByScore:
             yield -score, at if self._rows is None else int(self._rows[at])
 
     def _sorted_worst_first(self) -> list[tuple[float, int]]:
-        left = np.flatnonzero(self._value > REFUSED)
-        order = left[np.argsort(-self._value[left], kind="stable")][::-1]
+        feasible = np.flatnonzero(self._value > REFUSED)
+        order = feasible[np.argsort(-self._value[feasible], kind="stable")][::-1]
         rows = order if self._rows is None else self._rows[order]
         return list(zip((-self._value[order]).tolist(), rows.tolist(), strict=True))
 
 
 class _NextScores:
-    """The scores of further seats on rows, asked for many rows and seats at a time."""
+    """The scores of rows with further pods on them, computed for many rows and pods at a time."""
 
     def __init__(self, s: Session, pod: Pod, columns: NodeScores) -> None:
         self._s, self._pod, self._columns = s, pod, columns
@@ -241,14 +241,15 @@ class _NextScores:
         self._placed_on: dict[int, int] = {}
 
     def add_rows(self, rows: list[int], *, left: int) -> None:
-        """These rows come next. Nothing is asked before one of them is taken, and then as deep as rows were filled so far."""
+        """These rows come next. Nothing is computed before one of them is used, and then as far ahead as rows were filled so
+        far."""
         filled = -(-sum(self._placed_on.values()) // len(self._placed_on)) if self._placed_on else left
         self._unscored_rows.extend(rows)
         self._lookahead = max(1, min(2 * filled, left, _MAX_LOOKAHEAD))
 
     def score_after_placing(self, row: int) -> float:
-        """Take one seat on the row; the score of its next seat, or REFUSED."""
-        taken = self._placed_on[row] = self._placed_on.get(row, 0) + 1
+        """Count one more pod on the row; the score of the next one there, or REFUSED."""
+        placed = self._placed_on[row] = self._placed_on.get(row, 0) + 1
         ahead = self._scores_ahead.get(row)
         if ahead is None:
             for each, scores in zip(
@@ -257,9 +258,9 @@ class _NextScores:
                 self._scores_ahead[each] = scores
             self._unscored_rows = []
             ahead = self._scores_ahead[row]
-        elif taken > len(ahead):
-            ahead.extend(self._score_rows([row], start=taken, depth=3 * len(ahead))[0])
-        return ahead[taken - 1]
+        elif placed > len(ahead):
+            ahead.extend(self._score_rows([row], start=placed, depth=3 * len(ahead))[0])
+        return ahead[placed - 1]
 
     def _score_rows(self, rows: Sequence[int], *, start: int, depth: int) -> list[list[float]]:
         """For each row, the scores after `start`, `start` + 1, ... further pods."""

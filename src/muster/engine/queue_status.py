@@ -35,7 +35,7 @@ def queue_updates(s: Session, gangs: Sequence[str]) -> Iterator[Condition | Queu
 
 
 def _changed(s: Session, gangs: Sequence[str], before: QueuesReported | None, now: QueuesReported) -> list[str]:
-    """Queues that exist as objects and whose figures or gangs changed since."""
+    """Queues that exist as objects and whose usage or gangs changed since."""
     world = s.world
     log = world.changes.ledger.since(before.ledger) if before is not None else None
     if before is None or log is None or before.queues != now.queues:
@@ -93,7 +93,7 @@ def _amounts(world: World, key: str, word: str, names: Iterable[str]) -> StatusF
 
 
 def _counts(s: Session, queue: Queue) -> StatusFields:
-    """How many gangs wait before the door, wait inside, and run. A queue that closes is closed when its last gang has gone."""
+    """How many gangs are pending, enqueued and running. A closing queue is closed when its last gang is gone."""
     world = s.world
     pending = inqueue = running = 0
     for key in world.facts.gangs_in_queue.get(queue.key, ()):

@@ -1,9 +1,9 @@
 """Room in queues: what a queue and all above it still take, and the sentence if that is not enough.
 
-Limits are enforced on every queue but the root, whatever the policy. Only dimensions that are both asked for and configured are
+Limits are enforced on every queue but the root, whatever the policy. Only dimensions that are both requested and configured are
 compared; an explicit zero forbids. Plugins that know tighter bounds compare them in the same way.
 
-A bind looks at what stands in the queue now; a nomination at what will stand there once the releases under way are done; whoever
+A bind is compared with usage now; a nomination with usage once the releases under way are done; an ask that
 may yet evict looks at nothing but the bound itself.
 """
 
@@ -39,7 +39,7 @@ UNLIMITED = 2**61
 """More than any amount, and far enough from the largest integer to be added to."""
 
 EVICTING_ACTIONS = frozenset({"preempt", "gang-preempt", "gang-reclaim", "job-preempt"})
-"""Actions that can make room in a queue that is full."""
+"""Actions that can lower the usage of a full queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ def queue_accepts(world: World, gang: Gang) -> Verdict:
     return YES
 
 
-# -- is there room for the whole minimum? ------------------------------------------------------------------------------------------
+# -- does the whole minimum fit? ---------------------------------------------------------------------------------------------------
 
 
 def minimum_by_queue(s: Session, ask: Ask) -> dict[str, Amounts]:
@@ -119,18 +119,18 @@ def minimum_by_queue(s: Session, ask: Ask) -> dict[str, Amounts]:
 
 def total_by_queue(world: World, pods: Iterable[Pod]) -> dict[str, Amounts]:
     total: dict[str, Amounts] = {}
-    kind: PodSignature | None = None
+    signature: PodSignature | None = None
     member: Member | None = None
     count = 0
     for pod in (*pods, None):
-        if pod is not None and pod.signature is kind and world.facts.members[pod.uid] is member:
+        if pod is not None and pod.signature is signature and world.facts.members[pod.uid] is member:
             count += 1
             continue
-        if kind is not None and member is not None:
-            amounts = count * world.columns.vector(kind.request)
+        if signature is not None and member is not None:
+            amounts = count * world.columns.vector(signature.request)
             total[member.queue] = total[member.queue] + amounts if member.queue in total else amounts
         if pod is not None:
-            kind, member, count = pod.signature, world.facts.members[pod.uid], 1
+            signature, member, count = pod.signature, world.facts.members[pod.uid], 1
     return total
 
 
@@ -152,7 +152,8 @@ def admit(s: Session, ask: Ask, bound: QueueBounds) -> Verdict:
 
 
 def fits_fast(s: Session, bound: QueueBounds, queue: str, amounts: Amounts, *, own: bool = False) -> bool:
-    """The same as `fits` for a bind in one queue and all above it (or its `own` bounds alone), without the words: most asks fit."""
+    """The same as `fits` for a bind in one queue and all above it (or its `own` bounds alone), without the sentence: most asks
+    fit."""
     usage, need = s.world.ledger.peak_up(queue), amounts.tolist()
     for up, column, most in bound.on_path(s.world, queue):
         if need[column] and (not own or not up) and usage[up][column] + need[column] > most:
@@ -161,7 +162,7 @@ def fits_fast(s: Session, bound: QueueBounds, queue: str, amounts: Amounts, *, o
 
 
 def _merge_rows(world: World, needed: dict[str, Amounts]) -> tuple[LedgerRows, Amounts]:
-    """Rows of all queues concerned, and what is asked of each: what lies above two of them is asked for both."""
+    """Rows of all queues concerned, and what is requested of each: a common ancestor is asked for the sum."""
     total: dict[int, Amounts] = {}
     for queue, amounts in needed.items():
         for row in world.ledger.rows_up(queue).tolist():
@@ -184,15 +185,15 @@ def _usage(s: Session, ask: Ask, rows: LedgerRows) -> QueueUsage:
 
 
 def may_evict(s: Session, gang: Gang) -> bool:
-    """Could somebody be asked to leave for this gang? Then a full queue is no reason to keep it out."""
+    """Could others be evicted for this gang? Then a full queue is no reason to refuse it."""
     return not gang.never_preempts and not EVICTING_ACTIONS.isdisjoint(s.policy.actions)
 
 
-# -- is there room for one more of these? ------------------------------------------------------------------------------------------
+# -- do further pods like these fit? -----------------------------------------------------------------------------------------------
 
 
 def quota_fit(s: Session, pod: Pod, bound: QueueBounds, *, count: int, phase: Phase) -> QuotaFit:
-    """How many of `count` pods like this one its queues take as the ledger stands now."""
+    """How many of `count` pods like this one fit into its queues, by the ledger as it is now."""
     if not bound.is_limited:
         return QuotaFit(count)
     world = s.world
@@ -201,7 +202,7 @@ def quota_fit(s: Session, pod: Pod, bound: QueueBounds, *, count: int, phase: Ph
 
 
 def usage_for(s: Session, pod: Pod, rows: LedgerRows, *, phase: Phase) -> QueueUsage:
-    """What counts against a pod that is to enter this phase. Its own promise is not in its way."""
+    """What counts against a pod that is to enter this phase. Its own nomination does not count against it."""
     ledger = s.world.ledger
     if phase is Phase.NOMINATED:
         return QueueUsage((("used", ledger.planned_in(rows)),))
@@ -241,13 +242,13 @@ def fit_count(s: Session, bound: QueueBounds, rows: LedgerRows, usage: QueueUsag
     total, most = usage.total, bound.rows.take(rows, axis=0)
     if not np.count_nonzero((total + count * need > most) & (need > 0)):
         return QuotaFit(count)
-    asked = np.flatnonzero(need)
-    each = (most - total)[:, asked] // need[asked]
+    requested = np.flatnonzero(need)
+    each = (most - total)[:, requested] // need[requested]
     fit = max(0, int(each.min()))
     at = int(each.min(axis=1).argmin())
     over = np.zeros(len(need), dtype=np.bool_)
-    over[asked] = each[at] < count
-    # The sentence is for those who are left over: the others are as good as placed.
+    over[requested] = each[at] < count
+    # The sentence is about those that do not fit: the others count as placed.
     (first, amounts), *others = _usage_in_row(usage, at)
     return QuotaFit(
         fit, _over_limit_verdict(s, bound, int(rows[at]), over, [(first, amounts + fit * need), *others], (count - fit) * need)
@@ -279,9 +280,9 @@ def _over_limit_verdict(s: Session, bound: QueueBounds, row: int, over: BoolColu
 
 
 def _releasing_note(world: World, queue: str, over: BoolColumn) -> str:
-    """How much of what stands in the way is on its way out."""
-    leaving = world.ledger.releasing(queue)
+    """How much of the usage in the way is being released."""
+    releasing = world.ledger.releasing(queue)
     names = world.columns.names
-    columns = np.flatnonzero(over & (leaving > 0)).tolist()
-    parts = [f"{short_name(names[column])} {show_amount(names[column], int(leaving[column]))}" for column in columns]
+    columns = np.flatnonzero(over & (releasing > 0)).tolist()
+    parts = [f"{short_name(names[column])} {show_amount(names[column], int(releasing[column]))}" for column in columns]
     return f" ({', '.join(parts)} of it is leaving)" if parts else ""

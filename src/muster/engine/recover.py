@@ -1,7 +1,7 @@
-"""Recover: claims that a former scheduler wrote onto pods, taken over if they still hold good.
+"""Recover: reservations that a former scheduler wrote onto pods, taken over if they still hold.
 
-Anybody can write annotations: a claim counts only where the pod's own status agrees with it and every check passes again. A plan
-that was torn before it was carried out is dropped whole.
+Anybody can write annotations: a reservation counts only where the pod's own status agrees with it and every check passes again. A
+plan that was torn before it was carried out is dropped whole.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def recover(s: Session) -> None:
             _evict_victims(s, pod, notes[pod.uid])
     for pod in found:
         _restore(s, pod, notes[pod.uid], torn)
-    # These claims stood before the cycle began: what becomes of them in it is a change from there.
+    # These reservations existed before the cycle began: effects are changes from there.
     world.placements.forget_steps(RECOVERED)
 
 
 def _evict_victims(s: Session, pod: Pod, note: ReservationNote) -> None:
-    """Victims named by a claim count as leaving: an eviction that was never issued is issued now."""
+    """Victims named by a reservation count as terminating: an eviction that was never sent is sent now."""
     gang = s.world.gang_of(pod)
     if gang is None or _why_stale(s, pod, note, check_fit=False):
         return
@@ -52,7 +52,7 @@ def _evict_victims(s: Session, pod: Pod, note: ReservationNote) -> None:
 
 
 def _may_evict(s: Session, gang: Gang, victim: Pod) -> bool:
-    """Anybody can write a claim, so it cannot name just anybody: only who could have been chosen for this gang."""
+    """Anybody can write an annotation, so it may only name pods that could have been chosen for this gang."""
     loser = s.world.gang_of(victim)
     if loser is None or victim.protected or loser.key == gang.key:
         return False
@@ -60,7 +60,7 @@ def _may_evict(s: Session, gang: Gang, victim: Pod) -> bool:
 
 
 def _incomplete_plans(s: Session, found: list[Pod], notes: dict[str, ReservationNote]) -> set[str]:
-    """Plans with fewer claims than they should have, unless they were being carried out already."""
+    """Plans with fewer reservations than they should have, unless their evictions or binds had begun."""
     sizes: dict[str, int] = {}
     counts: dict[str, int] = {}
     for pod in found:
@@ -110,7 +110,7 @@ def _restore(s: Session, pod: Pod, note: ReservationNote, torn: set[str]) -> Non
 
 
 def _cancel_evictions(s: Session, note: ReservationNote) -> None:
-    """A plan that was being given up is given up: whoever was only asked to leave for it is asked no more."""
+    """A plan that was being given up is given up: its soft evictions are cancelled."""
     given_up = any(_eviction_cancelled_since(s, uid, note.since) for uid in note.victims)
     for victim in [
         s.world.facts.pods[uid]
@@ -122,7 +122,7 @@ def _cancel_evictions(s: Session, note: ReservationNote) -> None:
 
 
 def _devices(s: Session, pod: Pod, note: ReservationNote) -> tuple[DeviceSlot, ...]:
-    """The slots that the claim names, where they are what the pod asks for; else others on the same node."""
+    """The device slots that the annotation names, where they satisfy the pod's requests; else others on the same node."""
     if satisfy_requests(pod.signature.devices, note.devices, s.world.facts.nodes[note.node].devices):
         return note.devices
     slots = s.slots(pod, (note.node,), after_releases=note.phase is Phase.NOMINATED)
@@ -135,7 +135,7 @@ def _eviction_cancelled_since(s: Session, uid: str, since: float) -> bool:
 
 
 def _is_soft(s: Session, gang: Gang, note: ReservationNote) -> bool:
-    """Were they asked softly, or are they to be now? Then they may stay when the claims end."""
+    """Are its evictions soft? Then they are cancelled when the nominations end."""
     if s.policy.manner(action_for(s, gang)) == "soft":
         return True
     return any(uid in s.world.facts.pods and s.world.facts.pods[uid].eviction_marked_at is not None for uid in note.victims)

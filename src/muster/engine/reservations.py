@@ -1,6 +1,6 @@
 """Holds of gangs that accumulate, and the two cases in which they are released so that such gangs cannot lock each other out.
 
-One: a gang earlier in the order completes in this cycle because of it. Two: the holder could never complete at all.
+One: a gang earlier in the order completes in this cycle because of it. Two: the gang that has them could never complete at all.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ RESERVATION_RELEASED = "HoldReleased"
 def take_reservations(
     s: Session, gang: Gang, visited: set[str], place_on_free: Callable[[Session, Gang], AttemptResult]
 ) -> AttemptResult:
-    """Try the gang once more with the holds of gangs later in the order released, the least entitled gang's first; what it can do
-    without is given back."""
-    holders = _reserving_gangs(s, visited)
-    if not holders:
+    """Try the gang once more with the reservations of gangs later in the order released, the least entitled gang's first; what it
+    can do without is given back."""
+    reserving = _reserving_gangs(s, visited)
+    if not reserving:
         return NOT_COMPLETE
     with s.trial(
         f"released for {gang.full_name}, which completes with it", cause=RESERVATION_RELEASED, for_gang=gang.full_name
     ) as trial:
         released: list[_ReservingGang] = []
-        for holder in reversed(holders):
-            released.insert(0, holder)
-            for pod in holder.pods:
+        for one in reversed(reserving):
+            released.insert(0, one)
+            for pod in one.pods:
                 trial.release(pod)
             result = place_on_free(s, gang)
             if result.complete:
@@ -57,7 +57,7 @@ class _ReservingGang:
 
 
 def _reserving_gangs(s: Session, visited: set[str]) -> list[_ReservingGang]:
-    """Gangs later in the order that hold nodes, the most entitled first."""
+    """Gangs later in the order that have nodes reserved, in their order."""
     world = s.world
     holding = {world.facts.members[uid].gang for uid in world.placements.reserved} - visited
     found: list[_ReservingGang] = []
@@ -70,23 +70,23 @@ def _reserving_gangs(s: Session, visited: set[str]) -> list[_ReservingGang]:
 def _restore_unneeded(s: Session, trial: Trial, released: list[_ReservingGang]) -> None:
     """The most entitled first, and only until one of them does not get everything back: whoever comes after it in the order must
     not keep what it could use. All who lost something are attempted again in this cycle."""
-    for holder in released:
+    for one in released:
         back = 0
-        for pod, placement in zip(holder.pods, holder.before, strict=True):
+        for pod, placement in zip(one.pods, one.before, strict=True):
             if fits_on(s, pod, placement.node or "", after_releases=False, devices=placement.devices):
                 trial.restore(pod, placement)
                 back += 1
-        if back < len(holder.pods):
+        if back < len(one.pods):
             break
-    for holder in released:
-        s.world.memory.retry(holder.gang)
+    for one in released:
+        s.world.memory.retry(one.gang)
 
 
 def release_infeasible(s: Session) -> None:
-    """End the holds of gangs that could not complete even on an empty cluster."""
+    """End the reservations of gangs that could not complete even on an empty cluster."""
     world = s.world
-    holders = {world.facts.members[uid].gang: None for uid in sorted(world.placements.reserved)}
-    for key in holders:
+    reserving = {world.facts.members[uid].gang: None for uid in sorted(world.placements.reserved)}
+    for key in reserving:
         gang = world.facts.gangs[key]
         if not could_ever_complete(s, gang):
             why = "it could not complete even if everybody else released what they hold and all that runs had ended"
@@ -106,7 +106,7 @@ _COMPLETES: Derived[dict[str, bool]] = Derived(
 
 
 def could_ever_complete(s: Session, gang: Gang) -> bool:
-    """Would the gang fit if nobody else were there? Worked out on an empty copy of the nodes, once for each state of both."""
+    """Would the gang fit an empty cluster? Computed on an empty copy of the nodes, and kept while neither changes."""
     known = _COMPLETES.of(s.world, dict, key=s.policy, update=_forget)
     if gang.key not in known:
         known[gang.key] = _fits_empty_cluster(s, gang)
@@ -129,7 +129,7 @@ def _fits_empty_cluster(s: Session, gang: Gang) -> bool:
 
 
 def _without_required_affinity(world: World, pod: Pod) -> Pod:
-    """Other pods that a member must be near are not on the empty copy; that they could be there is taken for granted."""
+    """Other pods that its affinity requires are not on the empty copy; they are assumed to be possible."""
     required = pod.signature.affinity.required
     if not required or wants(pod).near[0].selection.means_pod(world.facts.namespaces, pod):
         return pod

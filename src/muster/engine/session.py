@@ -61,9 +61,9 @@ class Session:
         self.eviction_attempts: list[EvictionAttempt] = []
         """What evicting actions found in each domain."""
         self.extra_effects: list[Effect] = []
-        """Effects that no move stands for."""
+        """Effects without a move behind them."""
         self.inqueue_resources: Amounts = np.zeros((len(world.ledger), len(world.columns.names)), dtype=np.int64)
-        """Minimum resources, by row of the ledger, of the gangs that were let in before and have no seat yet."""
+        """Minimum resources, by row of the ledger, of the gangs that were enqueued before and have no node yet."""
         self._minimum_by_queue: tuple[Ask, dict[str, Amounts]] | None = None
 
     def prepare(self) -> None:
@@ -114,7 +114,7 @@ class Session:
         return YES
 
     def quota_fit(self, pod: Pod, *, count: int, phase: Phase) -> QuotaFit:
-        """How many of `count` pods like this one its queues take as they stand."""
+        """How many of `count` pods like this one fit into its queues as usage is now."""
         least = quota.quota_fit(self, pod, quota.limits(self.world), count=count, phase=phase)
         for plugin in self.policy.bounds_queues:
             found = plugin.quota_fit(self, pod, count=count, phase=phase)
@@ -148,7 +148,7 @@ class Session:
         return AllowedDomains((ask.within or WHOLE_CLUSTER,))
 
     def fill_order(self, ask: Ask, domain: Domain) -> Sequence[Domain]:
-        """In which order the parts of a domain are filled; empty where nobody minds."""
+        """In which order the parts of a domain are filled; empty where no plugin has an opinion."""
         for plugin in self.policy.fills_domains:
             found = plugin.fill_order(self, ask, domain)
             if found:
@@ -156,7 +156,7 @@ class Session:
         return ()
 
     def gang_key(self, gang: Gang) -> tuple[Comparable, ...]:
-        """A gang that was caught half bound goes before everybody; then the plugins' keys, creation and name."""
+        """A partially bound gang comes first; then the plugins' keys, creation and name."""
         keys = [plugin.gang_key(self, gang) for plugin in self.policy.orders_gangs]
         return (0 if is_partially_bound(self.world, gang) else 1, *keys, gang.created, gang.full_name, gang.key)
 
@@ -184,7 +184,7 @@ class Session:
         return None
 
     def needs_capacity_only(self, pod: Pod) -> bool:
-        """Is room all that decides where such a pod can go, among the nodes that match it?"""
+        """Does capacity alone decide where such a pod fits, among the nodes that match it?"""
         return sum(
             plugin is None or plugin.applies_to(self, pod) for plugin in self.policy.applies_to
         ) == 1 and not self.has_inter_pod_constraints(pod)
@@ -193,7 +193,7 @@ class Session:
         return any(plugin.has_inter_pod_constraints(self, pod) for plugin in self.policy.inter_pod_fits)
 
     def node_scores(self, pod: Pod, *, after_releases: bool) -> NodeScores:
-        """What the plugins say of every node for this kind of pod, brought up to date. What a pod says of other pods is no part of
+        """What the plugins say of every node for pods of this signature, up to date. What a pod says of other pods is no part of
         it, so that the gangs of one template have one set of columns between them."""
         derived = MOUNTING_COLUMNS if pod.signature.volume_claims else COLUMNS
         return derived.of(
