@@ -17,13 +17,13 @@ class ByTeam:
     """Gangs of the namespaces `volunteers` are taken before all others."""
 
     volunteers: tuple[str, ...] = ()
-    name: str = "by_team"
+    name: str = "by-team"
 
     def victims(self, s: Session, ask: Ask, eviction_units: EvictionUnits) -> Sequence[int] | None:
         if not self.volunteers:
             return None  # No opinion: the engine chooses.
         gangs = victim_table_of(s.world).gangs
-        spaces = [gangs[number].title.partition("/")[0] for number in eviction_units.unit_gang.tolist()]
+        spaces = [gangs[number].full_name.partition("/")[0] for number in eviction_units.unit_gang.tolist()]
         # Numbers of units in the order in which to take them. Sorting is stable: within both groups the usual order stays.
         # Vetoes stand all the same, only so many are taken as are needed, and who is not needed after all is given back.
         return sorted(range(len(eviction_units)), key=lambda unit: spaces[unit] not in self.volunteers)

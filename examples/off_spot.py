@@ -20,10 +20,10 @@ class OffSpot:
     gpus: int = 8
     label: str = "example.com/spot"
     weight: float = 1.0
-    name: str = "off_spot"
+    name: str = "off-spot"
 
     def match(self, s: Session, pod: Pod, rows: NodeRows) -> BoolColumn:
-        return ~self._spot(rows) | (pod.kind.request[GPU] < self.gpus)
+        return ~self._spot(rows) | (pod.signature.request[GPU] < self.gpus)
 
     def prefer(self, s: Session, pod: Pod, rows: NodeRows) -> FloatColumn:
         return self._spot(rows).astype(np.float64)

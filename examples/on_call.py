@@ -19,7 +19,7 @@ class OnCall:
 
     label: str = "example.com/in-use"
     unless: int = 1000
-    name: str = "on_call"
+    name: str = "on-call"
 
     def evictable(self, s: Session, ask: Ask, victim_table: VictimTable, victim: RowIndex) -> BoolColumn:
         if ask.gang.priority >= self.unless:

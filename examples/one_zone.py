@@ -11,6 +11,7 @@ import numpy as np
 from muster.engine.hooks import Ask, Domain, Purpose
 from muster.engine.session import Session
 from muster.model.effects import Verdict
+from muster.model.topics import Topic
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class OneZone:
 
     label: str = "topology.kubernetes.io/zone"
     most: int = 2
-    name: str = "one_zone"
+    name: str = "one-zone"
 
     def domains(self, s: Session, ask: Ask) -> Sequence[Domain] | Verdict | None:
         if ask.gang.size < 2:
@@ -27,7 +28,12 @@ class OneZone:
         codes, values = s.world.table.label_codes(self.label)
         zones = [Domain(str(value), np.flatnonzero(codes == code)) for code, value in enumerate(values)]
         if not zones:
-            return Verdict(ok=False, why=f"no node has the label {self.label}", code="NoZone", topics=("room",))
+            return Verdict(
+                ok=False,
+                why=f"no node has the label {self.label}",
+                code="NoZone",
+                topics=(Topic.NODE_LABELS.any, Topic.NODE_LAYOUT.any),
+            )
         # Allocate tries them all. Who evicts takes the first that works, so the largest go first, and only a few.
         zones.sort(key=lambda zone: (-len(zone.rows) if zone.rows is not None else 0, zone.name))
         return zones[: self.most] if ask.purpose is Purpose.EVICT else zones

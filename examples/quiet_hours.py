@@ -19,7 +19,7 @@ class QuietHours:
     begin: int = 22
     end: int = 6
     priority: int = 1000
-    name: str = "quiet_hours"
+    name: str = "quiet-hours"
 
     def admit(self, s: Session, ask: Ask) -> Verdict:
         since_begin = (s.now - self.begin * 3600) % DAY_S

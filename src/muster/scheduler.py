@@ -40,7 +40,7 @@ class DecisionLog(Protocol):
 def new_store(policy: Policy) -> Store:
     """An empty memory that reads facts as this policy wants them read."""
     return Store(
-        default_wait_s=policy.settings.default_wait_s,
+        default_wait_s=policy.settings.default_permit_wait_s,
         preemptible_by_default=policy.preemptible_by_default,
         victim_schedulers=policy.settings.victim_schedulers,
     )

@@ -11,7 +11,7 @@ plugins:
 - priority
 - fit
 - binpack: {weight: 2}
-settings: {defaultWaitSeconds: 90}
+settings: {defaultPermitWaitSeconds: 90}
 """
 
 
@@ -24,7 +24,7 @@ def test_a_policy_is_shown_on_one_screen(tmp_path: Path) -> None:
     assert "3.  gang-preempt  preempt for a whole gang" in result.out
     assert " binpack   score          Fill nodes up before opening new ones" in result.out
     assert "weight: 2, resources: {cpu: 1" in result.out
-    assert "defaultWaitSeconds: 90" in result.out
+    assert "defaultPermitWaitSeconds: 90" in result.out
     assert len(result.out.splitlines()) < 40
 
 
@@ -65,7 +65,7 @@ def test_json_has_the_policy_or_the_errors(tmp_path: Path) -> None:
     (policy,) = document["policies"]
     assert policy["actions"] == ["expire", "allocate", "gang-preempt"]
     assert policy["plugins"][2]["options"]["weight"] == 2
-    assert policy["settings"]["defaultWaitSeconds"] == 90
+    assert policy["settings"]["defaultPermitWaitSeconds"] == 90
     bad = muster("check", "bad.yaml", "--json", cwd=tmp_path)
     assert bad.code == 2
     assert bad.document["errors"][0]["suggestion"] == "fit"

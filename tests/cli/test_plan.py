@@ -12,7 +12,7 @@ from tests.cli.commands import muster
 CLUSTER = """\
 name: two racks, both in use
 policy:
-  plugins: [priority, fit, binpack, lost_work, pdb, nominated, {topology: {tiers: {rack: rack}}}]
+  plugins: [priority, fit, binpack, lost-work, pdb, nominated, {topology: {tiers: {rack: rack}}}]
   actions: [expire, enqueue, allocate, preempt, gang-preempt]
 nodes:
 - {name: "r1n[1-4]", gpu: 8, labels: {rack: r1}}

@@ -32,7 +32,7 @@ def test_an_example_is_loaded_by_module_and_class_from_the_python_path(module: s
     monkeypatch.syspath_prepend(str(EXAMPLES))
     monkeypatch.delitem(sys.modules, module, raising=False)
     policy = load_policy({"plugins": ["fit", f"{module}:{PLUGINS[module]}"]})
-    assert policy.plugins[1].name == module
+    assert policy.plugins[1].name == module.replace("_", "-")
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)

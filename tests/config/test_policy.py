@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from textwrap import dedent
@@ -11,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster import plugins
-from muster.config import DEFAULT_POLICY, PolicyError, catalogue, default_policy, load_policy
+from muster.config import DEFAULT_POLICY, PolicyError, catalogue, default_policy, load_policy, retired_names
 from muster.config.plugin_check import plugin_errors
+from muster.config.plugin_options import options_of
 from muster.config.policy_file import SETTINGS
 from muster.engine.hooks import PolicySettings
 from muster.plugins.binpack import Binpack
@@ -35,8 +37,8 @@ def errors_of(text: str) -> list[str]:
 def test_the_default_policy_has_every_placement_check_and_protects_pods_that_have_just_started_from_reclaim() -> None:
     policy = default_policy()
     names = [plugin.name for plugin in policy.plugins]
-    checks = {"unschedulable", "selectors", "taints", "volumes", "ports", "fit", "devices", "pod_affinity", "spread_constraints"}
-    assert checks | {"priority", "topology", "binpack", "nominated", "pdb", "lost_work"} <= set(names)
+    checks = {"unschedulable", "selectors", "taints", "volumes", "ports", "fit", "devices", "pod-affinity", "spread-constraints"}
+    assert checks | {"priority", "topology", "binpack", "nominated", "pdb", "lost-work"} <= set(names)
     assert MinRuntime(actions=("gang-reclaim",)) in policy.plugins
     assert policy.settings == PolicySettings()
     assert policy.source == DEFAULT_POLICY
@@ -46,12 +48,41 @@ def test_every_setting_can_be_written_into_a_policy_and_is_in_the_default_policy
     written = read_yaml(DEFAULT_POLICY, file="p").mapping["settings"].plain()
     assert written == {o.key: list(o.default) if isinstance(o.default, tuple) else o.default for o in SETTINGS}
     assert all(option.doc.endswith(".") for option in SETTINGS)
-    changed = load_policy({"settings": {"wholeGang": "domain", "strictDeserved": True, "claimSeconds": 5}}).settings
-    assert changed == PolicySettings(whole_gang="domain", strict_deserved=True, claim_s=5.0)
+    changed = load_policy({"settings": {"wholeGang": "domain", "strictDeserved": True, "nominationSeconds": 5}}).settings
+    assert changed == PolicySettings(whole_gang="domain", strict_deserved=True, nomination_s=5.0)
+
+
+def test_what_a_policy_names_is_in_kebab_case_for_plugins_and_actions_and_in_camel_case_for_the_rest() -> None:
+    names = [*(entry.name for entry in catalogue()), *default_policy().actions]
+    keys = [option.key for entry in catalogue() for option in entry.options] + [option.key for option in SETTINGS]
+    assert [name for name in names if not re.fullmatch(r"[a-z]+(-[a-z]+)*", name)] == []
+    assert [key for key in keys if not re.fullmatch(r"[a-z]+([A-Z][a-z]+)*", key)] == []
+
+
+@pytest.mark.parametrize(("old", "new"), retired_names.PLUGINS.items())
+def test_a_plugin_that_was_renamed_is_an_error_that_names_it(old: str, new: str) -> None:
+    assert errors_of(f"plugins:\n- fit\n- {old}") == [f"3: plugin {old} was renamed to {new}"]
+    assert new in plugins.PLUGINS
+
+
+@pytest.mark.parametrize(("old", "new"), retired_names.SETTINGS.items())
+def test_a_setting_that_was_renamed_is_an_error_that_names_it(old: str, new: str) -> None:
+    assert errors_of(f"settings:\n  {old}: 3") == [f"2: setting {old} was renamed to {new}"]
+    assert new in {option.key for option in SETTINGS}
+
+
+@pytest.mark.parametrize(
+    ("plugin", "old", "new"),
+    [(plugin, *names) for plugin, all_names in retired_names.OPTIONS.items() for names in all_names.items()],
+)
+def test_an_option_that_was_renamed_is_an_error_that_names_it(plugin: str, old: str, new: str) -> None:
+    wrong = f"3: option of plugin {plugin}: {old} was renamed to {new}"
+    assert errors_of(f"plugins:\n- fit\n- {plugin}: {{{old}: 3}}") == [wrong]
+    assert new in {option.key for option in options_of(plugins.PLUGINS[plugin])}
 
 
 def test_every_plugin_file_is_in_the_catalogue_under_its_own_name() -> None:
-    files = {path.stem for path in Path(plugins.__file__).parent.glob("[!_]*.py")}
+    files = {path.stem.replace("_", "-") for path in Path(plugins.__file__).parent.glob("[!_]*.py")}
     assert {entry.name for entry in catalogue() if entry.origin == "built in"} == files
     for entry in catalogue():
         assert not entry.problem
@@ -70,8 +101,8 @@ def test_options_reach_their_plugin() -> None:
 
 
 def test_what_a_policy_does_not_say_is_as_in_the_default_policy() -> None:
-    policy = load_policy("settings: {defaultWaitSeconds: 60}\nschedulerNames: [muster, batch]")
-    assert policy.settings == PolicySettings(scheduler_names=("muster", "batch"), default_wait_s=60.0)
+    policy = load_policy("settings: {defaultPermitWaitSeconds: 60}\nschedulerNames: [muster, batch]")
+    assert policy.settings == PolicySettings(scheduler_names=("muster", "batch"), default_permit_wait_s=60.0)
     assert policy.plugins == default_policy().plugins
     assert policy.actions == default_policy().actions
 
@@ -128,7 +159,7 @@ def test_all_errors_are_reported_at_once() -> None:
         - {priority: , creation: }
         - taints
         - taints
-        settings: {defaultWaitSecond: 3, defaultWaitSeconds: soon}
+        settings: {defaultPermitWaitSecond: 3, defaultPermitWaitSeconds: soon}
         on: 3
     """
     assert errors_of(text) == [
@@ -145,8 +176,8 @@ def test_all_errors_are_reported_at_once() -> None:
         "8: a plugin is a name, or a mapping of one name to its options, not the number 3",
         "9: one plugin to an item, not 2: begin a new line with `- `",
         "11: plugin taints stands twice, first on line 10",
-        "12: unknown setting 'defaultWaitSecond'. Did you mean 'defaultWaitSeconds'?",
-        "12: defaultWaitSeconds must be a number, not the text 'soon'",
+        "12: unknown setting 'defaultPermitWaitSecond'. Did you mean 'defaultPermitWaitSeconds'?",
+        "12: defaultPermitWaitSeconds must be a number, not the text 'soon'",
         "13: YAML reads the key on as a boolean: write it in quotes, 'on'",
     ]
 
@@ -167,7 +198,7 @@ def test_all_errors_are_reported_at_once() -> None:
             "the one by what was configured, the other by weight. Leave one out",
         ),
         (
-            "plugins: [fit, {min_runtime: {actions: [gang-reclam]}}]",
+            "plugins: [fit, {min-runtime: {actions: [gang-reclam]}}]",
             "1: unknown actions[0]: 'gang-reclam'. Did you mean 'gang-reclaim'?",
         ),
         ("plugins: fit", "1: plugins must be a list of plugins, not the text 'fit'"),
@@ -184,9 +215,9 @@ def test_all_errors_are_reported_at_once() -> None:
         ("schedulerNames: ['']", "1: a scheduler name may not be empty"),
         ("schedulerNames: muster", "1: schedulerNames must be a list of scheduler names, not the text 'muster'"),
         ("settings: [1]", "1: settings must be a mapping, not a list"),
-        ("settings: {defaultWaitSeconds: -5}", "1: defaultWaitSeconds must be at least 0, not -5"),
+        ("settings: {defaultPermitWaitSeconds: -5}", "1: defaultPermitWaitSeconds must be at least 0, not -5"),
         ("settings: {wholeGang: domains}", "1: unknown wholeGang: 'domains'. Did you mean 'domain'?"),
-        ("settings: {defaultWaitSeconds: .nan}", "1: defaultWaitSeconds must be a number, not the number .nan"),
+        ("settings: {defaultPermitWaitSeconds: .nan}", "1: defaultPermitWaitSeconds must be a number, not the number .nan"),
         ("- fit", "1: a policy must be a mapping with the keys schedulerNames, actions, plugins, settings, not a list"),
         ("plugins: [fit, {binpack: {weight: true}}]", "1: weight must be a number, not the boolean true"),
         ("plugins: [fit, {binpack: {resources: {}}}]", "1: resources names no resource"),
@@ -351,7 +382,7 @@ def test_a_wrong_option_says_what_it_must_be(module: Path, options: str, complai
         ),
         (
             "class P:\n    name = 'p'\n    def gang_keys(self, s, gang): ...",
-            "has no hook, so it would never be asked. It has 'gang_keys': did you mean 'gang_key'?",
+            "has no hook, so it would never be called. It has 'gang_keys': did you mean 'gang_key'?",
         ),
         (
             "class P:\n    name = 'p'\n    weight = 1.0\n    def score(self, pod, rows): ...",
@@ -394,7 +425,7 @@ def test_a_class_that_is_no_plugin_is_refused_with_what_it_lacks(module: Path, s
 
 def test_a_class_without_any_hook_is_refused_with_the_hooks_there_are(module: Path) -> None:
     [fault] = errors_of_plugin(module, "class P:\n    name = 'p'", "others:P")
-    assert fault.startswith("1: plugin others:P has no hook, so it would never be asked; it needs one of admit, ")
+    assert fault.startswith("1: plugin others:P has no hook, so it would never be called; it needs one of admit, ")
 
 
 def test_a_module_that_fails_is_the_policys_error_not_a_crash(module: Path) -> None:

@@ -165,10 +165,10 @@ def test_no_faults_raise_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "meant"), [("proportions", "proportion"), ("minRuntime", "min_runtime"), ("FIT", "fit"), ("zzz", ""), ("", "")]
+    ("word", "meant"), [("proportions", "proportion"), ("minRuntime", "min-runtime"), ("FIT", "fit"), ("zzz", ""), ("", "")]
 )
 def test_the_nearest_word_is_found_whatever_its_spelling(word: str, meant: str) -> None:
-    assert nearest(word, ["proportion", "min_runtime", "fit"]) == meant
+    assert nearest(word, ["proportion", "min-runtime", "fit"]) == meant
 
 
 def test_a_word_like_no_other_is_answered_with_all_that_are_known() -> None:

@@ -75,13 +75,13 @@ plugins:
 - volumes
 - ports
 - fit
-- pod_affinity
-- spread_constraints: {weight: 2}
+- pod-affinity
+- spread-constraints: {weight: 2}
 # Which node is best.
 - spread: {weight: 1, resources: {cpu: 1, memory: 1}}
-- node_affinity_preference: {weight: 2}
-- taint_preference: {weight: 3}
-- pod_affinity_preference: {weight: 2}
+- node-affinity-preference: {weight: 2}
+- taint-preference: {weight: 3}
+- pod-affinity-preference: {weight: 2}
 - nominated
 # Who may be evicted.
 - conformance
@@ -193,9 +193,9 @@ configurations:
 
 
 def test_evicting_without_budgets_is_reported_with_the_plugin_there_is() -> None:
-    advice = "consider adding pdb, min_runtime, lost_work"
+    advice = "consider adding pdb, min-runtime, lost-work"
     assert advice in notes_of(convert(plugins("gang", actions="allocate, preempt")))
-    assert "consider adding min_runtime, lost_work" in notes_of(convert(plugins("gang", "pdb", actions="allocate, preempt")))
+    assert "consider adding min-runtime, lost-work" in notes_of(convert(plugins("gang", "pdb", actions="allocate, preempt")))
     assert advice not in notes_of(convert(plugins("gang")))
 
 
@@ -237,8 +237,8 @@ def test_without_the_gang_plugin_it_is_reported_that_gangs_start_whole_all_the_s
 def test_filters_that_are_switched_off_are_left_out() -> None:
     text = plugins('predicates\n    arguments: {predicate.NodePortsEnable: "false", predicate.PodAffinityEnable: false}')
     found = names_of(text)
-    assert {"ports", "pod_affinity"}.isdisjoint(found)
-    assert {"selectors", "taints", "volumes", "spread_constraints", "unschedulable"} <= set(found)
+    assert {"ports", "pod-affinity"}.isdisjoint(found)
+    assert {"selectors", "taints", "volumes", "spread-constraints", "unschedulable"} <= set(found)
 
 
 def test_an_unknown_argument_is_reported_with_the_nearest() -> None:
@@ -251,9 +251,9 @@ def test_an_unknown_argument_is_reported_with_the_nearest() -> None:
 def test_weights_of_scores_are_taken_over_and_zero_leaves_a_score_out() -> None:
     arguments = "{nodeaffinity.weight: 7, tainttoleration.weight: 0, podtopologyspread.weight: 5, leastrequested.weight: 0}"
     text = convert(plugins("predicates", f"nodeorder\n    arguments: {arguments}")).text
-    assert "- node_affinity_preference: {weight: 7}" in text
-    assert "- spread_constraints: {weight: 5}" in text
-    assert "taint_preference" not in text
+    assert "- node-affinity-preference: {weight: 7}" in text
+    assert "- spread-constraints: {weight: 5}" in text
+    assert "taint-preference" not in text
     assert "- spread:" not in text
 
 

@@ -26,7 +26,7 @@ from muster.state.store import Store
 
 POLICY = """
 actions: [expire, enqueue, allocate, gang-preempt]
-plugins: [priority, fit, binpack, lost_work]
+plugins: [priority, fit, binpack, lost-work]
 """
 NOW = 1_000_000.0
 

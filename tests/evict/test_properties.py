@@ -223,7 +223,7 @@ def _queues(seed: int) -> dict[str, object]:
     return {
         "name": f"reclaim {seed}",
         "policy": {
-            "plugins": ["priority", "fit", "binpack", "nominated", "lost_work", "capacity"],
+            "plugins": ["priority", "fit", "binpack", "nominated", "lost-work", "capacity"],
             "actions": ["expire", "enqueue", "allocate", "gang-preempt", "gang-reclaim"],
         },
         "nodes": [{"name": f"n[1-{nodes}]", "gpu": 8}],

@@ -204,7 +204,7 @@ def test_the_shipped_role_is_enough_to_schedule(cluster_as_shipped: Servers, tmp
 SOFT_EVICTION_POLICY = """\
 plugins:
 - priority
-- elastic_quota: {podShouldBeDeletedWhenPreempted: false}
+- elastic-quota: {podShouldBeDeletedWhenPreempted: false}
 - selectors
 - taints
 - volumes

@@ -37,6 +37,6 @@ def test_nominations_that_are_recovered_are_counted() -> None:
 
 
 def test_a_nomination_that_is_never_bound_expires_and_is_counted() -> None:
-    impatient = PREEMPTING.replace("gang-preempt]}", "gang-preempt], settings: {claimSeconds: 20}}")
+    impatient = PREEMPTING.replace("gang-preempt]}", "gang-preempt], settings: {nominationSeconds: 20}}")
     play = run_scenario(impatient.replace("priority: 1}]", "priority: 1, leaves: never}]") + "- run: 60s\n")
     assert total_of(play, "claims expired") >= 1

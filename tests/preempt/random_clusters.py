@@ -23,7 +23,7 @@ APPS = ("a", "b", "c")
 TOPOLOGIES = {"host": "kubernetes.io/hostname", "zone": "zone"}
 POLICY = """
 actions: [expire, enqueue, allocate, preempt]
-plugins: [priority, selectors, taints, ports, fit, pod_affinity, binpack, nominated, {{pdb: {{mode: {mode}}}}}, lost_work]
+plugins: [priority, selectors, taints, ports, fit, pod-affinity, binpack, nominated, {{pdb: {{mode: {mode}}}}}, lost-work]
 """
 
 apps = st.sampled_from(APPS)

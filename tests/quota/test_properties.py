@@ -20,9 +20,9 @@ from muster.state.world import World
 PREFIX = "quota.scheduling.koordinator.sh"
 POLICY = """
 actions: [expire, enqueue, allocate, job-preempt]
-plugins: [priority, fit, binpack, nominated, elastic_quota]
+plugins: [priority, fit, binpack, nominated, elastic-quota]
 """
-SOFT_EVICTION = POLICY.replace("elastic_quota]", "{elastic_quota: {podShouldBeDeletedWhenPreempted: false}}]")
+SOFT_EVICTION = POLICY.replace("elastic-quota]", "{elastic-quota: {podShouldBeDeletedWhenPreempted: false}}]")
 GPUS = 4
 
 

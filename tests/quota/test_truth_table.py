@@ -24,7 +24,7 @@ def quota_scenario(
         "metadata": {"name": deserve, "namespace": "default"},
         "spec": {"min": {"nvidia.com/gpu": least}, "max": {"nvidia.com/gpu": most}},
     }
-    plugins: list[Any] = ["priority", "fit", "binpack", "nominated", {"elastic_quota": options}]
+    plugins: list[Any] = ["priority", "fit", "binpack", "nominated", {"elastic-quota": options}]
     actions = ["expire", "enqueue", "allocate", "job-preempt"]
     common = {"dialect": "koordinator", "each": {"gpu": 1}}
     gangs = [{"created": "-1h", "at": "n1", **common, **gang, "labels": _labels(gang)} for gang in running]

@@ -24,11 +24,11 @@ GROUP = "evict"
 
 PREEMPT_POLICY = """
 actions: [expire, enqueue, allocate, gang-preempt]
-plugins: [priority, unschedulable, selectors, taints, fit, binpack, nominated, pdb, lost_work]
+plugins: [priority, unschedulable, selectors, taints, fit, binpack, nominated, pdb, lost-work]
 """
 RECLAIM_POLICY = """
 actions: [expire, enqueue, allocate, gang-preempt, gang-reclaim]
-plugins: [priority, unschedulable, selectors, taints, fit, binpack, nominated, pdb, lost_work, capacity]
+plugins: [priority, unschedulable, selectors, taints, fit, binpack, nominated, pdb, lost-work, capacity]
 """
 RACK_POLICY = """
 actions: [expire, enqueue, allocate]

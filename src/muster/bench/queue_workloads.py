@@ -33,7 +33,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 # Each of these is measured by itself: a policy chooses.
-_QUOTA_PLUGINS = ("capacity", "drf", "proportion", "elastic_quota")
+_QUOTA_PLUGINS = ("capacity", "drf", "proportion", "elastic-quota")
 
 # Four levels: 10 companies, 4 departments each, 5 teams each, 750 queues among the teams.
 _QUEUES_PER_LEVEL = (10, 40, 200, 750)
@@ -153,7 +153,7 @@ WORKLOADS = (
     Workload(GROUP, f"{_SETUP}: proportion", "% of the cycle", _order_share((Proportion(),)), target=20, at_least=False),
     Workload(
         GROUP,
-        f"{_SETUP}: elastic_quota with runtimes",
+        f"{_SETUP}: elastic-quota with runtimes",
         "% of the cycle",
         _order_share((ElasticQuotas(enable_runtime_quota=True),), quota=True),
         target=20,
@@ -161,7 +161,7 @@ WORKLOADS = (
     ),
     Workload(
         GROUP,
-        f"{_SETUP}: elastic_quota with runtimes, and capacity",
+        f"{_SETUP}: elastic-quota with runtimes, and capacity",
         "% of the cycle",
         _order_share((ElasticQuotas(enable_runtime_quota=True), Capacity()), quota=True),
     ),

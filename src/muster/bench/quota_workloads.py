@@ -28,7 +28,7 @@ POLICY = """
 actions: [expire, enqueue, allocate, job-preempt]
 plugins:
 - priority
-- {elastic_quota: {enableRuntimeQuota: %s}}
+- {elastic-quota: {enableRuntimeQuota: %s}}
 - unschedulable
 - selectors
 - taints
@@ -36,7 +36,7 @@ plugins:
 - binpack
 - nominated
 - pdb
-- lost_work
+- lost-work
 """
 
 

@@ -75,9 +75,9 @@ def _no_hook_error(plugin: object) -> str:
     for method in sorted(name for name in dir(plugin) if not name.startswith("_")):
         near = nearest(method, known)
         if near and near not in _PASSIVE_HOOKS:
-            return f"has no hook, so it would never be asked. It has {method!r}: did you mean {near!r}?"
+            return f"has no hook, so it would never be called. It has {method!r}: did you mean {near!r}?"
     hooks = ", ".join(name for name in known if name not in _PASSIVE_HOOKS)
-    return f"has no hook, so it would never be asked; it needs one of {hooks}"
+    return f"has no hook, so it would never be called; it needs one of {hooks}"
 
 
 def _hook_errors(plugin: object, hook: HookSpec) -> Iterator[str]:

@@ -11,6 +11,8 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
 
+from muster.config import retired_names
+from muster.config.retired_names import is_retired
 from muster.engine.hooks import Plugin
 from muster.plugins import PLUGINS
 from muster.yaml_positions import InputFaults, YamlValue, nearest
@@ -34,6 +36,8 @@ def find_plugin(name: YamlValue, faults: InputFaults, *, field: str) -> PluginFa
     if word in offered:
         word = offered[word].value
     elif ":" not in word:
+        if is_retired(name, "plugin", retired_names.PLUGINS, faults, field=field):
+            return None
         faults.unknown(name, "plugin", [*PLUGINS, *offered], field=field)
         return None
     try:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from muster.config.retired_names import OPTIONS, is_retired
 from muster.model.resource_amounts import CPU, GPU, MEMORY, PODS, short_name
 from muster.yaml_positions import InputFaults, YamlValue, nearest, quoted
 
@@ -70,7 +71,7 @@ def options_of(make: Callable[..., object]) -> tuple[Option, ...]:
 
 
 def camel_case(name: str) -> str:
-    """`default_wait_s` in Python is `defaultWaitSeconds` in a file."""
+    """`default_permit_wait_s` in Python is `defaultPermitWaitSeconds` in a file."""
     first, *rest = (f"{name[:-2]}_seconds" if name.endswith("_s") else name).split("_")
     return first + "".join(word.capitalize() for word in rest)
 
@@ -112,6 +113,8 @@ def read_options(
 
 
 def _unknown_option(plugin: str, at: YamlValue, known: list[str], faults: InputFaults, *, field: str) -> None:
+    if is_retired(at, f"option of plugin {plugin}:", OPTIONS.get(plugin, {}), faults, field=field):
+        return
     if known:
         faults.unknown(at, f"option of plugin {plugin}:", known, field=field)
     else:

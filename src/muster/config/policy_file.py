@@ -8,9 +8,11 @@ from pathlib import Path
 
 import yaml
 
+from muster.config import retired_names
 from muster.config.plugin_check import plugin_errors
 from muster.config.plugin_lookup import find_plugin
 from muster.config.plugin_options import Option, options_of, read_options, read_value
+from muster.config.retired_names import is_retired
 from muster.engine.cycle import ACTIONS
 from muster.engine.hooks import DEFAULT_SETTINGS, Plugin, Policy, PolicySettings
 from muster.plugins.binpack import Binpack
@@ -27,7 +29,7 @@ plugins:
 # Who goes first, and how much a queue may have.
 - priority
 - capacity
-- elastic_quota
+- elastic-quota
 # Where they may go.
 - topology
 - unschedulable
@@ -37,26 +39,26 @@ plugins:
 - ports
 - fit
 - devices
-- pod_affinity
-- spread_constraints
+- pod-affinity
+- spread-constraints
 # Which node is best.
 - binpack
-- node_affinity_preference
-- taint_preference
-- pod_affinity_preference
+- node-affinity-preference
+- taint-preference
+- pod-affinity-preference
 - nominated
 # Who may be evicted.
 - pdb
-- min_runtime: {actions: [gang-reclaim]}
-- lost_work
+- min-runtime: {actions: [gang-reclaim]}
+- lost-work
 settings:
   victimSchedulers: []
   wholeGang: cluster
   strictDeserved: false
   shareOf: cluster
-  claimSeconds: 600
-  spareSeconds: 600
-  defaultWaitSeconds: 600
+  nominationSeconds: 600
+  evictionCooldownSeconds: 600
+  defaultPermitWaitSeconds: 600
 """
 
 KEYS: Mapping[str, str] = {
@@ -139,12 +141,18 @@ def _settings(given: YamlValue, names: tuple[str, ...], faults: InputFaults) -> 
     changes: dict[str, object] = {}
     for key, value in given.mapping.items():
         if key not in known:
-            faults.unknown(given.keys[key], "setting", known, field=f"settings.{key}")
+            _unknown_setting(given.keys[key], known, faults)
             continue
         changes[known[key].field] = read_value(value, known[key], faults, field=f"settings.{key}")
     if len(faults):
         return DEFAULT_SETTINGS
     return replace(DEFAULT_SETTINGS, scheduler_names=names, **changes)  # type: ignore[arg-type]
+
+
+def _unknown_setting(at: YamlValue, known: Mapping[str, Option], faults: InputFaults) -> None:
+    field = f"settings.{at.text}"
+    if not is_retired(at, "setting", retired_names.SETTINGS, faults, field=field):
+        faults.unknown(at, "setting", known, field=field)
 
 
 # -- actions -----------------------------------------------------------------------------------------------------------------------

@@ -87,7 +87,7 @@ def _note_gang_eviction(conf: VolcanoConf, wanted: list[str], draft: PolicyDraft
 
 def _recommend_plugins(draft: PolicyDraft) -> None:
     """What Volcano does not have, and whoever is evicted would be glad of."""
-    absent = [name for name in ("pdb", "min_runtime", "lost_work") if not draft.uses(name)]
+    absent = [name for name in ("pdb", "min-runtime", "lost-work") if not draft.uses(name)]
     if absent and not EVICTING_ACTIONS.isdisjoint(draft.actions):
         why = "disruption budgets, pods that have just started and work that would be lost"
         draft.add_note(f"consider adding {', '.join(absent)}: without them evictions do not look at {why}")

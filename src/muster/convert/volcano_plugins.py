@@ -16,8 +16,8 @@ _FILTERS = {
     "predicate.NodeAffinityEnable": "selectors",
     "predicate.TaintTolerationEnable": "taints",
     "predicate.NodePortsEnable": "ports",
-    "predicate.PodAffinityEnable": "pod_affinity",
-    "predicate.PodTopologySpreadEnable": "spread_constraints",
+    "predicate.PodAffinityEnable": "pod-affinity",
+    "predicate.PodTopologySpreadEnable": "spread-constraints",
     "predicate.VolumeBindingEnable": "volumes",
 }
 _OTHER_FILTERS = {
@@ -32,9 +32,9 @@ _DEVICES = ("deviceshare.VGPUEnable", "deviceshare.GPUSharingEnable", "devicesha
 _DEVICE_POLICY = "deviceshare.SchedulePolicy"
 # The scores of nodeorder: Volcano's weight for each, and the plugin that does the same; none where there is no such plugin.
 _SCORES = (
-    ("nodeaffinity.weight", 2, "node_affinity_preference"),
-    ("podaffinity.weight", 2, "pod_affinity_preference"),
-    ("tainttoleration.weight", 3, "taint_preference"),
+    ("nodeaffinity.weight", 2, "node-affinity-preference"),
+    ("podaffinity.weight", 2, "pod-affinity-preference"),
+    ("tainttoleration.weight", 3, "taint-preference"),
 )
 _UNSUPPORTED_SCORES = (("balancedresource.weight", 1), ("imagelocality.weight", 1))
 
@@ -307,8 +307,8 @@ def _pdb(their: VolcanoPlugin, draft: PolicyDraft) -> None:
 
 
 def _cdp(their: VolcanoPlugin, draft: PolicyDraft) -> None:
-    draft.use("min_runtime", seconds=60)
-    draft.add_note("cdp became min_runtime: one time for all pods; volcano.sh/cooldown-time on pods is not read", their.name)
+    draft.use("min-runtime", seconds=60)
+    draft.add_note("cdp became min-runtime: one time for all pods; volcano.sh/cooldown-time on pods is not read", their.name)
     their.checked_flags.update(_EVICTION_FLAGS)
 
 
@@ -356,10 +356,10 @@ def _as_int(number: float) -> float | int:
 
 def _resolve_conflicts(conf: VolcanoConf, draft: PolicyDraft) -> None:
     """What depends on two plugins: a score of one with a filter of the other, and what makes no sense together."""
-    if draft.spread_weight and not draft.uses("spread_constraints"):
-        draft.add_note("spread_constraints, for nodeorder's podtopologyspread, also keeps the constraints that must hold")
-    if draft.spread_weight or draft.uses("spread_constraints"):
-        draft.use("spread_constraints", weight=_as_int(draft.spread_weight))
+    if draft.spread_weight and not draft.uses("spread-constraints"):
+        draft.add_note("spread-constraints, for nodeorder's podtopologyspread, also keeps the constraints that must hold")
+    if draft.spread_weight or draft.uses("spread-constraints"):
+        draft.use("spread-constraints", weight=_as_int(draft.spread_weight))
     if draft.uses("binpack") and draft.uses("spread"):
         if all(draft.option("binpack", key) == draft.option("spread", key) for key in ("weight", "resources")):
             draft.drop("spread")

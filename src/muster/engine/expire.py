@@ -155,7 +155,7 @@ def _expire_plans(s: Session) -> None:
         if since != plan.released_by:
             world.memory.plans.set(name, replace(plan, released_by=since))
         gang = world.facts.gangs.get(plan.gang)
-        if gang is not None and s.now >= since + s.policy.settings.claim_s:
+        if gang is not None and s.now >= since + s.policy.settings.nomination_s:
             end_nominations(
                 s, gang, f"the room that it was promised did not become free within {s.now - since:.0f} s", cause="ClaimExpired"
             )

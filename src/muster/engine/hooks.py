@@ -380,9 +380,9 @@ class PolicySettings:
         "Reclaim takes from a queue with the larger share for one with the smaller: of the `cluster`, which favours small queues, "
         "or of what each has `deserved`, so that a large queue gets back all that it deserves.",
     )
-    claim_s: float = setting(600.0, "How long nominations hold after the last of their victims should have terminated.")
-    spare_s: float = setting(600.0, "For how long a pod whose soft eviction was cancelled is not softly evicted again.")
-    default_wait_s: float = setting(600.0, "How long nodes stay reserved for an incomplete gang that declares no wait time.")
+    nomination_s: float = setting(600.0, "How long nominations hold after the last of their victims should have terminated.")
+    eviction_cooldown_s: float = setting(600.0, "For how long a pod whose soft eviction was cancelled is not softly evicted again.")
+    default_permit_wait_s: float = setting(600.0, "How long nodes stay reserved for an incomplete gang that declares no wait time.")
 
 
 DEFAULT_SETTINGS = PolicySettings()

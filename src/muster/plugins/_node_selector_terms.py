@@ -1,4 +1,4 @@
-"""Node selector terms over all nodes at once: what `selectors` and `node_affinity_preference` both ask."""
+"""Node selector terms over all nodes at once: what `selectors` and `node-affinity-preference` both ask."""
 
 from __future__ import annotations
 

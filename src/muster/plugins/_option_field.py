@@ -12,8 +12,8 @@ T = TypeVar("T")
 def option(default: T | Callable[[], T], doc: str, *, minimum: float | None = None, resources: bool = False) -> T:
     """An option of a plugin that is a dataclass. A default that is a function is called for every plugin made.
 
-    `minimum` is the smallest number that makes sense, for a number or for each value of a mapping; `resources` says that the keys
-    of a mapping are names of resources.
+    `minimum` is the smallest number that makes sense, for a number or for each value of a mapping; `resources`: the keys of a
+    mapping are names of resources.
     """
     metadata = {"doc": doc, "least": minimum, "resources": resources}
     if callable(default):

@@ -46,7 +46,7 @@ class ElasticQuotas:
     disable_default_preemptible: bool = option(False, "The same, in the usual spelling.")
     disable_default_trigger_preemption: bool = option(False, "Only jobs labelled can-preempt may cause evictions.")
     pod_should_be_deleted_when_preempted: bool = option(True, "Delete victims; otherwise they are marked, and somebody else does.")
-    name: str = "elastic_quota"
+    name: str = "elastic-quota"
 
     @property
     def preemptible_by_default(self) -> bool:

@@ -21,7 +21,7 @@ class LostWork:
     Pods declare both by annotation; unknown means that everything since the start is lost.
     """
 
-    name: str = "lost_work"
+    name: str = "lost-work"
 
     def lost_hours(self, s: Session, victim_table: VictimTable, victim: RowIndex) -> FloatColumn:
         lost: FloatColumn = (np.maximum(s.now - victim_table.saved[victim], 0.0) + victim_table.restart_s[victim]) / 3600.0

@@ -24,7 +24,7 @@ class MinRuntime:
 
     seconds: float = option(60.0, "So long a pod runs undisturbed.", minimum=0)
     actions: tuple[EvictingAction, ...] = option(EVICTING_ACTIONS, "The actions to which this applies.")
-    name: str = "min_runtime"
+    name: str = "min-runtime"
 
     def evictable(self, s: Session, ask: Ask, victim_table: VictimTable, victim: RowIndex) -> BoolColumn:
         return self.evictable_at(s, ask, victim_table, victim) <= s.now

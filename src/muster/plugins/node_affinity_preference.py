@@ -22,7 +22,7 @@ class NodeAffinityPreference:
     """
 
     weight: float = option(1.0, "How much this score counts beside the others.", minimum=0)
-    name: str = "node_affinity_preference"
+    name: str = "node-affinity-preference"
 
     def prefer(self, s: Session, pod: Pod, rows: NodeRows) -> FloatColumn:
         wishes = [(w.weight, w.term) for w in pod.signature.node_affinity.preferred if w.term.expressions or w.term.fields]

@@ -27,7 +27,7 @@ class InterPodAffinity:
     that are leaving may still be in the way, and are company for nobody. A pod that matches its own affinity may be the first.
     """
 
-    name: str = "pod_affinity"
+    name: str = "pod-affinity"
 
     def pod_key(self, s: Session, pod: Pod) -> int:
         """Members that need the company of others come after those who do not: the company may be of their own gang."""

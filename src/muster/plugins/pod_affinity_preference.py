@@ -27,8 +27,8 @@ class PodAffinityPreference:
     """
 
     weight: float = option(1.0, "How much this score counts beside the others.", minimum=0)
-    hard_weight: int = option(1, "The weight of what pods that are there require to be near them, 0 to 100.", minimum=0)
-    name: str = "pod_affinity_preference"
+    hard_pod_affinity_weight: int = option(1, "The weight of the required affinity of placed pods, 0 to 100.", minimum=0)
+    name: str = "pod-affinity-preference"
 
     def has_inter_pod_constraints(self, s: Session, pod: Pod) -> bool:
         signature = pod.signature
@@ -76,7 +76,7 @@ class PodAffinityPreference:
         return [pull for pull in both if self._weight(pull) and pull.aim.selection.means_pod(s.world.facts.namespaces, pod)]
 
     def _weight(self, pull: WeightedTarget) -> int:
-        return self.hard_weight if pull.weight is None else pull.weight
+        return self.hard_pod_affinity_weight if pull.weight is None else pull.weight
 
 
 class _PreferredAffinity(InterPodState):

@@ -38,7 +38,7 @@ class SpreadConstraints:
     """
 
     weight: float = option(1.0, "How much the constraints that need not hold count beside other scores.", minimum=0)
-    name: str = "spread_constraints"
+    name: str = "spread-constraints"
 
     def has_inter_pod_constraints(self, s: Session, pod: Pod) -> bool:
         return bool(pod.signature.spread)

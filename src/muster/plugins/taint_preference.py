@@ -25,7 +25,7 @@ class TaintPreference:
     """
 
     weight: float = option(1.0, "How much this score counts beside the others.", minimum=0)
-    name: str = "taint_preference"
+    name: str = "taint-preference"
 
     def prefer(self, s: Session, pod: Pod, rows: NodeRows) -> FloatColumn:
         codes, sets = rows.table.taint_codes()

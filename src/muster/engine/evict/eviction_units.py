@@ -163,7 +163,7 @@ def _bind_was_sent(s: Session, victim_table: VictimTable, victim: RowIndex) -> B
 def _eviction_was_cancelled(s: Session, pod: Pod) -> bool:
     """Was it asked softly a short while ago, and then allowed to stay?"""
     since = s.world.memory.cancelled_evictions.get(pod.uid, pod.eviction_cancelled_at)
-    return since is not None and s.now < since + s.policy.settings.spare_s
+    return since is not None and s.now < since + s.policy.settings.eviction_cooldown_s
 
 
 def _first_evictable_at(s: Session, ask: Ask, victim_table: VictimTable, victim: RowIndex) -> float:
