@@ -134,7 +134,7 @@ def terms_count_one_by_one(patch: pytest.MonkeyPatch) -> None:
 
 
 def placed_pods_have_no_anti_affinity(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(pod_affinity, "_kept_off_by", lambda *_: [])
+    patch.setattr(pod_affinity, "_existing_anti_affinity", lambda *_: [])
 
 
 def no_pod_is_ever_the_first_match(patch: pytest.MonkeyPatch) -> None:
@@ -157,7 +157,7 @@ def the_first_match_needs_no_labels(patch: pytest.MonkeyPatch) -> None:
                     found &= domains[codes]
         return found
 
-    patch.setattr(pod_affinity._AffinityTerms, "_find", find)
+    patch.setattr(pod_affinity._AffinityTerms, "_feasible_nodes", find)
 
 
 def equal_pods_do_not_see_each_other(patch: pytest.MonkeyPatch) -> None:
@@ -179,7 +179,7 @@ def a_missing_label_is_a_domain(patch: pytest.MonkeyPatch) -> None:
 
 
 def only_the_incoming_pod_has_preferences(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(pod_affinity_preference.PodAffinityPreference, "_pulled_by", lambda *_: [])
+    patch.setattr(pod_affinity_preference.PodAffinityPreference, "_existing_terms", lambda *_: [])
 
 
 def equal_pods_have_no_preference_for_each_other(patch: pytest.MonkeyPatch) -> None:
@@ -200,12 +200,12 @@ def the_pod_itself_is_not_counted(patch: pytest.MonkeyPatch) -> None:
         self._self_match = 0
         return real(self)
 
-    patch.setattr(spread_constraints._ConstraintCounts, "_find", find)
+    patch.setattr(spread_constraints._ConstraintCounts, "_feasible_nodes", find)
 
 
 def missing_domains_do_not_matter(patch: pytest.MonkeyPatch) -> None:
     real = spread_constraints._parsed_constraint
-    patch.setattr(spread_constraints, "_rule", lambda pod, constraint: replace(real(pod, constraint), min_domains=1))
+    patch.setattr(spread_constraints, "_parsed_constraint", lambda pod, constraint: replace(real(pod, constraint), min_domains=1))
 
 
 def every_node_counts(patch: pytest.MonkeyPatch) -> None:
@@ -219,7 +219,7 @@ def taints_are_never_honored(patch: pytest.MonkeyPatch) -> None:
 def taints_are_honored_but_cordons_are_not(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         spread_constraints,
-        "_CORDONED",
+        "_UNSCHEDULABLE_TAINT",
         replace(spread_constraints._UNSCHEDULABLE_TAINT, effect=TaintEffect.PREFER_NO_SCHEDULE),
     )
 
@@ -259,7 +259,7 @@ def the_same_volume_is_attached_twice(patch: pytest.MonkeyPatch) -> None:
 
 
 def drivers_have_no_limits(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(volumes, "_limits", lambda _: {})
+    patch.setattr(volumes, "_attach_limits", lambda _: {})
 
 
 def what_was_chosen_earlier_is_free_again(patch: pytest.MonkeyPatch) -> None:

@@ -115,7 +115,7 @@ def one_resource_is_not_checked(patch: pytest.MonkeyPatch) -> None:
         amounts[s.world.columns.position["memory"]] = 0
         return amounts
 
-    patch.setattr(fit_module, "_least", least)
+    patch.setattr(fit_module, "_required_free", least)
 
 
 def the_pod_itself_does_not_fill_its_node(patch: pytest.MonkeyPatch) -> None:
@@ -127,14 +127,14 @@ def the_pod_itself_does_not_fill_its_node(patch: pytest.MonkeyPatch) -> None:
             tuple((column, 0, weight) for column, _, weight in found.weighted_columns), found.total
         )
 
-    patch.setattr(_node_allocation, "_weigh", weigh)
+    patch.setattr(_node_allocation, "_make_weighted_request", weigh)
 
 
 def an_empty_term_matches_every_node(patch: pytest.MonkeyPatch) -> None:
     real = _node_selector_terms.matches_term
     patch.setattr(
         _node_selector_terms,
-        "term_column",
+        "matches_term",
         lambda table, term: real(table, term) if term.expressions or term.fields else np.ones(len(table), dtype=np.bool_),
     )
 
@@ -146,7 +146,7 @@ def not_in_needs_the_label(patch: pytest.MonkeyPatch) -> None:
         has_it = table.label_codes(wanted.key)[0] >= 0
         return real(table, wanted) & (has_it | (wanted.operator is not selector_model.Operator.NOT_IN))
 
-    patch.setattr(_node_selector_terms, "label_column", matches_label)
+    patch.setattr(_node_selector_terms, "matches_label", matches_label)
 
 
 def greater_than_takes_any_text(patch: pytest.MonkeyPatch) -> None:

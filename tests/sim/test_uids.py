@@ -40,5 +40,5 @@ def decided_effects(report: Report) -> list[tuple[str, ...]]:
 @pytest.mark.parametrize("scenario", [pytest.param(one, id=one.name) for one in SCENARIOS])
 def test_the_order_of_uids_decides_nothing(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = decided_effects(run(scenario))
-    monkeypatch.setattr(ObjectStore, "_fresh_uid", randomly_drawn)
+    monkeypatch.setattr(ObjectStore, "_new_uid", randomly_drawn)
     assert decided_effects(run(scenario)) == expected

@@ -43,7 +43,7 @@ def assert_gang_in_one_domain(case: Case) -> None:
 
 
 def late_members_ignore_the_others(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(search_module, "seated_rows", lambda _s, _ask: [])
+    patch.setattr(search_module, "placed_rows", lambda _s, _ask: [])
 
 
 def the_highest_tier_is_ignored(patch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from muster.convert.volcano_conf import read_conf
 from muster.convert.volcano_plugins import convert_plugins
 from muster.yaml_positions import InputFaults, YamlValue, read_yaml, yaml_value
 
-__all__ = ["Converted", "Note", "convert", "convert_plain"]
+__all__ = ["Conversion", "ConversionNote", "convert", "convert_data"]
 
 _CONF_SUFFIX = ".conf"
 
