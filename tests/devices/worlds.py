@@ -31,7 +31,7 @@ devices = st.builds(
     Device,
     index=st.just(0),
     memory=memories,
-    island=st.sampled_from(["", "a", "b", "c"]),
+    device_group=st.sampled_from(["", "a", "b", "c"]),
     shares=st.sampled_from([0, 0, 1, 3]),
     healthy=st.sampled_from([True, True, True, False]),
 )

@@ -268,7 +268,7 @@ BUGS: dict[str, Callable[[Patch], Violated]] = {
 }
 
 
-@pytest.mark.parametrize("law", BUGS)
+@pytest.mark.parametrize("invariant", BUGS)
 def test_the_invariant_notices_its_bug(invariant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert invariant in BUGS[invariant](monkeypatch)
 
