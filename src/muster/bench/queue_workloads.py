@@ -105,7 +105,13 @@ class _CallTimer:
 @contextmanager
 def time_calls(timer: _CallTimer) -> Iterator[None]:
     """Who is next, may it enter, is there room: the time that goes into these."""
-    places = ((WaitingGangs, "__init__"), (WaitingGangs, "pop"), (allocate, "may_attempt"), (Session, "admit"), (Session, "quota_fit"))
+    places = (
+        (WaitingGangs, "__init__"),
+        (WaitingGangs, "pop"),
+        (allocate, "may_attempt"),
+        (Session, "admit"),
+        (Session, "quota_fit"),
+    )
     before = [getattr(owner, name) for owner, name in places]
     for (owner, name), function in zip(places, before, strict=True):
         setattr(owner, name, timer.timed(function))
