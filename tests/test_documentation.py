@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import textwrap
 from pathlib import Path
 
 import pytest
 
 from muster import __version__
+from muster.config import load_policy
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "muster"
@@ -96,3 +99,45 @@ def test_the_changelog_begins_with_this_version() -> None:
     versions = re.findall(r"^## \[?([^\]\s]+)\]?(?: - (\d{4}-\d{2}-\d{2}))?$", text_of("CHANGELOG.md"), flags=re.MULTILINE)
     assert versions[0][0] == __version__
     assert all(day for _, day in versions)
+
+
+# -- examples and messages ---------------------------------------------------------------------------------------------------------
+
+
+POLICY_EXAMPLES = [
+    (name, block)
+    for name in ("docs/preempt.md", "docs/job-preempt.md", "docs/from-koordinator.md")
+    for block in re.findall(r"```yaml\n(.*?)```", text_of(name), flags=re.DOTALL)
+]
+
+
+@pytest.mark.parametrize(("name", "block"), POLICY_EXAMPLES, ids=[name for name, _ in POLICY_EXAMPLES])
+def test_every_example_of_a_policy_can_be_loaded(name: str, block: str) -> None:
+    load_policy(textwrap.dedent(block), file=name)
+
+
+def words_of(text: str) -> set[str]:
+    return set(re.findall(r"[a-z]+", text.lower()))
+
+
+def messages_in_source() -> list[set[str]]:
+    """The words of every text in the source; what is filled in is not among them."""
+    nodes = [node for path in SOURCE.rglob("*.py") for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+    comments = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    parts = [node.values if isinstance(node, ast.JoinedStr) else [node] for node in nodes if id(node) not in comments]
+    return [
+        words_of(" ".join(part.value for part in some if isinstance(part, ast.Constant) and isinstance(part.value, str)))
+        for some in parts
+    ]
+
+
+@pytest.mark.parametrize(("name", "heading"), [("docs/eviction.md", "Messages"), ("docs/preempt.md", "Why no pod was evicted")])
+def test_every_message_that_a_page_explains_is_one_that_muster_writes(name: str, heading: str) -> None:
+    section = text_of(name).split(f"## {heading}\n", 1)[1].split("\n## ", 1)[0]
+    quoted = re.findall(r"^(?:- |\| )((?:`[^`]+`(?:, )?)+)", section, flags=re.MULTILINE)
+    parts = [part for line in quoted for message in re.findall(r"`([^`]+)`", line) for part in re.split(r"[;:] ", message)]
+    known = [words for words in messages_in_source() if len(words) > 1]
+    assert parts
+    for words in [words_of(part) for part in parts]:
+        # At most half of a message may be names and numbers that it was given.
+        assert len(words) < 3 or any(2 * len(words & some) >= len(words) for some in known), words
