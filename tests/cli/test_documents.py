@@ -7,19 +7,17 @@ from pathlib import Path
 
 import pytest
 import typer.main
-from tests.cli.commands import ROOT
+from tests.cli.commands import ROOT, muster
 
 from muster.cli.app import app
 
 DOCUMENTS = (
     "README.md",
-    "docs/cli.md",
-    "docs/scenarios.md",
-    "docs/from-volcano.md",
-    "docs/from-koordinator.md",
-    "docs/running.md",
-    "docs/metrics.md",
+    "CONTRIBUTING.md",
+    "ARCHITECTURE.md",
+    *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")),
 )
+RUNS_AFTER_EVICTIONS = 2
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]  # The app has several commands, so it is a group.
 
 
@@ -62,3 +60,22 @@ def test_files_that_the_readme_names_exist() -> None:
     assert named
     for name in named:
         assert Path(ROOT, name).exists(), name
+
+
+def test_the_commands_of_the_readme_that_need_no_cluster_work() -> None:
+    shown = [line for line in lines_with_commands("README.md") if line.split()[1:2] in (["plan"], ["convert"]) and len(line.split()) > 2]
+    assert len(shown) > 1
+    for line in shown:
+        result = muster(*line.split()[1:])
+        assert result.out, line
+        assert result.code in (0, RUNS_AFTER_EVICTIONS), line
+
+
+def test_the_readme_shows_what_the_demo_prints() -> None:
+    (shown,) = re.findall(r"```\n( two hours.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.DOTALL)
+    printed = muster("sim", "scenarios/demo.yaml", "--no-timeline", COLUMNS="110").out
+    assert [without_real_time(line) for line in shown.splitlines()] == [without_real_time(line) for line in printed.splitlines()]
+
+
+def without_real_time(line: str) -> str:
+    return re.sub(r"virtual in [\d.]+ s", "virtual", line.rstrip())
