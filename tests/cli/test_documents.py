@@ -63,7 +63,9 @@ def test_files_that_the_readme_names_exist() -> None:
 
 
 def test_the_commands_of_the_readme_that_need_no_cluster_work() -> None:
-    shown = [line for line in lines_with_commands("README.md") if line.split()[1:2] in (["plan"], ["convert"]) and len(line.split()) > 2]
+    shown = [
+        line for line in lines_with_commands("README.md") if line.split()[1:2] in (["plan"], ["convert"]) and len(line.split()) > 2
+    ]
     assert len(shown) > 1
     for line in shown:
         result = muster(*line.split()[1:])
