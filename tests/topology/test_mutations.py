@@ -131,20 +131,20 @@ def test_a_broken_search_is_noticed(breaks: Break, check: Check) -> None:
 
 
 def a_hypernode_may_have_two_parents(patch: pytest.MonkeyPatch) -> None:
-    wrong = hypernodes_module._Sorting._wrong_child
+    wrong = hypernodes_module._Assignment._wrong_child
     patch.setattr(
-        hypernodes_module._Sorting, "_wrong_child", lambda sorting, spec, member, _parent: wrong(sorting, spec, member, {})
+        hypernodes_module._Assignment, "_wrong_child", lambda assignment, spec, member, _parent: wrong(assignment, spec, member, {})
     )
 
 
 def the_younger_keeps_a_node(patch: pytest.MonkeyPatch) -> None:
-    start = hypernodes_module._Sorting.__init__
+    start = hypernodes_module._Assignment.__init__
 
-    def backwards(sorting: hypernodes_module._Sorting, *given: object) -> None:
-        start(sorting, *given)  # type: ignore[arg-type]
-        sorting.oldest_first = sorted(sorting.specs.values(), key=lambda spec: (-spec.created, spec.name))
+    def backwards(assignment: hypernodes_module._Assignment, *given: object) -> None:
+        start(assignment, *given)  # type: ignore[arg-type]
+        assignment.oldest_first = sorted(assignment.specs.values(), key=lambda spec: (-spec.created, spec.name))
 
-    patch.setattr(hypernodes_module._Sorting, "__init__", backwards)
+    patch.setattr(hypernodes_module._Assignment, "__init__", backwards)
 
 
 def a_pattern_must_match_from_the_start(patch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 """From HyperNodes as they were declared to the nodes and domains that each of them really has.
 
-Every node belongs to one HyperNode at most, and every HyperNode to one other: the lower tier keeps what is disputed, then the
-older, then the first by name. Whatever a HyperNode loses or gets wrong is a problem on that object and stops nothing else.
+Every node belongs to one HyperNode at most, and every HyperNode to one other: of several the lower tier has it, then the
+older, then the first by name. What is invalid in a HyperNode is a problem on that object and stops nothing else.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Owners:
 
 
 class NodeNames:
-    """Which node names match which regular expression, remembered: nodes come and go one by one, patterns hardly ever."""
+    """Which node names match which regular expression, kept between calls: nodes change one by one, patterns hardly ever."""
 
     def __init__(self) -> None:
         self._known: frozenset[str] = frozenset()
@@ -43,8 +43,8 @@ class NodeNames:
         self._matching: dict[str, frozenset[str]] = {}
         self._bad: dict[str, BadPattern] = {}
 
-    def look_at(self, names: list[str], patterns: Set[str]) -> None:
-        """These are the nodes now, and only these patterns are still asked about."""
+    def set_names(self, names: list[str], patterns: Set[str]) -> None:
+        """The nodes as they are now. Of the patterns only these are still in use."""
         for found in (self._matching, self._bad):
             for stale in found.keys() - patterns:
                 del found[stale]
@@ -53,20 +53,18 @@ class NodeNames:
         now = frozenset(names)
         fresh = sorted(now - self._known)
         self._known, self._names = now, names
-        # A pattern that asked too much of other nodes may do for these.
-        self._bad.clear()
         for pattern, found_before in list(self._matching.items()):
-            self._note(pattern, fresh, besides=found_before & now)
+            self._match(pattern, fresh, besides=found_before & now)
 
     def matching(self, pattern: str) -> frozenset[str]:
         """Raises BadPattern."""
         if pattern not in self._matching and pattern not in self._bad:
-            self._note(pattern, self._names)
+            self._match(pattern, self._names)
         if pattern in self._bad:
             raise self._bad[pattern]
         return self._matching[pattern]
 
-    def _note(self, pattern: str, names: Sequence[str], *, besides: frozenset[str] = frozenset()) -> None:
+    def _match(self, pattern: str, names: Sequence[str], *, besides: frozenset[str] = frozenset()) -> None:
         try:
             self._matching[pattern] = besides | matching(pattern, names)
         except BadPattern as bad:
@@ -76,20 +74,20 @@ class NodeNames:
 
 def owners(specs: Mapping[str, DomainSpec], table: NodeTable, names: NodeNames) -> Owners:
     patterns = {member.regex for spec in specs.values() for member in spec.members if member.regex}
-    names.look_at(table.names, patterns)
-    sorting = _Sorting(specs, table, names)
-    parent = sorting.link()
-    rows, loose = sorting.share_out(parent)
-    return Owners(rows, parent, loose, sorting.name_tiers(), sorting.problems)
+    names.set_names(table.names, patterns)
+    assignment = _Assignment(specs, table, names)
+    parent = assignment.link()
+    rows, loose = assignment.assign_nodes(parent)
+    return Owners(rows, parent, loose, assignment.name_tiers(), assignment.problems)
 
 
-class _Sorting:
+class _Assignment:
     def __init__(self, specs: Mapping[str, DomainSpec], table: NodeTable, names: NodeNames) -> None:
         self.specs, self.table, self.names = specs, table, names
         self.oldest_first = sorted(specs.values(), key=lambda spec: (spec.created, spec.name))
         self.problems: dict[str, list[Problem]] = {name: [] for name in specs}
 
-    def _blame(self, spec: DomainSpec, field: str, text: str) -> None:
+    def _add_problem(self, spec: DomainSpec, field: str, text: str) -> None:
         self.problems[spec.name].append(Problem(field, text))
 
     # -- HyperNodes in HyperNodes ----------------------------------------------------------------------------------------------
@@ -101,7 +99,7 @@ class _Sorting:
             for field, member in _members(spec, is_node=False):
                 wrong = self._wrong_child(spec, member, parent)
                 if wrong:
-                    self._blame(spec, field, wrong)
+                    self._add_problem(spec, field, wrong)
                 else:
                     parent[member.exact] = spec.name
         return parent
@@ -136,18 +134,18 @@ class _Sorting:
 
     # -- nodes in HyperNodes ---------------------------------------------------------------------------------------------------
 
-    def share_out(self, parent: Mapping[str, str]) -> tuple[dict[str, RowIndex], BoolColumn]:
-        """The nodes of each HyperNode, and those that nobody has. The lower tier chooses first, then the older."""
+    def assign_nodes(self, parent: Mapping[str, str]) -> tuple[dict[str, RowIndex], BoolColumn]:
+        """The nodes of each HyperNode, and those without one. The lower tier comes first, then the older."""
         order = sorted(self.oldest_first, key=lambda spec: spec.tier)
         owner = np.full(len(self.table), -1, dtype=np.int32)
         for number, spec in enumerate(order):
-            claimed = self._claimed(spec)
-            self._tell_losses(spec, claimed, owner, order, parent)
-            owner[claimed[owner[claimed] < 0]] = number
+            selected = self._selected_rows(spec)
+            self._report_disputed(spec, selected, owner, order, parent)
+            owner[selected[owner[selected] < 0]] = number
         return {spec.name: np.flatnonzero(owner == number) for number, spec in enumerate(order)}, owner < 0
 
-    def _claimed(self, spec: DomainSpec) -> RowIndex:
-        """The rows of all nodes that a HyperNode names; what cannot be understood or found is written down."""
+    def _selected_rows(self, spec: DomainSpec) -> RowIndex:
+        """The rows of all nodes that a HyperNode selects; what is invalid or missing becomes a problem."""
         row = self.table.row
         rows: set[int] = set()
         missing: list[str] = []
@@ -156,18 +154,18 @@ class _Sorting:
             rows.update(row[name] for name in found)
             missing.extend(lacks)
         if missing:
-            self._blame(spec, "spec.members", f"there is no node {_some(missing)}")
+            self._add_problem(spec, "spec.members", f"there is no node {_some(missing)}")
         return np.array(sorted(rows), dtype=np.intp)
 
     def _selected(self, spec: DomainSpec, field: str, member: DomainMember) -> tuple[list[str], list[str]]:
-        """Names of the nodes that one member means, and those that it names and that are not there."""
+        """Names of the nodes that one member selects, and those that it names and that do not exist."""
         if member.exact:
             return ([member.exact], []) if member.exact in self.table.row else ([], [member.exact])
         if member.regex:
             return self._matching(spec, field, member.regex), []
         if member.labels is not None:
             return [node.name for node in self.table.nodes if member.labels.selects(node.labels)], []
-        self._blame(spec, field, "selects nothing; write exactMatch, regexMatch or labelMatch")
+        self._add_problem(spec, field, "selects nothing; write exactMatch, regexMatch or labelMatch")
         return [], []
 
     def _matching(self, spec: DomainSpec, field: str, pattern: str) -> list[str]:
@@ -176,27 +174,27 @@ class _Sorting:
         except BadPattern as error:
             advice = "write for example ^gpu-[0-9]+$"
             text = f"{_short(pattern)} is no regular expression ({error}); {advice}"
-            self._blame(spec, f"{field}.selector.regexMatch.pattern", text)
+            self._add_problem(spec, f"{field}.selector.regexMatch.pattern", text)
             return []
 
-    def _tell_losses(
+    def _report_disputed(
         self,
         spec: DomainSpec,
-        claimed: RowIndex,
+        selected: RowIndex,
         owner: npt.NDArray[np.int32],
         order: Sequence[DomainSpec],
         parent: Mapping[str, str],
     ) -> None:
-        """Nodes that somebody else has already, unless that is a part of this HyperNode anyway."""
-        taken = owner[claimed]
+        """Nodes that another HyperNode has already, unless that is a part of this one anyway."""
+        taken = owner[selected]
         for number in np.unique(taken[taken >= 0]).tolist():
             other = order[number]
             if spec.name in _above(other.name, parent):
                 continue
-            names = [self.table.names[row] for row in claimed[taken == number].tolist()]
+            names = [self.table.names[row] for row in selected[taken == number].tolist()]
             verb, stay = ("is", "stays") if len(names) == 1 else ("are", "stay")
             why = f"of the same tier {spec.tier}" if other.tier == spec.tier else f"of tier {other.tier}"
-            self._blame(spec, "spec.members", f"{_some(names)} {verb} in HyperNode {other.name} {why} too and {stay} there")
+            self._add_problem(spec, "spec.members", f"{_some(names)} {verb} in HyperNode {other.name} {why} too and {stay} there")
 
     # -- tiers -----------------------------------------------------------------------------------------------------------------
 
@@ -209,7 +207,7 @@ class _Sorting:
             number = numbers.setdefault(spec.tier_name, spec.tier)
             if number != spec.tier:
                 text = f"{spec.tier_name!r} is the name of tier {number}, not of tier {spec.tier}; use another name for this tier"
-                self._blame(spec, "spec.tierName", text)
+                self._add_problem(spec, "spec.tierName", text)
         return numbers
 
 
