@@ -1,4 +1,4 @@
-"""Devices with indices that pods share, what pods ask of them, and the slots that a placement takes.
+"""Devices with indices that pods share, what pods request of them, and the device slots that a placement takes.
 
 A count of free GPUs is not devices: a slot says which device and how much of it, so that taking a pod away and putting it back
 restores the same slots. Memory is counted in bytes, cores in hundredths of a device.
@@ -16,7 +16,7 @@ MIB = 2**20
 
 
 class DeviceApi(Enum):
-    """In whose words devices are registered, asked for and given out."""
+    """The API by which devices are registered, requested and granted."""
 
     VGPU = "vgpu"
     """Volcano's virtual GPUs: `volcano.sh/vgpu-number`, each container for itself."""
@@ -30,7 +30,7 @@ class DeviceApi(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One indexed device of a node. `island` names the devices that are close to each other (NVLink, PCIe)."""
+    """One indexed device of a node. `device_group` names the devices that are close to each other (NVLink, PCIe)."""
 
     index: int
     kind: str = GPU_KIND
@@ -58,7 +58,7 @@ class DeviceSlot:
 @dataclass(frozen=True, slots=True)
 class DeviceRequest:
     """`count` different devices, and so much of each: an amount of memory, or a `ratio` of it in hundredths. A pod that asks for
-    all cores of a device is alone on it; one that asks for none goes wherever somebody left any."""
+    all cores of a device is alone on it; one that requests none fits wherever any are left."""
 
     api: DeviceApi
     count: int = 1
@@ -78,7 +78,8 @@ class DeviceRequest:
 
 @dataclass(frozen=True, slots=True)
 class DeviceSlotNote:
-    """A slot as somebody wrote it onto a pod: the device by its UUID or by its index, and how much of it, as far as was said."""
+    """A device slot as it was written onto a pod: the device by its UUID or by its index, and how much of it, as far as was
+    said."""
 
     index: int = -1
     uuid: str = ""
@@ -88,7 +89,7 @@ class DeviceSlotNote:
 
 @dataclass(frozen=True, slots=True)
 class DeviceGrant:
-    """A slot for the device plugin that hands it out: all that any dialect writes of it."""
+    """A device slot for the device plugin that grants it: all that any device API writes of it."""
 
     api: DeviceApi
     container: int
@@ -101,14 +102,14 @@ class DeviceGrant:
 
 
 def requests_by_slot(asks: Iterable[DeviceRequest]) -> list[DeviceRequest]:
-    """For each slot, in order, the ask that it is for: a placement has the slots of its asks one after the other."""
+    """For each device slot, in order, the request that it is for: a placement has the slots of its requests one after the other."""
     return [ask for ask in asks for _ in range(ask.count)]
 
 
-def satisfy_requests(asks: Iterable[DeviceRequest], slots: Sequence[DeviceSlot], devices: Iterable[Device]) -> bool:
-    """Are these slots what the asks want, neither more nor less? Anybody could have written them."""
+def satisfy_requests(requests: Iterable[DeviceRequest], slots: Sequence[DeviceSlot], devices: Iterable[Device]) -> bool:
+    """Do these slots satisfy the requests exactly? Anybody could have written them."""
     by_index = {device.index: device for device in devices}
-    wanted = requests_by_slot(asks)
+    wanted = requests_by_slot(requests)
     if len(slots) != len(wanted) or len({(id(ask), slot.index) for ask, slot in zip(wanted, slots, strict=True)}) != len(slots):
         return False
     return all(
@@ -118,8 +119,8 @@ def satisfy_requests(asks: Iterable[DeviceRequest], slots: Sequence[DeviceSlot],
 
 
 def grants(asks: Iterable[DeviceRequest], slots: Sequence[DeviceSlot], devices: Iterable[Device]) -> tuple[DeviceGrant, ...]:
-    """What is told to the device plugins about the slots of a pod. Who asks for whole devices speaks no dialect: only Koordinator
-    wants to be told of them."""
+    """What the device plugins read about the device slots of a pod. Requests for whole devices belong to no device API: only
+    Koordinator reads them."""
     by_index = {device.index: device for device in devices}
     found = [
         (ask, slot, by_index[slot.index])

@@ -1,4 +1,4 @@
-"""What comes out: the deeds a cycle decided on, each with its reason, and the verdicts on those who were not served."""
+"""What comes out of a cycle: effects, each with its reason, and verdicts on the gangs that were not scheduled."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class Bind:
     cause: str = "fits"
     devices: tuple[DeviceSlot, ...] = ()
     volumes: tuple[VolumeChoice, ...] = ()
-    """What its claims that wait for a node get: to be written first, because the pod cannot run without them."""
+    """What its PersistentVolumeClaims that wait for a node get: written first, because the pod cannot run without them."""
     grants: tuple[DeviceGrant, ...] = ()
-    """Its slots in the words of the device plugins: to be written with the bind, because those look for them at once."""
+    """Its device slots as the device plugins read them: written with the bind, because those look for them at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reserve:
-    """Keep free room on a node for a pod whose gang is not complete yet."""
+    """Keep free capacity on a node for a pod whose gang is not complete yet."""
 
     uid: str
     pod: str
@@ -40,7 +40,8 @@ class Reserve:
 
 @dataclass(frozen=True, slots=True)
 class Nominate:
-    """Promise a node to a pod: others are leaving it. `victims` are UIDs, `size` the number of claims of the plan."""
+    """Nominate a pod to a node where capacity is being released. `victims` are UIDs, `size` is the number of the plan's
+    nominations."""
 
     uid: str
     pod: str
@@ -57,7 +58,8 @@ class Nominate:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """A claim ends without a bind. `timed_out`: the pod is marked, and its gang is not scheduled while it lives so marked."""
+    """A reservation or nomination ends without a bind. `timed_out`: the pod is marked, and its gang is not scheduled while it
+    is."""
 
     uid: str
     pod: str
@@ -84,7 +86,7 @@ class Evict:
 
 @dataclass(frozen=True, slots=True)
 class CancelEviction:
-    """A pod that was only asked to leave may stay: its mark is removed."""
+    """A soft eviction is cancelled: the pod's mark is removed."""
 
     uid: str
     pod: str
@@ -130,7 +132,7 @@ class QueueStatus:
 PodEffect = Bind | Reserve | Nominate | Release | Evict | CancelEviction
 """What is done to a pod."""
 StatusEffect = Condition | PodGroupStatus | QueueStatus
-"""What an object is to say."""
+"""What is reported on an object."""
 Effect = PodEffect | StatusEffect
 
 
@@ -154,8 +156,8 @@ YES = Verdict(ok=True)
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """All that one cycle decided. `verdicts` holds one for each gang that is judged otherwise than before, by its title; those
-    of the others still hold."""
+    """All that one cycle decided. `verdicts` has one for each gang whose verdict changed, by its full name; those
+    of the others are as before."""
 
     cycle: int
     now: float

@@ -1,4 +1,4 @@
-"""What comes in: something was seen, is gone, or a deed failed. Events are facts; they carry no decision."""
+"""What comes in: an object was observed or deleted, or an effect failed. Events are facts; they carry no decision."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ ClusterObject = (
 
 @dataclass(frozen=True, slots=True)
 class Upsert:
-    """A thing exists and looks like this now."""
+    """An object exists, with this content."""
 
     obj: ClusterObject
 
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """A thing exists no more. `what` is its class name, `key` its UID for pods, its key or name otherwise."""
+    """An object exists no more. `kind` is its class in the model, `key` its UID for pods, its key or name otherwise."""
 
     kind: str
     key: str
@@ -63,7 +63,7 @@ class BindFailed:
 
 @dataclass(frozen=True, slots=True)
 class EvictFailed:
-    """`refused_by` names the disruption budget that said no, or is empty."""
+    """`refused_by` names the disruption budget that refused it, or is empty."""
 
     uid: str
     why: str
@@ -72,7 +72,7 @@ class EvictFailed:
 
 @dataclass(frozen=True, slots=True)
 class ReservationFailed:
-    """A claim could not be written onto its pod: after a restart nobody would know of it. `since` is the claim's own."""
+    """A reservation could not be written onto its pod, so a restart would lose it. `since` is the reservation's own."""
 
     uid: str
     node: str

@@ -1,6 +1,6 @@
-"""A gang: the unit that is placed whole or not at all. A lone pod is a gang of one; a GangGroup is one whose roles are PodGroups.
+"""A gang: the unit that is placed whole or not at all. A single pod is a gang of one; a GangGroup is one whose roles are PodGroups.
 
-`PodGroup` is a PodGroup object of any dialect as it was declared; `Gang` is what the scheduler makes of groups, annotations and
+`PodGroup` is a PodGroup object of any API flavour as it was declared; `Gang` is what the scheduler makes of groups, annotations and
 pods.
 """
 
@@ -50,9 +50,9 @@ class RoleMin:
 
 @dataclass(frozen=True, slots=True)
 class SubgroupPolicy:
-    """Some members of a PodGroup, as declared: those of a role, or that the selector selects, told apart by the values of labels.
+    """Some members of a PodGroup, as declared: those of a role, or that the selector selects, grouped by the values of labels.
 
-    Those with the same values are one cell, of which `size` members at least belong together; `min_subgroups` cells are needed.
+    Those with the same values are one subgroup, of which `size` members at least belong together; `min_subgroups` are needed.
     """
 
     name: str
@@ -67,7 +67,7 @@ class SubgroupPolicy:
 
 @dataclass(frozen=True, slots=True)
 class PodGroup:
-    """A PodGroup as declared. Its key is the slot in which its pods gather: families of dialects do not share names."""
+    """A PodGroup as declared. Its key has the family of its API flavour: families do not share names."""
 
     flavour: ApiFlavour
     namespace: str
@@ -105,9 +105,9 @@ class PodGroup:
 _VOLCANO_PHASE = {"PreScheduling": "Inqueue", "Finished": "Completed"}
 
 
-def phase_in(dialect: ApiFlavour, phase: str) -> str:
-    """A PodGroup's phase in the words of its own API: Volcano's controllers look for theirs."""
-    return _VOLCANO_PHASE.get(phase, phase) if dialect is ApiFlavour.VOLCANO else phase
+def phase_in(flavour: ApiFlavour, phase: str) -> str:
+    """A PodGroup's phase as its own API names it: Volcano's controllers look for theirs."""
+    return _VOLCANO_PHASE.get(phase, phase) if flavour is ApiFlavour.VOLCANO else phase
 
 
 def changed(thing: T, **fields: object) -> T:
@@ -140,9 +140,9 @@ class Role:
     succeeded: int = 0
     failed: int = 0
     terminating: tuple[Pod, ...] = ()
-    """Members that were told to go: they fill their nodes and queues, and count for nothing else."""
+    """Members that are terminating: they use their nodes and queues, and count for nothing else."""
     gated: int = 0
-    """Members that a scheduling gate keeps back."""
+    """Members with scheduling gates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,15 +178,15 @@ class Gang:
     topology: TopologyConstraint | None = None
     subgroups: tuple[Subgroup, ...] = ()
     subgroup_mins: tuple[tuple[str, int], ...] = ()
-    """How many cells of a sub-group must have their minimum."""
+    """How many subgroups of a policy must have their minimum."""
     min_resources: Resources = NOTHING
     never_preempts: bool = False
     started: float | None = None
-    """When it was first attempted, as its PodGroups say: a scheduler that starts anew does not count from now on."""
+    """When it was first attempted, as its PodGroups say: a restarted scheduler does not count from then on."""
     waiting_for: str = ""
     """What is still missing before the gang can be judged at all (its PodGroup, a sibling), or empty."""
     invalid_because: str = ""
-    """Why nobody can tell how many members it needs, or empty: it must not start with fewer than were meant."""
+    """Why its minimum cannot be read, or empty: it must not start with fewer members than were meant."""
     problems: tuple[Problem, ...] = ()
 
     @property

@@ -1,4 +1,4 @@
-"""A pod as the scheduler sees it, its kind, and its placement.
+"""A pod as the scheduler sees it, its signature, and its placement.
 
 Pods are identified by UID: a pod re-created under the same name is a new pod.
 """
@@ -24,18 +24,18 @@ from muster.model.resource_amounts import NOTHING, Resources
 
 
 class Phase(IntEnum):
-    """Where a pod stands with its node. The only thing a cycle changes about a pod."""
+    """How a pod relates to its node. The only thing a cycle changes about a pod."""
 
     PENDING = 0
     NOMINATED = 1
-    """A node is promised: the room there is still being left by others."""
+    """Nominated to a node where capacity is still being released."""
     RESERVED = 2
-    """A node is kept: the room is free now, and the pod waits there for its gang."""
+    """A node with free capacity is reserved, until its gang is complete."""
     BINDING = 3
     BOUND = 4
     TERMINATING = 5
     OVERDUE = 6
-    """Should have left long ago: still fills its node, but nobody counts on it going."""
+    """Should have terminated long ago: still uses its node, but its capacity is not expected back."""
 
 
 RESERVATIONS = frozenset({Phase.NOMINATED, Phase.RESERVED})
@@ -68,7 +68,7 @@ class _CachedHash:
 
 @dataclass(frozen=True, slots=True)
 class PodSignature(_CachedHash):
-    """All that decides where a pod may go, apart from its own labels. Pods of one kind are interchangeable for a placement."""
+    """All that decides where a pod may be placed, apart from its own labels. Pods of one signature are interchangeable."""
 
     request: Resources = NOTHING
     node_selector: tuple[tuple[str, str], ...] = ()
@@ -81,7 +81,7 @@ class PodSignature(_CachedHash):
     volume_claims: tuple[str, ...] = ()
     """Names of the PersistentVolumeClaims it mounts, in its own namespace."""
     namespace: str = ""
-    """Only where one of the fields above depends on it, so that plain pods of all namespaces are one kind."""
+    """Only where one of the fields above depends on it, so that plain pods of all namespaces have one signature."""
     devices: tuple[DeviceRequest, ...] = ()
     """What it asks of devices with indices, beside the amounts in its request."""
 
@@ -97,16 +97,16 @@ class PodSignature(_CachedHash):
             return found
 
     def without_inter_pod_terms(self) -> PodSignature:
-        """The same kind as far as other pods do not come into it: what it says of them is left out."""
+        """The signature without its inter-pod terms."""
         if not self.spread and self.affinity == self.anti_affinity == NO_POD_AFFINITY:
             return self
-        return _alone(self)
+        return _without_inter_pod_terms(self)
 
 
 @lru_cache(maxsize=4096)
-def _alone(kind: PodSignature) -> PodSignature:
-    namespace = kind.namespace if kind.volume_claims else ""
-    return replace(kind, affinity=NO_POD_AFFINITY, anti_affinity=NO_POD_AFFINITY, spread=(), namespace=namespace)
+def _without_inter_pod_terms(signature: PodSignature) -> PodSignature:
+    namespace = signature.namespace if signature.volume_claims else ""
+    return replace(signature, affinity=NO_POD_AFFINITY, anti_affinity=NO_POD_AFFINITY, spread=(), namespace=namespace)
 
 
 class PodStatusPhase(Enum):
@@ -146,7 +146,7 @@ class ApiFlavour(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What annotations say about a gang, on its pods or on its PodGroup. None: not said."""
+    """What annotations declare about a gang, on its pods or on its PodGroup. None: not declared."""
 
     min: int | None = None
     total: int | None = None
@@ -165,7 +165,7 @@ NOT_DECLARED = Declared()
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """To which gang a pod says it belongs. `needs_group`: the gang waits for a PodGroup object of that name."""
+    """The gang that a pod declares. `needs_group`: the gang waits for a PodGroup object of that name."""
 
     flavour: ApiFlavour
     name: str
@@ -176,14 +176,14 @@ class Membership:
 
 @dataclass(frozen=True, slots=True)
 class ReservationNote:
-    """A claim as it was written onto the pod object, for a scheduler that starts anew."""
+    """A reservation as it was written onto the pod object, for a restarted scheduler."""
 
     phase: Phase
     node: str
     since: float
     plan: str = ""
     size: int = 0
-    """How many claims the plan has: fewer found means that the plan was torn."""
+    """How many reservations the plan has: fewer found means that it was not completely written."""
     victims: tuple[str, ...] = ()
     devices: tuple[DeviceSlot, ...] = ()
 
@@ -223,22 +223,22 @@ class Pod:
     status_phase: PodStatusPhase = PodStatusPhase.PENDING
     started: float | None = None
     deleted_at: float | None = None
-    """Its deletionTimestamp: by when it should be gone, grace period included. None while nobody asked it to go."""
+    """Its deletionTimestamp: when it should have terminated, grace period included. None while it is not being deleted."""
     nominated_node: str | None = None
     reservation_note: ReservationNote | None = None
     device_slots: tuple[DeviceSlotNote, ...] = ()
     """Which devices it has, where somebody wrote that onto it."""
     eviction_marked_at: float | None = None
-    """When it was softly asked to leave: somebody else removes it. None while nobody asked."""
+    """When it was marked for soft eviction: another controller removes it. None while it is not marked."""
     eviction_marked_for: str = ""
-    """The gang for which it was asked, where the mark says so as ours do."""
+    """The gang that it is evicted for, where the mark says so as ours do."""
     eviction_cancelled_at: float | None = None
-    """When such an asking was last taken back."""
+    """When such a mark was last removed."""
     timed_out: bool = False
     checkpoint: float | None = None
-    """When it last saved its work, where it says so."""
+    """Its last checkpoint, where declared."""
     restart_s: float = 0.0
-    """How long it takes to get going again, where it says so."""
+    """How long a restart takes, where declared."""
     problems: tuple[Problem, ...] = ()
 
     @property

@@ -31,7 +31,7 @@ class Topic(Enum):
     FREE_CAPACITY = "free capacity"
     """Capacity became free on a node, or a node came or changed."""
     RELEASING = "releasing"
-    """A pod was told to terminate: capacity will become free."""
+    """A pod is terminating: capacity will become free."""
     RESERVATIONS = "reservations"
     """A node was reserved for a gang that is not complete."""
     POD_PLACED = "pod placed"

@@ -1,4 +1,4 @@
-"""Volumes as the scheduler sees them: persistent volumes, claims on them, their classes, and what drivers can attach to nodes."""
+"""Volumes as the scheduler sees them: PersistentVolumes, their claims and classes, and what drivers can attach to nodes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Usage by queue: one set of figures, changed when a pod moves and never otherwise.
+"""Usage by queue: one set of amounts, changed when a pod moves and never otherwise.
 
-used = held + binding + bound + leaving; promised = nominated; taken = used - leaving + promised; requested = all that live in the
-queue, placed or not. Each is kept for preemptible and non-preemptible pods apart, and rolled up the tree: a queue's figures include
+used = reserved + binding + bound + terminating; planned = used - terminating + nominated; requested = all live pods of the
+queue, placed or not. Each is kept for preemptible and non-preemptible pods apart, and rolled up the tree: a queue's amounts include
 those of its children. A pod that is overdue is in none of them but requested.
 """
 
@@ -21,27 +21,27 @@ from muster.state.resource_columns import Amounts, Columns, widened
 
 LedgerRows = npt.NDArray[np.intp]
 
-# What is kept: each figure for all pods, and some of them for the non-preemptible ones alone. The others follow from these.
-_TAKEN, _USED, _LEAVING, _REQUESTED, _FIXED_TAKEN, _FIXED_USED, _FIXED_REQUESTED = range(7)
+# What is kept: each amount for all pods, and some of them for the non-preemptible ones alone. The others follow from these.
+_PLANNED, _USED, _RELEASING, _REQUESTED, _FIXED_PLANNED, _FIXED_USED, _FIXED_REQUESTED = range(7)
 
 _ALL: dict[Phase, tuple[int, ...]] = {
     Phase.PENDING: (),
-    Phase.NOMINATED: (_TAKEN,),
-    Phase.RESERVED: (_TAKEN, _USED),
-    Phase.BINDING: (_TAKEN, _USED),
-    Phase.BOUND: (_TAKEN, _USED),
-    Phase.TERMINATING: (_USED, _LEAVING),
+    Phase.NOMINATED: (_PLANNED,),
+    Phase.RESERVED: (_PLANNED, _USED),
+    Phase.BINDING: (_PLANNED, _USED),
+    Phase.BOUND: (_PLANNED, _USED),
+    Phase.TERMINATING: (_USED, _RELEASING),
     Phase.OVERDUE: (),
 }
-_FIXED = {_TAKEN: _FIXED_TAKEN, _USED: _FIXED_USED, _REQUESTED: _FIXED_REQUESTED}
+_FIXED = {_PLANNED: _FIXED_PLANNED, _USED: _FIXED_USED, _REQUESTED: _FIXED_REQUESTED}
 
 
-def _planes(figures: tuple[int, ...], *, preemptible: bool) -> LedgerRows:
-    fixed = () if preemptible else tuple(_FIXED[figure] for figure in figures if figure in _FIXED)
-    return np.array([[figure] for figure in (*figures, *fixed)], dtype=np.intp).reshape(-1, 1)
+def _planes(amounts: tuple[int, ...], *, preemptible: bool) -> LedgerRows:
+    fixed = () if preemptible else tuple(_FIXED[amount] for amount in amounts if amount in _FIXED)
+    return np.array([[amount] for amount in (*amounts, *fixed)], dtype=np.intp).reshape(-1, 1)
 
 
-_CHARGED = {(phase, part): _planes(figures, preemptible=part) for phase, figures in _ALL.items() for part in (True, False)}
+_CHARGED = {(phase, part): _planes(amounts, preemptible=part) for phase, amounts in _ALL.items() for part in (True, False)}
 _ASKED = {part: _planes((_REQUESTED,), preemptible=part) for part in (True, False)}
 
 
@@ -54,7 +54,7 @@ class Ledger:
         self.lay_out({})
 
     def lay_out(self, parents: Mapping[str, str]) -> None:
-        """A row for each queue and for the root, all figures zero. `parents` maps a queue to its parent, or to the empty text.
+        """A row for each queue and for the root, all amounts zero. `parents` maps a queue to its parent, or to the empty text.
 
         The caller charges every pod again afterwards: a queue that moved takes its usage along.
         """
@@ -64,7 +64,7 @@ class Ledger:
         self._path = {key: (*path_up(key, self.parents), ROOT_QUEUE) for key in parents} | {ROOT_QUEUE: (ROOT_QUEUE,)}
         self._rows = {key: np.array([self.row[k] for k in path], dtype=np.intp) for key, path in self._path.items()}
         self._below_root = {key: rows[:-1] for key, rows in self._rows.items()}
-        self._figures: Amounts = np.zeros((7, len(self.names), len(self._columns.names)), dtype=np.int64)
+        self._amounts: Amounts = np.zeros((7, len(self.names), len(self._columns.names)), dtype=np.int64)
         self._moving = 0
         self._lists: dict[str, tuple[int, list[int]]] = {}
         self._last: tuple[str, int, list[list[int]]] | None = None
@@ -82,13 +82,13 @@ class Ledger:
         """Count `count` equal pods in (or out, when negative) in the phase given, in the queue and all above it."""
         charged = _CHARGED[phase, preemptible]
         if len(charged):
-            self._figures[charged, self._rows[queue]] += count * amounts
+            self._amounts[charged, self._rows[queue]] += count * amounts
             self._log.add(queue)
             if phase is Phase.NOMINATED or phase is Phase.TERMINATING:
                 self._moving += count
 
     def request(self, queue: str, amounts: Amounts, *, preemptible: bool, count: int) -> None:
-        self._figures[_ASKED[preemptible], self._rows[queue]] += count * amounts
+        self._amounts[_ASKED[preemptible], self._rows[queue]] += count * amounts
         self._log.add(queue)
 
     # -- looking at one queue --------------------------------------------------------------------------------------------------
@@ -97,31 +97,31 @@ class Ledger:
         return self._of(queue, _USED)
 
     def planned(self, queue: str) -> Amounts:
-        """used - leaving + promised: what everything but a bind looks at."""
-        return self._of(queue, _TAKEN)
+        """used - releasing + nominated: what everything but a bind is compared with."""
+        return self._of(queue, _PLANNED)
 
     def planned_list(self, queue: str) -> list[int]:
-        """The same as plain numbers, for those who look at one after the other."""
+        """The same as plain integers."""
         known = self._lists.get(queue)
         position = self._log.position
         if known is None or known[0] != position:
             # Several plugins ask the same one after the other.
-            known = self._lists[queue] = (position, self._figures[_TAKEN, self.row[queue]].tolist())
+            known = self._lists[queue] = (position, self._amounts[_PLANNED, self.row[queue]].tolist())
         return known[1]
 
     def peak_up(self, queue: str) -> list[list[int]]:
-        """What stands in the queue and in each above it but the root, now or soon, as plain numbers."""
+        """`peak_in` for the queue and each ancestor but the root, as plain integers."""
         position = self._log.position
         if self._last is None or self._last[:2] != (queue, position):
             self._last = (queue, position, self.peak_in(self._below_root[queue]).tolist())
         return self._last[2]
 
     def releasing(self, queue: str) -> Amounts:
-        return self._of(queue, _LEAVING)
+        return self._of(queue, _RELEASING)
 
     def nominated(self, queue: str) -> Amounts:
-        promised: Amounts = self.planned(queue) - self.used(queue) + self.releasing(queue)
-        return promised
+        nominated: Amounts = self.planned(queue) - self.used(queue) + self.releasing(queue)
+        return nominated
 
     def requested(self, queue: str) -> Amounts:
         return self._of(queue, _REQUESTED)
@@ -130,22 +130,22 @@ class Ledger:
         return self._part(queue, _USED, preemptible=preemptible)
 
     def planned_part(self, queue: str, *, preemptible: bool) -> Amounts:
-        return self._part(queue, _TAKEN, preemptible=preemptible)
+        return self._part(queue, _PLANNED, preemptible=preemptible)
 
     def requested_part(self, queue: str, *, preemptible: bool) -> Amounts:
         return self._part(queue, _REQUESTED, preemptible=preemptible)
 
     def has_non_preemptible(self, queue: str) -> bool:
         """Does anybody who is not preemptible live in this queue or below it?"""
-        return bool(np.count_nonzero(self._figures[_FIXED_REQUESTED, self.row[queue]]))
+        return bool(np.count_nonzero(self._amounts[_FIXED_REQUESTED, self.row[queue]]))
 
-    def _of(self, queue: str, figure: int) -> Amounts:
-        amounts: Amounts = self._figures[figure, self.row[queue]].copy()
+    def _of(self, queue: str, amount: int) -> Amounts:
+        amounts: Amounts = self._amounts[amount, self.row[queue]].copy()
         return amounts
 
-    def _part(self, queue: str, figure: int, *, preemptible: bool) -> Amounts:
-        fixed = self._of(queue, _FIXED[figure])
-        return self._of(queue, figure) - fixed if preemptible else fixed
+    def _part(self, queue: str, amount: int, *, preemptible: bool) -> Amounts:
+        fixed = self._of(queue, _FIXED[amount])
+        return self._of(queue, amount) - fixed if preemptible else fixed
 
     # -- looking at several ----------------------------------------------------------------------------------------------------
 
@@ -158,31 +158,31 @@ class Ledger:
         return self._below_root[queue]
 
     def used_in(self, rows: LedgerRows) -> Amounts:
-        used: Amounts = self._figures[_USED].take(rows, axis=0)
+        used: Amounts = self._amounts[_USED].take(rows, axis=0)
         return used
 
     def planned_in(self, rows: LedgerRows) -> Amounts:
-        taken: Amounts = self._figures[_TAKEN].take(rows, axis=0)
-        return taken
+        planned: Amounts = self._amounts[_PLANNED].take(rows, axis=0)
+        return planned
 
     def peak_in(self, rows: LedgerRows) -> Amounts:
-        """What stands there now or will soon, whichever is more: what one more bind has to fit beside."""
-        taken = self.planned_in(rows)
-        # While nobody is leaving and nothing is promised the two are the same.
-        return np.maximum(taken, self.used_in(rows)) if self._moving else taken
+        """The larger of used and planned: what one more bind has to fit beside."""
+        planned = self.planned_in(rows)
+        # While nothing is releasing and nothing is nominated the two are the same.
+        return np.maximum(planned, self.used_in(rows)) if self._moving else planned
 
     def requested_in(self, rows: LedgerRows | None = None) -> Amounts:
-        figure = self._figures[_REQUESTED]
-        requested: Amounts = figure.copy() if rows is None else figure.take(rows, axis=0)
+        amount = self._amounts[_REQUESTED]
+        requested: Amounts = amount.copy() if rows is None else amount.take(rows, axis=0)
         return requested
 
     def negatives(self) -> Iterable[tuple[str, str]]:
-        """Queues and resources with a figure below zero. There are none, ever."""
-        for _, row, column in np.argwhere(self._figures < 0).tolist():
+        """Queues and resources with a amount below zero. There are none, ever."""
+        for _, row, column in np.argwhere(self._amounts < 0).tolist():
             yield self.names[row], self._columns.names[column]
 
     def _widen(self, width: int) -> None:
-        self._figures = widened(self._figures, width)
+        self._amounts = widened(self._amounts, width)
         self._lists, self._last = {}, None
         self._laid_out()
 

@@ -56,23 +56,23 @@ class EvictionRefusal:
 
 @dataclass(frozen=True, slots=True)
 class ActivePlan:
-    """A plan under way: for which gang, how many claims, who leaves for it, and since when."""
+    """A plan under way: for which gang, how many nominations, its victims, and since when."""
 
     gang: str
     size: int
     victims: tuple[str, ...]
     since: float
     soft: bool = False
-    """Those who leave were only asked to: it can be taken back."""
+    """Its evictions are soft: they can be cancelled."""
     released_by: float = 0.0
-    """By when the last of those who leave should be gone, as far as is known."""
+    """When the last of its victims should have terminated, as far as is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class BindingReservation:
-    """A claim whose bind is under way: the pod goes back to it if that fails."""
+    """A reservation whose bind is under way: the pod goes back to it if that fails."""
 
-    claim: Placement
+    reservation: Placement
     plan: ActivePlan | None
 
 
@@ -170,7 +170,7 @@ class Memory:
         self.attempts: JournaledDict[str, Attempts] = JournaledDict(journal)
         """By gang."""
         self.plans: JournaledDict[str, ActivePlan] = JournaledDict(journal)
-        """Plans whose claims are not all redeemed or ended, by name."""
+        """Plans whose nominations are not all bound or ended, by name."""
         self.nominated_since: JournaledDict[str, float] = JournaledDict(journal)
         """Since when gangs have had a nomination, when the last cycle ended: their wait time stands still."""
         self.binding_reservations: JournaledDict[str, BindingReservation] = JournaledDict(journal)
@@ -178,9 +178,9 @@ class Memory:
         self.unwritten_reservations: JournaledDict[str, str] = JournaledDict(journal)
         """Claims that could not be written and why, by UID, until the next cycle ends them."""
         self.timed_out: JournaledDict[str, None] = JournaledDict(journal)
-        """Pods that were told they timed out, by UID, until their objects say so themselves."""
+        """Pods that were marked as timed out, by UID, until their objects show it."""
         self.refused_evictions: JournaledDict[str, EvictionRefusal] = JournaledDict(journal)
-        """Pods whose eviction was refused, by UID: not asked again before the budget changes that refused it, or for a while."""
+        """Pods whose eviction was refused, by UID: not evicted again before the budget that refused it changes, or for a while."""
         self.cancelled_evictions: JournaledDict[str, float] = JournaledDict(journal)
         """Pods whose soft eviction was taken back and when, by UID, until their objects show it."""
         self.faulty_nodes: JournaledDict[str, None] = JournaledDict(journal)

@@ -1,7 +1,7 @@
 """Nodes as columns: what each can give and what is taken of it. Rows are sorted by name: the first of equals is the first by name.
 
-`used` is what stands on a node now: held, binding, bound and leaving pods. `taken` is what will stand there once the releases
-under way are done: leaving pods no longer, nominated pods already. A bind needs room in both; a nomination only in `taken`.
+`used` is what is used on a node now: reserved, binding, bound and terminating pods. `planned` is what will be used once the releases
+under way are done: without terminating pods, with nominated pods. A bind must fit both; a nomination only `planned`.
 Only the world changes these figures. Row numbers are good until a node comes or goes; names are good for ever.
 """
 
@@ -150,9 +150,9 @@ class NodeTable:
 class NodeRows:
     """Some nodes, read-only: what a hook looks at and answers for, row by row.
 
-    `after_releases` asks about the room after the releases under way. `extra` adds that many further pods of `request` to each
+    `after_releases` looks at capacity after the releases under way. `extra` adds that many further pods of `request` to each
     row, so that
-    a hook can be asked what it would say of a node after one, two, three more of them: a row may then stand here several times.
+    a hook can score a node with one, two, three more of them: a row may then occur several times.
     """
 
     __slots__ = ("after_releases", "extra", "index", "request", "table")

@@ -1,7 +1,7 @@
-"""What is known, event by event. `fold` takes a fact in; `world(now)` brings the picture of the cluster up to date for a cycle.
+"""The store: facts, event by event. `fold` takes an event in; `world(now)` brings the world up to date for a cycle.
 
-Events may come late, twice or out of order: the newer version of an object wins, and what is gone stays gone. A decision counts
-from the moment it was made (a pod is BINDING before the API server knows); facts that arrive later confirm or correct it.
+Events may come late, twice or out of order: the newer version of an object wins, and what was deleted stays deleted. A decision
+counts from the moment it was made (a pod is BINDING before the API server knows); facts that arrive later confirm or correct it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from muster.state.queue_tree import QueueTree
 from muster.state.resource_columns import Amounts
 from muster.state.world import World
 
-# Gone pods are remembered so that a late event cannot bring one back; older ones are forgotten.
+# Deleted pods are remembered so that a late event cannot bring one back; older ones are forgotten.
 _MAX_TOMBSTONES = 200_000
 _FACTS = attrgetter(*(field.name for field in fields(Pod) if field.name != "version"))
 
@@ -61,7 +61,7 @@ class Store:
         self._tombstones: dict[str, None] = {}
         self._versions: dict[tuple[str, str], int] = {}
         self._deleted_at_version: dict[tuple[str, str], int] = {}
-        """The last version of what is gone, so that late news of it is known to be late."""
+        """The last version of what was deleted, so that late events about it are known to be late."""
         self._rows_stale = False
         self._queues_stale = True
         self._laid_out: Mapping[str, str] = {}
@@ -73,8 +73,8 @@ class Store:
         match event:
             case Upsert(obj=Pod() as pod):
                 self._upsert_pod(pod)
-            case Upsert(obj=thing):
-                self._upsert(thing)
+            case Upsert(obj=obj):
+                self._upsert(obj)
             case Delete(kind="Pod", key=uid):
                 self._delete_pod(uid)
             case Delete():
@@ -87,7 +87,7 @@ class Store:
                 self._on_reservation_failed(event)
 
     def world(self, now: float) -> World:
-        """The picture for a cycle at this time: rows laid out, touched gangs made anew."""
+        """The world for a cycle at this time: rows laid out, changed gangs assembled anew."""
         world = self._world
         world.now = now
         world.changes.bump(Topic.CYCLE)
@@ -110,67 +110,79 @@ class Store:
         if pod.uid in self._tombstones or (known is not None and pod.version <= known.version and pod.version):
             return
         if pod.scheduler in self._victim_schedulers:
-            # Its gang, if any, is another scheduler's business: here it is one who may have to leave.
+            # Its gang, if any, is another scheduler's business: here it is only a possible victim.
             pod = replace(pod, membership=None)
         self._pods[pod.uid] = pod
         world = self._world
-        before = world.placements.by_uid.get(pod.uid, UNPLACED)
-        after = _placement(
-            pod,
-            before,
-            devices=self._device_slots.slots_of(pod) if pod.signature.devices and pod.node is not None else (),
-            cancelled_evictions=pod.uid in world.memory.cancelled_evictions,
-            unmarked=known is not None and known.eviction_marked_at is not None and pod.eviction_marked_at is None,
-        )
-        if pod.eviction_marked_at is None:
-            world.memory.cancelled_evictions.drop(pod.uid)
-        live = not pod.finished and (after is not UNPLACED or (pod.ours and pod.deleted_at is None))
+        after = self._placement_of(pod, known)
         if known is not None and known.signature != pod.signature:
-            # Resized in place: what it took under its old request is given back under that.
+            # Resized in place: what it used is given back under its old request.
             world.placements.move(known, UNPLACED)
             self._membership.remove_pod(known)
-            before = UNPLACED
+        before = world.placements.by_uid.get(pod.uid, UNPLACED)
         if after != before:
             self._move(pod, before, after)
         elif before.node is not None:
             world.placements.replace_pod(pod, relabelled=known is None or known.labels != pod.labels)
         if known is None and pod.reservation_note is not None and pod.ours:
             world.facts.reservation_notes[pod.uid] = pod.reservation_note
+        self._forget_confirmed(pod)
+        self._update_live(pod, known, is_live=not pod.finished and (after is not UNPLACED or (pod.ours and pod.deleted_at is None)))
+
+    def _placement_of(self, pod: Pod, known: Pod | None) -> Placement:
+        world = self._world
+        cancelled = pod.uid in world.memory.cancelled_evictions
+        if pod.eviction_marked_at is None:
+            world.memory.cancelled_evictions.drop(pod.uid)
+        return _placement(
+            pod,
+            world.placements.by_uid.get(pod.uid, UNPLACED),
+            devices=self._device_slots.slots_of(pod) if pod.signature.devices and pod.node is not None else (),
+            eviction_cancelled=cancelled,
+            unmarked=known is not None and known.eviction_marked_at is not None and pod.eviction_marked_at is None,
+        )
+
+    def _forget_confirmed(self, pod: Pod) -> None:
+        """What the object itself shows need not be remembered."""
         if pod.timed_out:
-            world.memory.timed_out.drop(pod.uid)
+            self._world.memory.timed_out.drop(pod.uid)
         if pod.node is not None:
-            world.memory.binding_reservations.drop(pod.uid)
-        if live:
-            world.facts.pods[pod.uid] = pod
+            self._world.memory.binding_reservations.drop(pod.uid)
+
+    def _update_live(self, pod: Pod, known: Pod | None, *, is_live: bool) -> None:
+        if is_live:
+            self._world.facts.pods[pod.uid] = pod
         elif known is not None:
-            world.facts.pods.pop(pod.uid, None)
+            self._world.facts.pods.pop(pod.uid, None)
             self._membership.remove_pod(pod)
         takes_part = pod.ours or (pod.node is not None and pod.scheduler in self._victim_schedulers)
         if takes_part and (known is None or _FACTS(pod) != _FACTS(known)):
-            # What was written onto the pod comes back as news of it, and is no reason to try its gang again.
+            # An event that only echoes what was written onto the pod is no reason to try its gang again.
             self._assembler.put_pod(pod)
 
     def _move(self, pod: Pod, before: Placement, after: Placement) -> None:
-        self._world.placements.move(pod, after)
+        placements = self._world.placements
+        placements.move(pod, after)
         if after.node is not None and after.node != before.node:
             self._world.changes.bump(Topic.POD_PLACED)
             self._world.changes.bump(Topic.QUEUE_USAGE)
         if before.node is not None and after.node != before.node:
-            self._world.placements.capacity_freed(pod.uid, Topic.FREE_CAPACITY, Topic.RELEASING)
+            placements.capacity_freed(pod.uid, Topic.FREE_CAPACITY, Topic.RELEASING)
         elif before.node is not None and after.phase in RELEASING:
-            self._world.placements.capacity_freed(pod.uid, Topic.RELEASING)
+            placements.capacity_freed(pod.uid, Topic.RELEASING)
 
     def _delete_pod(self, uid: str) -> None:
         self._add_tombstone(uid)
         pod = self._pods.pop(uid, None)
         if pod is None:
             return
-        if uid in self._world.placements.by_uid:
-            self._world.placements.move(pod, UNPLACED)
-            self._world.placements.capacity_freed(uid, Topic.FREE_CAPACITY, Topic.RELEASING)
-        self._world.facts.pods.pop(uid, None)
-        self._world.facts.reservation_notes.pop(uid, None)
-        self._world.memory.forget_pod(uid)
+        world = self._world
+        if uid in world.placements.by_uid:
+            world.placements.move(pod, UNPLACED)
+            world.placements.capacity_freed(uid, Topic.FREE_CAPACITY, Topic.RELEASING)
+        world.facts.pods.pop(uid, None)
+        world.facts.reservation_notes.pop(uid, None)
+        world.memory.forget_pod(uid)
         self._membership.remove_pod(pod)
         self._assembler.drop_pod(uid)
 
@@ -178,107 +190,102 @@ class Store:
         self._tombstones[uid] = None
         _bound(self._tombstones)
 
+    # -- effects that failed ---------------------------------------------------------------------------------------------------
+
     def _on_bind_failed(self, uid: str, node: str) -> None:
-        """A bind failed: that pod, and no other, goes back to the claim that it came from, or is unplaced again. Whether the claim
-        still holds good is judged with all others."""
+        """That pod alone goes back to the reservation that it came from, or is unplaced again. Whether the reservation still holds
+        is checked with all others."""
         world = self._world
-        binding_reservations = world.memory.binding_reservations.drop(uid)
+        binding = world.memory.binding_reservations.drop(uid)
         pod = world.facts.pods.get(uid)
         if pod is None:
             return
         placement = world.placement(pod)
         if placement.phase is Phase.BINDING and placement.node == node:
-            world.placements.move(
-                pod, UNPLACED if binding_reservations is None else self._restored_reservation(binding_reservations)
-            )
-            self._world.placements.capacity_freed(uid, Topic.FREE_CAPACITY, Topic.RELEASING)
-            self._retry_gang(uid)
+            world.placements.move(pod, UNPLACED if binding is None else self._restored_reservation(binding))
+            world.placements.capacity_freed(uid, Topic.FREE_CAPACITY, Topic.RELEASING)
+            if (member := world.facts.members.get(uid)) is not None:
+                world.memory.retry(member.gang)
 
-    def _restored_reservation(self, binding_reservations: BindingReservation) -> Placement:
-        claim, plan = binding_reservations.claim, binding_reservations.plan
-        if plan is not None:
-            if claim.plan not in self._world.memory.plans:
-                self._world.memory.plans.set(claim.plan, plan)
-        # What was held had its gang complete: if it must wait again, that is another wait.
-        return claim if claim.phase is Phase.NOMINATED else replace(claim, since=self._world.now)
+    def _restored_reservation(self, binding: BindingReservation) -> Placement:
+        before, plan = binding.reservation, binding.plan
+        if plan is not None and before.plan not in self._world.memory.plans:
+            self._world.memory.plans.set(before.plan, plan)
+        # A reserved pod had its gang complete: if it must wait again, that is another wait.
+        return before if before.phase is Phase.NOMINATED else replace(before, since=self._world.now)
 
     def _on_eviction_failed(self, uid: str, budget: str) -> None:
-        """An eviction was refused: the pod is still there, and stays. It is not asked again before that budget changes."""
-        pod = self._world.facts.pods.get(uid)
+        """The pod is still there, and stays. It is not evicted again before that budget changes."""
+        world = self._world
+        pod = world.facts.pods.get(uid)
         if pod is None or pod.deleted_at is not None:
             return
-        placement = self._world.placement(pod)
+        placement = world.placement(pod)
         if placement.phase is Phase.TERMINATING:
-            self._world.memory.refused_evictions.set(uid, EvictionRefusal(budget, self._world.now))
-            self._world.placements.move(pod, Placement(Phase.BOUND, placement.node, _start(pod), placement.devices))
-            self._world.changes.bump(Topic.FREE_CAPACITY)
+            world.memory.refused_evictions.set(uid, EvictionRefusal(budget, world.now))
+            world.placements.move(pod, Placement(Phase.BOUND, placement.node, _start(pod), placement.devices))
+            world.changes.bump(Topic.FREE_CAPACITY)
 
     def _on_reservation_failed(self, failed: ReservationFailed) -> None:
-        """A claim that only we know of is none. The next cycle ends it, and whatever depends on it."""
+        """A reservation that is not written would be lost by a restart. The next cycle ends it, and what depends on it."""
         placement = self._world.placements.by_uid.get(failed.uid, UNPLACED)
         if placement.phase in RESERVATIONS and (placement.node, placement.since) == (failed.node, failed.since):
             self._world.memory.unwritten_reservations.set(failed.uid, failed.why)
 
-    def _retry_gang(self, uid: str) -> None:
-        """The gang of this pod is worth another attempt."""
-        member = self._world.facts.members.get(uid)
-        if member is not None:
-            self._world.memory.retry(member.gang)
-
     # -- everything else -------------------------------------------------------------------------------------------------------
 
     def _version(self, key: tuple[str, str]) -> int:
-        """The last version of a thing that was seen, of one that is gone too."""
+        """The last version of an object that was observed, deleted ones included."""
         return self._versions.get(key, self._deleted_at_version.get(key, -1))
 
-    def _upsert(self, thing: ClusterObject) -> None:
-        key = (type(thing).__name__, thing.key if isinstance(thing, Budget | PodGroup | Queue | VolumeClaim) else thing.name)
-        if thing.version and thing.version <= self._version(key):
+    def _upsert(self, obj: ClusterObject) -> None:
+        key = (type(obj).__name__, obj.key if isinstance(obj, Budget | PodGroup | Queue | VolumeClaim) else obj.name)
+        if obj.version and obj.version <= self._version(key):
             return
-        self._versions[key] = thing.version
+        self._versions[key] = obj.version
         self._deleted_at_version.pop(key, None)
         world = self._world
-        match thing:
+        match obj:
             case Node():
-                self._upsert_node(thing)
-                self._note_problems("", thing)
+                self._upsert_node(obj)
+                self._note_problems("", obj)
             case Inventory():
-                self._note_problems("Device: ", thing)
-                if (node := self._device_slots.upsert_inventory(thing)) is not None:
+                self._note_problems("Device: ", obj)
+                if (node := self._device_slots.upsert_inventory(obj)) is not None:
                     self._upsert_node(node)
             case PodGroup():
-                self._upsert_group(thing)
+                self._upsert_group(obj)
             case PriorityClass():
-                self._assembler.put_class(thing)
+                self._assembler.put_class(obj)
             case Queue():
-                self._upsert_queue(thing)
+                self._upsert_queue(obj)
             case Namespace():
-                world.facts.namespaces[thing.name] = thing
+                world.facts.namespaces[obj.name] = obj
                 world.changes.bump(Topic.FREE_CAPACITY)
                 world.changes.bump(Topic.NAMESPACES)
             case DomainSpec():
-                world.facts.domains[thing.name] = thing
+                world.facts.domains[obj.name] = obj
                 world.changes.bump(Topic.FREE_CAPACITY)
                 world.changes.bump(Topic.DOMAINS)
             case PersistentVolume() | VolumeClaim() | StorageClass() | CsiNode():
-                if world.facts.storage.put(thing):
+                if world.facts.storage.put(obj):
                     world.changes.bump(Topic.FREE_CAPACITY)
                     world.changes.bump(Topic.STORAGE)
             case Budget():
-                self._on_budget_changed(thing.key)
-                world.facts.budgets[thing.key] = thing
+                self._on_budget_changed(obj.key)
+                world.facts.budgets[obj.key] = obj
 
-    def _note_problems(self, where: str, thing: Node | Inventory) -> None:
-        """What is wrong with a node or with its list of devices, for whoever looks after it."""
-        said = self._world.facts.node_problems.pop(thing.name, {})
-        said = {part: why for part, why in said.items() if part != where}
-        if thing.problems:
-            said[where] = "; ".join(f"{where}{problem.field}: {problem.text}" for problem in thing.problems)
-        if said:
-            self._world.facts.node_problems[thing.name] = said
+    def _note_problems(self, where: str, obj: Node | Inventory) -> None:
+        """What is wrong with a node or with its list of devices, for its owner."""
+        problems = self._world.facts.node_problems.pop(obj.name, {})
+        problems = {part: why for part, why in problems.items() if part != where}
+        if obj.problems:
+            problems[where] = "; ".join(f"{where}{problem.field}: {problem.text}" for problem in obj.problems)
+        if problems:
+            self._world.facts.node_problems[obj.name] = problems
 
     def _on_budget_changed(self, key: str) -> None:
-        """A budget changed: whoever it protected may be asked again."""
+        """Evictions that this budget refused may be tried again."""
         world = self._world
         for uid in [uid for uid, refusal in world.memory.refused_evictions.items() if refusal.budget == key]:
             world.memory.allow_eviction(uid)
@@ -305,7 +312,7 @@ class Store:
         if known is not None and known.status != queue.status and queue.key in self._world.ledger:
             # Its status may have to be written anew.
             self._world.changes.ledger.add(queue.key)
-        # What was written about it comes back as news of it, and changes nothing.
+        # An event that only echoes a status that was written changes nothing else.
         if known is None or replace(queue, version=known.version, status=known.status) != known:
             self._on_queue_changed(queue)
 
@@ -382,51 +389,51 @@ class Store:
         self._rows_stale = False
 
     def _usage_on(self, node: str) -> tuple[Amounts, Amounts]:
-        """What the pods on a node without a row add up to: used and taken."""
+        """What the pods on a node without a row add up to: used and planned."""
         world = self._world
         here = world.placements.on_node.get(node, {})
         for pod in here.values():
             world.columns.require(pod.signature.request)
         used = world.columns.vector(world.facts.nodes[node].allocatable) * 0
-        taken = used.copy()
+        planned = used.copy()
         for uid, pod in here.items():
             phase = world.placements.by_uid[uid].phase
             used += world.request(pod) * (phase in COUNTS_IN_USED)
-            taken += world.request(pod) * (phase in COUNTS_IN_PLANNED)
-        return used, taken
+            planned += world.request(pod) * (phase in COUNTS_IN_PLANNED)
+        return used, planned
 
-    def _update_membership(self, touched: dict[str, Gang]) -> None:
-        """Each touched gang in the queues that it belongs to; when the queues changed, those whose queue is another now too."""
-        world, roster = self._world, self._membership
+    def _update_membership(self, changed: dict[str, Gang]) -> None:
+        """Each changed gang in the queues that it belongs to; when queues changed, gangs whose queue is another now too."""
+        world, membership = self._world, self._membership
         if self._queues_stale:
             world.facts.tree = QueueTree(world.facts.queues)
-        gangs = [roster.settled(gang) for gang in touched.values()]
+        gangs = [membership.settled(gang) for gang in changed.values()]
         if self._queues_stale:
-            others = [(gang, roster.settled(gang)) for key, gang in world.facts.gangs.items() if key not in touched]
+            others = [(gang, membership.settled(gang)) for key, gang in world.facts.gangs.items() if key not in changed]
             gangs.extend(now for before, now in others if now is not before)
         self._lay_out_queues({role.queue for gang in gangs for role in gang.roles})
         self._queues_stale = False
         for gang in gangs:
-            roster.add_gang(gang)
+            membership.add_gang(gang)
 
     def _lay_out_queues(self, named: set[str]) -> None:
-        """Rows for the queues there are, and for those that were only named: their pods are somewhere, too."""
+        """Rows for the queues that exist, and for those that gangs only name: their pods use capacity, too."""
         ledger, parents = self._world.ledger, self._world.facts.tree.parents
         if parents == self._laid_out and all(queue in ledger for queue in named):
             return
         charged = {member.queue for member in self._world.facts.members.values()}
-        # Gangs without a single pod are charged nothing, and still wait in a queue that somebody may look up.
+        # Gangs without pods are charged nothing, and still wait in a queue.
         waited_in = charged.union(named, self._world.facts.gangs_in_queue)
         ledger.lay_out(dict.fromkeys(sorted(waited_in), "") | parents)
         self._laid_out = parents
         self._membership.charge_all()
 
 
-def _bound(graves: dict[K, V]) -> None:
+def _bound(tombstones: dict[K, V]) -> None:
     """Forget the oldest half where there are too many."""
-    if len(graves) > _MAX_TOMBSTONES:
-        for old in list(graves)[: _MAX_TOMBSTONES // 2]:
-            del graves[old]
+    if len(tombstones) > _MAX_TOMBSTONES:
+        for old in list(tombstones)[: _MAX_TOMBSTONES // 2]:
+            del tombstones[old]
 
 
 def _start(pod: Pod) -> float:
@@ -434,10 +441,10 @@ def _start(pod: Pod) -> float:
 
 
 def _placement(
-    pod: Pod, before: Placement, *, devices: tuple[DeviceSlot, ...], cancelled_evictions: bool = False, unmarked: bool = False
+    pod: Pod, before: Placement, *, devices: tuple[DeviceSlot, ...], eviction_cancelled: bool = False, unmarked: bool = False
 ) -> Placement:
-    """Where a pod stands, from what was seen of it and what was decided about it before. `cancelled_evictions`: its mark to leave
-    was taken back, which its object may not show yet; `unmarked`: the mark was there and is there no more."""
+    """Its placement, from its object and from what was decided about it before. `eviction_cancelled`: its soft-eviction mark is
+    being removed, which its object may not show yet; `unmarked`: the mark was there and is there no more."""
     if pod.finished:
         return UNPLACED
     if pod.node is None:
@@ -448,13 +455,13 @@ def _placement(
         if same and before.phase is Phase.OVERDUE:
             return before
         return Placement(Phase.TERMINATING, pod.node, pod.deleted_at, devices)
-    if pod.eviction_marked_at is not None and not cancelled_evictions:
+    if pod.eviction_marked_at is not None and not eviction_cancelled:
         return (
             before
             if same and before.phase is Phase.TERMINATING
             else Placement(Phase.TERMINATING, pod.node, pod.eviction_marked_at, devices)
         )
-    # Told to go, but the API server does not show it yet: that is no reason to count it as staying.
+    # Its eviction was sent, and the API server does not show it yet: it still counts as terminating.
     if same and before.phase is Phase.TERMINATING and not unmarked:
         return before
     return Placement(Phase.BOUND, pod.node, _start(pod), devices)

@@ -42,7 +42,7 @@ class Trial:
         self.world.placements.journal.extend([Step(pod, UNPLACED, *step) for pod in pods])
 
     def change_phase(self, pod: Pod, *, phase: Phase) -> None:
-        """The same node and slots, another phase: a claim is redeemed, a bind becomes a hold."""
+        """The same node and device slots, another phase: a nominated pod is bound, a bound one is evicted."""
         now = self.world.placement(pod)
         self._move(pod, Placement(phase, now.node, self.world.now, now.devices, now.plan))
 
