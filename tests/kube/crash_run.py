@@ -24,7 +24,7 @@ from muster.scheduler import Scheduler
 
 ONCE_VERBS = ("bind", "evict", "delete", "mark")
 _NUMBER = re.compile(r"-\d+$")
-_RESERVATIONS_METRIC = "muster_claims_open"
+_RESERVATIONS_METRIC = "muster_active_reservations"
 _COUNT_TIMEOUT_S = 12.0
 _POD_EFFECTS = (Bind, Evict, Reserve, Nominate, Release)
 
@@ -126,13 +126,13 @@ def _stale_fields(pod: Manifest) -> list[str]:
 
 
 def _reservation_mismatch(backend: RealTimeBackend, pods: list[Manifest]) -> list[str]:
-    """The scheduler itself must know of as many claims as stand on objects. It counts them now and then."""
+    """The scheduler must know of as many reservations and nominations as are written on objects; the gauge is updated every 5 s."""
     assert backend.process is not None
     written = sum(has_reservation(pod) and not pod["spec"].get("nodeName") for pod in pods)
     deadline = time.monotonic() + _COUNT_TIMEOUT_S
     while (known := backend.process.metrics(_RESERVATIONS_METRIC)[_RESERVATIONS_METRIC]) != written and time.monotonic() < deadline:
         time.sleep(0.1)
-    return [] if known == written else [f"the scheduler knows of {known:g} claims, and {written} are written"]
+    return [] if known == written else [f"the scheduler knows of {known:g} reservations, and {written} are written"]
 
 
 def _unfinished(backend: RealTimeBackend, scenario: Scenario) -> list[str]:

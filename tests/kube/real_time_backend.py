@@ -188,7 +188,7 @@ class RealTimeBackend(ProcessHarness):
         if not self.process.is_ready:
             return "the scheduler is not ready"
         try:
-            metrics = self.process.metrics("muster_pending_writes", "muster_inbox_objects")
+            metrics = self.process.metrics("muster_pending_writes", "muster_watch_backlog_objects")
         except OSError:
             return "the scheduler does not answer"
         if busy := [name for name, value in metrics.items() if value]:

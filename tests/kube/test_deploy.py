@@ -303,8 +303,8 @@ def _chooses_a_volume(cluster: FixtureCluster) -> None:
 
 
 def _assert_nothing_was_refused(running: RunProcess, *, evictions: str) -> None:
-    assert running.metric('muster_api_request_seconds_count{status="403"}') == 0
-    assert running.metric("muster_watch_refused") == 0
+    assert running.metric('muster_api_request_duration_seconds_count{status="403"}') == 0
+    assert running.metric("muster_watch_forbidden") == 0
     assert running.metric(f'muster_evictions_total{{manner="{evictions}"}}') > 0
     assert not [line for line in running.lines if line.get("level") == "error" or str(line.get("error", "")).startswith("403 ")]
 

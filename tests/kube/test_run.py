@@ -10,6 +10,8 @@ from tests.cli.commands import muster, process
 from tests.kube.fixture_cluster import MERGE, FixtureCluster
 from tests.kube.scheduler_process import RunProcess, eventually
 
+from muster.decision_log import FORMAT
+from muster.engine.explain import WAITING_FOR_PODS
 from muster.lab.servers import Servers
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/muster"
@@ -39,7 +41,7 @@ def test_a_gang_is_bound_and_the_process_ends_when_asked(cluster: FixtureCluster
         eventually(lambda: muster_run.metric('muster_binds_total{result="ok"}') == 4)
         assert muster_run.metric('muster_decisions_total{effect="bind"}') == 4
         assert muster_run.metric("muster_leader") == 1
-        assert muster_run.metric('muster_api_request_seconds_count{verb="POST",resource="pods/binding",status="201"}') == 4
+        assert muster_run.metric('muster_api_request_duration_seconds_count{verb="POST",resource="pods/binding",status="201"}') == 4
 
         assert muster_run.stop() == 0
         assert muster_run.log_events("ended")
@@ -59,7 +61,7 @@ def test_what_is_there_at_the_start_is_scheduled_and_pods_are_preempted_for_the_
         assert (evicted["gang"], evicted["for_gang"], evicted["pods"]) == ("default/low", "default/high", 4)
         assert {cluster.get(f"low-{number}") is None for number in range(4)} == {True}
         assert muster_run.metric("muster_evictions_total") == 4
-        assert muster_run.metric('muster_claims_total{end="redeemed"}') == 2
+        assert muster_run.metric('muster_reservations_total{result="bound"}') == 2
         eventually(lambda: {"Preempting", "Scheduled"} <= {event["reason"] for event in cluster.events()})
         assert muster_run.stop() == 0
 
@@ -70,8 +72,8 @@ def test_a_gang_that_is_refused_is_reported_once_and_shows_in_the_metrics(cluste
         muster_run.wait_until_ready()
         cluster.gang("big", pods=4)
         # Its members may come to be known one after the other: until then it gathers.
-        eventually(lambda: any(line["code"] != "Gathering" for line in muster_run.log_events("waits")))
-        *_, refused = told = muster_run.log_events("waits")
+        eventually(lambda: any(line["code"] != WAITING_FOR_PODS for line in muster_run.log_events("waiting")))
+        *_, refused = told = muster_run.log_events("waiting")
         assert refused["gang"] == "default/big"
         # News of a pod that takes no room is another cycle, and no other verdict.
         cluster.pod("small", cpu="0", schedulerName="other")
@@ -79,7 +81,7 @@ def test_a_gang_that_is_refused_is_reported_once_and_shows_in_the_metrics(cluste
         muster_run.wait_for_log("bind")
         eventually(lambda: muster_run.metric("muster_pending_pods") == 4)
         assert muster_run.metric(f'muster_pending_gangs{{code="{refused["code"]}"}}') == 1
-        assert muster_run.log_events("waits") == told
+        assert muster_run.log_events("waiting") == told
 
 
 def test_an_idle_scheduler_runs_no_cycles(cluster: FixtureCluster, kubeconfig: Path) -> None:
@@ -90,14 +92,14 @@ def test_an_idle_scheduler_runs_no_cycles(cluster: FixtureCluster, kubeconfig: P
         eventually(lambda: cluster.placed())
         before = eventually(lambda: _settled(muster_run))
         # The loop goes round all the same.
-        age_s = muster_run.metric("muster_last_turn_age_seconds")
-        eventually(lambda: muster_run.metric("muster_last_turn_age_seconds") < age_s)
+        age_s = muster_run.metric("muster_last_iteration_age_seconds")
+        eventually(lambda: muster_run.metric("muster_last_iteration_age_seconds") < age_s)
         assert muster_run.metric("muster_cycles_total") == before
 
 
 def _settled(muster_run: RunProcess) -> float:
     """The number of cycles, once the loop has waited for two seconds and longer."""
-    return muster_run.metric("muster_cycles_total") if muster_run.metric("muster_last_turn_age_seconds") > 2 else 0.0
+    return muster_run.metric("muster_cycles_total") if muster_run.metric("muster_last_iteration_age_seconds") > 2 else 0.0
 
 
 # --- One leader ---------------------------------------------------------------------------------------------------------------
@@ -108,7 +110,7 @@ def test_a_standby_takes_over_when_the_leader_is_killed_and_at_once_when_it_goes
     with RunProcess(kubeconfig, *QUICK_LEASE, election=True) as first:
         first.wait_until_ready()
         with RunProcess(kubeconfig, *QUICK_LEASE, election=True) as second:
-            assert second.get("/readyz") == (200, "standby: another holds the lease\n")
+            assert second.get("/readyz") == (200, "standby: another replica holds the lease\n")
             assert second.metric("muster_leader") == 0
             first.kill()
             second.wait_until_ready()
@@ -184,7 +186,7 @@ def test_every_file_of_a_log_that_was_rotated_can_be_run_again_by_itself(
         assert again.code == 0, again.out
         assert again.document["cycles"]
         first = json.loads(file.read_bytes().splitlines()[0])
-        assert first["muster"] == 1
+        assert first["muster"] == FORMAT
 
 
 # --- What is wrong --------------------------------------------------------------------------------------------------------------
@@ -220,9 +222,9 @@ def test_a_cycle_that_fails_ends_the_process_with_a_traceback_in_the_log(
         (("--kubeconfig", "nowhere.yaml"), "no kubeconfig at nowhere.yaml"),
         (("--bind-address", "here"), "write for example 127.0.0.1:10259"),
         (("--log-format", "jsn"), "Did you mean 'json'?"),
-        (("--qps", "0"), "write a number above 0"),
+        (("--qps", "0"), "must be above 0"),
         (("--renew-deadline", "20"), "duration 15 s > renew deadline 20 s"),
-        (("--policy", "nowhere.yaml"), "there is no such file"),
+        (("--policy", "nowhere.yaml"), "no such file"),
         (("--decision-log", "/proc/nowhere/log"), "the decision log cannot be written"),
     ],
 )
@@ -237,4 +239,4 @@ def test_an_address_in_use_is_reported(kubeconfig: Path) -> None:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         ran = process("run", "--kubeconfig", kubeconfig, "--bind-address", address)
     assert ran.code == 2
-    assert f"--bind-address: nobody can listen on {address}" in ran.err
+    assert f"--bind-address: cannot listen on {address}" in ran.err

@@ -1,4 +1,4 @@
-"""What a running scheduler shows: pages, figures, log lines, and a decision log that does not grow for ever."""
+"""What a running scheduler exports: probes, metrics, log lines, and a decision log that is rotated."""
 
 import asyncio
 import io
@@ -25,8 +25,9 @@ from muster.model.pod import Pod, PodSignature
 from muster.rotating_decision_log import RollingLog
 from muster.service.cycle_log import CycleLog
 from muster.service.log_setup import REDACTED, LogFormat, redact_secrets, set_up_logging
+from muster.service.metric_specs import METRICS
 from muster.service.probe_server import BadAddress, ProbeServer, read_address
-from muster.service.prometheus_metrics import METRICS, Metrics, ServiceState, metrics_table
+from muster.service.prometheus_metrics import Metrics, ServiceState
 from muster.service.scheduling_loop import MonotonicClock
 
 
@@ -51,17 +52,17 @@ def bind(number: int, *, gang: str = "a/g") -> Bind:
     return Bind(f"uid-{number}", f"a/p-{number}", f"n{number % 2}", gang, "it fits")
 
 
-# --- Pages --------------------------------------------------------------------------------------------------------------------
+# --- Probes --------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("shown", "health", "readiness"),
     [
         (state(), (200, "ok"), (200, "leading")),
-        (state(leads=False, synced=False), (200, "ok"), (200, "standby: another holds the lease")),
-        (state(synced=False), (200, "ok"), (503, "leading, but not all that exists has been seen yet")),
-        (state(refused=True), (200, "ok"), (503, "leading, but not allowed to read: Pod")),
-        (state(age_s=61.0), (503, "the loop has not come round for 61 s"), (200, "leading")),
+        (state(leads=False, synced=False), (200, "ok"), (200, "standby: another replica holds the lease")),
+        (state(synced=False), (200, "ok"), (503, "leading, caches not synced")),
+        (state(refused=True), (200, "ok"), (503, "leading, not allowed to read: Pod")),
+        (state(age_s=61.0), (503, "no iteration of the scheduling loop for 61 s"), (200, "leading")),
     ],
 )
 def test_pages_show_the_health_of_the_scheduler(shown: ServiceState, health: tuple[int, str], readiness: tuple[int, str]) -> None:
@@ -109,16 +110,18 @@ def test_addresses_are_read_as_they_are_usually_written() -> None:
             read_address(wrong)
 
 
-# --- Figures ------------------------------------------------------------------------------------------------------------------
+# --- Metrics ------------------------------------------------------------------------------------------------------------------
 
 
 def test_the_documented_metrics_are_those_that_exist() -> None:
-    assert metrics_table() in (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    document = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(muster_\w+)` \| (\w+) \| (.*?) \| (.*) \|$", document, re.MULTILINE)
+    assert rows == [(one.name, one.kind, ", ".join(f"`{label}`" for label in one.labels), one.description) for one in METRICS]
     metrics = Metrics()
     metrics.collect_from(state())
     shown = set(re.findall(r"# TYPE (\w+) ", metrics.page().decode()))
-    made = {name for name in shown if not name.endswith("_created")}
-    assert made == {figure.name for figure in METRICS}
+    exported = {name for name in shown if not name.endswith("_created")}
+    assert exported == {metric.name for metric in METRICS}
 
 
 def test_a_cycle_is_measured_by_its_parts() -> None:
@@ -126,21 +129,21 @@ def test_a_cycle_is_measured_by_its_parts() -> None:
     metrics = Metrics(clock=lambda: next(seconds))
     metrics.begin()
     metrics.on_step("allocate")
-    metrics.on_step("deeds")
+    metrics.on_step("commit")
     nominated = Nominate("u", "a/p", "n", "a/g", "w", "c")
     evicted = Evict("v", "a/v", "n", "a/h", "a/g", "w", "gang-preempt", "evict")
-    stats = (("attempts", 1), ("claims redeemed", 2), ("gangs timed out", 1))
+    stats = (("attempts", 1), ("reservations bound", 2), ("gangs timed out", 1))
     assert metrics.end(Outcome(1, 0.0, (bind(1), nominated, evicted), (), stats)) == 3.5
     metrics.count_failures([BindFailed("u", "n", "why")])
     text = metrics.page().decode()
     for line in (
-        'muster_cycle_phase_seconds_sum{phase="events"} 1.0',
-        'muster_cycle_phase_seconds_sum{phase="allocate"} 2.0',
-        'muster_cycle_phase_seconds_sum{phase="deeds"} 0.5',
+        'muster_cycle_phase_duration_seconds_sum{phase="events"} 1.0',
+        'muster_cycle_phase_duration_seconds_sum{phase="allocate"} 2.0',
+        'muster_cycle_phase_duration_seconds_sum{phase="commit"} 0.5',
         'muster_decisions_total{effect="bind"} 1.0',
-        'muster_evictions_total{action="gang-preempt",manner="evict"} 1.0',
-        'muster_claims_total{end="made"} 1.0',
-        'muster_claims_total{end="redeemed"} 2.0',
+        'muster_evictions_total{action="gang-preempt",method="evict"} 1.0',
+        'muster_reservations_total{result="made"} 1.0',
+        'muster_reservations_total{result="bound"} 2.0',
         "muster_gangs_timed_out_total 1.0",
         'muster_binds_total{result="failed"} 1.0',
     ):
@@ -164,18 +167,18 @@ def test_the_binds_of_a_gang_are_one_line_and_so_are_its_evictions() -> None:
 
 
 def test_a_waiting_gang_is_logged_when_there_is_news() -> None:
-    journal = CycleLog()
+    cycle_log = CycleLog()
 
     def report_waiting(now: float, code: str, why: str) -> list[str]:
-        entries = journal.entries(Outcome(1, now, (), (("a/g", Verdict(ok=False, code=code, why=why)),)))
+        entries = cycle_log.entries(Outcome(1, now, (), (("a/g", Verdict(ok=False, code=code, why=why)),)))
         return [str(line.fields["why"]) for line in entries]
 
-    assert report_waiting(0.0, "NoRoom", "2 of 4") == ["2 of 4"]
-    assert report_waiting(1.0, "NoRoom", "2 of 4") == []
-    assert report_waiting(2.0, "NoRoom", "3 of 4") == []
-    assert report_waiting(61.0, "NoRoom", "3 of 4") == ["3 of 4"]
+    assert report_waiting(0.0, "InsufficientCapacity", "2 of 4") == ["2 of 4"]
+    assert report_waiting(1.0, "InsufficientCapacity", "2 of 4") == []
+    assert report_waiting(2.0, "InsufficientCapacity", "3 of 4") == []
+    assert report_waiting(61.0, "InsufficientCapacity", "3 of 4") == ["3 of 4"]
     assert report_waiting(62.0, "QueueLimit", "full") == ["full"]
-    journal.entries(Outcome(2, 63.0, (bind(1),)))
+    cycle_log.entries(Outcome(2, 63.0, (bind(1),)))
     assert report_waiting(64.0, "QueueLimit", "full") == ["full"]
 
 

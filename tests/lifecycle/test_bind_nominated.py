@@ -16,27 +16,27 @@ steps:
 
 def test_nominations_that_are_bound_are_counted() -> None:
     play = run_scenario(PREEMPTING + "- run: 40s\n- expect: {bound: {g: 2}}\n")
-    assert total_of(play, "claims redeemed") == 2
-    assert total_of(play, "claims moved") == 0
+    assert total_of(play, "reservations bound") == 2
+    assert total_of(play, "reservations moved") == 0
 
 
 def test_nominations_that_are_given_up_for_other_nodes_are_counted() -> None:
     play = run_scenario(PREEMPTING + '- node: {add: {name: "m[1-2]", gpu: 1}}\n- cycle\n- expect: {bound: {g: "m[1-2]"}}\n')
-    assert total_of(play, "claims moved") == 2
-    assert total_of(play, "claims redeemed") == 0
+    assert total_of(play, "reservations moved") == 2
+    assert total_of(play, "reservations bound") == 0
 
 
 def test_nominations_that_are_lost_are_counted() -> None:
     play = run_scenario(PREEMPTING.replace("priority: 1}]", "priority: 1, leaves: never}]") + "- node: {remove: n1}\n- cycle\n")
-    assert total_of(play, "claims lost") == 1
+    assert total_of(play, "reservations lost") == 1
 
 
 def test_nominations_that_are_recovered_are_counted() -> None:
     play = run_scenario(PREEMPTING + "- restart\n- cycle\n- expect: {nominated: {g: 2}}\n")
-    assert total_of(play, "claims recovered") == 2
+    assert total_of(play, "reservations recovered") == 2
 
 
 def test_a_nomination_that_is_never_bound_expires_and_is_counted() -> None:
     impatient = PREEMPTING.replace("gang-preempt]}", "gang-preempt], settings: {nominationSeconds: 20}}")
     play = run_scenario(impatient.replace("priority: 1}]", "priority: 1, leaves: never}]") + "- run: 60s\n")
-    assert total_of(play, "claims expired") >= 1
+    assert total_of(play, "reservations expired") >= 1

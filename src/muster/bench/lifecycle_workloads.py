@@ -94,7 +94,7 @@ def _recovery() -> Measurement:
         for event in events:
             store.fold(event)
         outcome = run_cycle(store.world(1000.0), policy)
-    recovered = dict(outcome.stats).get("claims recovered", 0)
+    recovered = dict(outcome.stats).get("reservations recovered", 0)
     if recovered != 20_000:
         raise AssertionError(f"{recovered} of 20000 claims were recovered")
     return Measurement(watch.seconds)

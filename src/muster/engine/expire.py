@@ -81,7 +81,7 @@ def _end_lost_reservations(s: Session) -> None:
             with s.trial(why, cause=RESERVATION_LOST) as trial:
                 trial.release(pod)
                 trial.commit()
-                s.count("claims lost")
+                s.count("reservations lost")
     s.world.memory.unwritten_reservations.clear()
 
 
@@ -140,7 +140,7 @@ def _end_topology_violations(s: Session) -> None:
                     with s.trial(why, cause=RESERVATION_LOST) as trial:
                         trial.release(pod)
                         trial.commit()
-                        s.count("claims lost")
+                        s.count("reservations lost")
 
 
 def _expire_plans(s: Session) -> None:
@@ -159,7 +159,7 @@ def _expire_plans(s: Session) -> None:
             end_nominations(
                 s, gang, f"the room that it was promised did not become free within {s.now - since:.0f} s", cause="ClaimExpired"
             )
-            s.count("claims expired")
+            s.count("reservations expired")
 
 
 def _live_plans(world: World) -> set[str]:

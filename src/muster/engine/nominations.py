@@ -70,7 +70,7 @@ def _bind_nominated(s: Session, gang: Gang, free_now: list[Pod]) -> AttemptResul
         else:
             verdict = why_refused(s, gang, settled) if settled is not None else YES
         trial.commit()
-    s.count("claims redeemed", bound)
+    s.count("reservations bound", bound)
     return AttemptResult(complete=True, verdict=verdict)
 
 
@@ -105,7 +105,7 @@ def _place_elsewhere(s: Session, gang: Gang, nominated: list[Pod]) -> bool:
             return False
         bind_reserved(s.world, trial, gang)
         trial.commit()
-    s.count("claims moved", len(nominated))
+    s.count("reservations moved", len(nominated))
     return True
 
 

@@ -106,7 +106,7 @@ def _restore(s: Session, pod: Pod, note: ReservationNote, torn: set[str]) -> Non
     with s.trial("claimed before the scheduler started", cause=RECOVERED) as trial:
         trial.restore(pod, Placement(note.phase, note.node, note.since, _devices(s, pod, note), note.plan))
         trial.commit()
-    s.count("claims recovered")
+    s.count("reservations recovered")
 
 
 def _cancel_evictions(s: Session, note: ReservationNote) -> None:

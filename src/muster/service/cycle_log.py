@@ -1,9 +1,8 @@
-"""What a cycle decided, as lines of the log: one for each gang that got something, one for each that lost something, and one for a
-gang that waits when what it is told is news."""
+"""The decisions of a cycle as log lines: one per gang, effect and reason, and one for a waiting gang whose verdict is new."""
 
 from __future__ import annotations
 
-from collections import Counter
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
@@ -14,9 +13,14 @@ from muster.model.effects import Bind, CancelEviction, Effect, Evict, Nominate, 
 log = structlog.get_logger(__name__)
 
 REPEAT_AFTER_S: Final = 60.0
-"""The same refusal in other numbers is told no more often than this."""
+"""A refusal with the same code and other numbers is logged no more often than this."""
 _MAX_NAMES = 8
 _MAX_REMEMBERED = 20_000
+
+
+def effect_name(kind: type[Effect]) -> str:
+    """The name of an effect in log lines and metrics, in kebab-case: `bind`, `cancel-eviction`."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "-", kind.__name__).lower()
 
 
 class CycleLogEntry(NamedTuple):
@@ -25,7 +29,7 @@ class CycleLogEntry(NamedTuple):
 
 
 class CycleLog:
-    """Remembers what each waiting gang was last told, of as many as is reasonable."""
+    """Remembers the last logged verdict of each waiting gang, up to a limit."""
 
     def __init__(self) -> None:
         self._reported: dict[str, tuple[str, str, float]] = {}
@@ -33,10 +37,10 @@ class CycleLog:
     def write(self, outcome: Outcome) -> None:
         entries = self.entries(outcome)
         if entries:
-            # Made once for all of them: a cycle may have thousands.
-            say = log.bind(cycle=outcome.cycle).info
+            # Bound once for all lines: a cycle may have thousands.
+            write_line = log.bind(cycle=outcome.cycle).info
             for event, fields in entries:
-                say(event, **fields)
+                write_line(event, **fields)
 
     def entries(self, outcome: Outcome) -> list[CycleLogEntry]:
         for effect in outcome.effects:
@@ -49,9 +53,9 @@ class CycleLog:
             if not verdict.ok and self._is_new_refusal(gang, verdict, now=outcome.now):
                 self._reported.pop(gang, None)
                 self._reported[gang] = (verdict.code, verdict.why, outcome.now)
-                yield CycleLogEntry("waits", {"gang": gang, "code": verdict.code, "why": verdict.why})
-        for old in list(self._reported)[:-_MAX_REMEMBERED]:
-            del self._reported[old]
+                yield CycleLogEntry("waiting", {"gang": gang, "code": verdict.code, "why": verdict.why})
+        for oldest in list(self._reported)[:-_MAX_REMEMBERED]:
+            del self._reported[oldest]
 
     def _is_new_refusal(self, gang: str, verdict: Verdict, *, now: float) -> bool:
         code, why, at = self._reported.get(gang, ("", "", 0.0))
@@ -59,35 +63,35 @@ class CycleLog:
 
 
 def _effect_entries(effects: Iterable[Effect]) -> Iterator[CycleLogEntry]:
-    """Deeds of one sort for one gang and one reason share a line."""
-    shared: dict[tuple[str, ...], list[PodEffect]] = {}
+    """Effects of one kind for one gang and one reason share a line."""
+    groups: dict[tuple[str, ...], list[PodEffect]] = {}
     for effect in effects:
         match effect:
             case Evict():
                 key: tuple[str, ...] = ("evict", effect.gang, effect.for_gang, effect.cause, effect.method)
             case Bind() | Reserve() | Nominate() | Release() | CancelEviction():
-                key = (type(effect).__name__.lower(), effect.gang, effect.cause)
+                key = (effect_name(type(effect)), effect.gang, effect.cause)
             case _:
                 continue
-        shared.setdefault(key, []).append(effect)
-    for (deed, *_), some in shared.items():
-        yield CycleLogEntry(deed, _fields(some))
+        groups.setdefault(key, []).append(effect)
+    for (event, *_), group in groups.items():
+        yield CycleLogEntry(event, _fields(group))
 
 
-def _fields(some: list[PodEffect]) -> dict[str, Any]:
-    first = some[0]
+def _fields(group: list[PodEffect]) -> dict[str, Any]:
+    first = group[0]
     fields: dict[str, Any] = {
         "gang": first.gang,
-        "pods": len(some),
-        "nodes": _name_list(one.node for one in some),
+        "pods": len(group),
+        "nodes": _name_list(effect.node for effect in group),
         "cause": first.cause,
     }
     if isinstance(first, Evict):
-        fields |= {"for_gang": first.for_gang, "manner": first.method, "victims": _name_list(one.pod for one in some)}
+        fields |= {"for_gang": first.for_gang, "method": first.method, "victims": _name_list(effect.pod for effect in group)}
     return {**fields, "why": first.why}
 
 
 def _name_list(names: Iterable[str]) -> list[str]:
-    """Each once, and not more than can be read."""
-    found = list(Counter(names))
-    return found if len(found) <= _MAX_NAMES else [*found[:_MAX_NAMES], f"and {len(found) - _MAX_NAMES} more"]
+    """Distinct names, and the number of those beyond a limit."""
+    distinct = list(dict.fromkeys(names))
+    return distinct if len(distinct) <= _MAX_NAMES else [*distinct[:_MAX_NAMES], f"and {len(distinct) - _MAX_NAMES} more"]

@@ -1,6 +1,6 @@
-"""The log of a running scheduler: one line for each thing worth reading, as JSON for machines or as text for people.
+"""Set-up of the log: one line per event on the error stream, as JSON or as text.
 
-Credentials never get here: no module that knows one logs it. What looks like one all the same is blotted out.
+No module logs credentials; as a second line of defence, whatever looks like one is redacted.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ class LogFormat(StrEnum):
     TEXT = "text"
 
 
-def set_up_logging(style: LogFormat) -> None:
-    """All of the process logs to the error stream from now on, libraries included."""
-    last: Processor
-    if style is LogFormat.JSON:
-        last = structlog.processors.JSONRenderer()
+def set_up_logging(log_format: LogFormat) -> None:
+    """Log to the error stream from now on, libraries included."""
+    renderer: Processor
+    if log_format is LogFormat.JSON:
+        renderer = structlog.processors.JSONRenderer()
     else:
-        last = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        renderer = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            *([structlog.processors.format_exc_info] if style is LogFormat.JSON else []),
+            *([structlog.processors.format_exc_info] if log_format is LogFormat.JSON else []),
             redact_secrets,
-            last,
+            renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
         logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
@@ -64,7 +64,7 @@ def _is_secret_key(key: str) -> bool:
 
 
 class _StructlogHandler(logging.Handler):
-    """What libraries say goes the same way."""
+    """Passes log records of libraries on to structlog."""
 
     def emit(self, record: logging.LogRecord) -> None:
         structlog.get_logger(record.name).log(record.levelno, record.getMessage(), exc_info=record.exc_info, logger=record.name)

@@ -1,4 +1,4 @@
-"""Three pages over HTTP for those who watch over the process: /healthz, /readyz and /metrics. Nobody can change anything here."""
+"""The HTTP endpoints /healthz, /readyz and /metrics. They are read-only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from muster.kube.watch.api_resources import resource_of
 from muster.service.prometheus_metrics import Metrics, ServiceState
 
 MAX_LOOP_AGE_S: Final = 60.0
-"""A loop that has not come round for so long hangs."""
+"""Without an iteration for this long, the scheduling loop counts as hung."""
 _OK, _UNAVAILABLE = 200, 503
 
 
@@ -26,7 +26,7 @@ def read_address(text: str) -> tuple[str, int]:
     """`127.0.0.1:10259`, `[::1]:10259`, or `:10259` for all addresses."""
     host, colon, port = text.rpartition(":")
     if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise BadAddress(f"{text!r} is no address to listen on; write for example 127.0.0.1:10259")
+        raise BadAddress(f"{text!r} is not an address to listen on; write for example 127.0.0.1:10259")
     return host.strip("[]") or "0.0.0.0", int(port)
 
 
@@ -36,27 +36,27 @@ class ProbeServer:
         self._metrics = metrics
 
     def health(self) -> tuple[int, str]:
-        """Does the loop still come round?"""
+        """Liveness: whether the scheduling loop still iterates."""
         age_s = self._state.loop_age_s()
         if age_s > MAX_LOOP_AGE_S:
-            return _UNAVAILABLE, f"the loop has not come round for {age_s:.0f} s"
+            return _UNAVAILABLE, f"no iteration of the scheduling loop for {age_s:.0f} s"
         return _OK, "ok"
 
     def readiness(self) -> tuple[int, str]:
-        """Would it schedule, now or as soon as it is its turn? A standby is ready: it has nothing to do but to wait."""
+        """Readiness: whether it schedules, or would as soon as it leads. A standby is ready."""
         if not self._state.is_leader():
-            return _OK, "standby: another holds the lease"
-        if hidden := sorted(
+            return _OK, "standby: another replica holds the lease"
+        if forbidden := sorted(
             kind[1] for kind, health in self._state.health().items() if health.forbidden and not _is_optional(kind)
         ):
-            return _UNAVAILABLE, f"leading, but not allowed to read: {', '.join(hidden)}"
+            return _UNAVAILABLE, f"leading, not allowed to read: {', '.join(forbidden)}"
         if not self._state.is_synced():
-            return _UNAVAILABLE, "leading, but not all that exists has been seen yet"
+            return _UNAVAILABLE, "leading, caches not synced"
         return _OK, "leading"
 
     @asynccontextmanager
     async def served(self, address: tuple[str, int]) -> AsyncIterator[tuple[str, int]]:
-        """Answer until the block ends; gives the address, where port 0 has become a real one."""
+        """Serve until the block ends; yields the address, with the actual port where it was 0."""
         app = web.Application()
         app.router.add_get("/healthz", self._health)
         app.router.add_get("/readyz", self._ready)
@@ -84,7 +84,7 @@ async def _listen(runner: web.AppRunner, address: tuple[str, int]) -> None:
     try:
         await web.TCPSite(runner, *address).start()
     except OSError as error:
-        raise BadAddress(f"nobody can listen on {address[0]}:{address[1]}: {error.strerror or error}") from error
+        raise BadAddress(f"cannot listen on {address[0]}:{address[1]}: {error.strerror or error}") from error
 
 
 def _is_optional(kind: GroupKind) -> bool:

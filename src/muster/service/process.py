@@ -1,7 +1,7 @@
-"""A scheduler of a real cluster as a process: from the first word with the API server to the last write.
+"""The life of a scheduler process: acquire the lease, watch, schedule, drain the writes, release the lease.
 
-All that talks lives in one event loop; cycles run in one thread beside it; the lease has a thread of its own. The process keeps
-nothing: whatever goes wrong for good ends it, and the next one reads everything from the API again.
+All I/O runs in one event loop, cycles in one thread beside it, the lease in a thread of its own. The process persists nothing: a
+fault that does not pass ends it, and the next process reads everything from the API again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from muster.service.scheduling_loop import MonotonicClock, SchedulingLoop
 log = structlog.get_logger(__name__)
 
 DONE, LEASE_LOST, BROKEN = 0, 3, 70
-"""How a process ends: it was asked to, another leads now, or something is wrong with Muster."""
+"""Exit codes: stopped by a signal, lease lost, internal error."""
 
 DRAIN_TIMEOUT_S: Final = 10.0
 _STOP_TIMEOUT_S = 5.0
@@ -41,12 +41,12 @@ _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 @dataclass(frozen=True, slots=True)
 class ServiceSettings:
-    """How a service runs; what it decides is in its policy."""
+    """Settings of the process; what it decides is in the policy."""
 
     policy: Policy
     address: tuple[str, int] | None = ("127.0.0.1", 10259)
     lease: tuple[str, str] | None = ("kube-system", "muster")
-    """Namespace and name; None: no other scheduler runs."""
+    """Namespace and name; None: no leader election."""
     timing: LeaseTiming = DEFAULT_LEASE_TIMING
     decision_log: Path | None = None
     log_bytes: int = 256 * 2**20
@@ -55,8 +55,8 @@ class ServiceSettings:
 
 
 async def serve(settings: ServiceSettings, access: Access) -> int:
-    """Run until told to stop, and say how it ended."""
-    # A cycle must not keep the loop that writes from its next turn for long.
+    """Run until a signal, and return the exit code."""
+    # A cycle must not keep the event loop, which writes, from running for long.
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     return await _Service(settings, access).run()
 
@@ -74,9 +74,8 @@ class _Service:
         self._scheduling_loop: SchedulingLoop | None = None
 
     async def run(self) -> int:
-        log.info(
-            "starting", version=__version__, server=self._access.server, schedules=self._settings.policy.settings.scheduler_names
-        )
+        scheduler_names = self._settings.policy.settings.scheduler_names
+        log.info("starting", version=__version__, server=self._access.server, scheduler_names=scheduler_names)
         state = self._service_state()
         self._metrics.collect_from(state)
         with _signals(self._loop, self._stop):
@@ -96,10 +95,10 @@ class _Service:
             log.info("serving", address=f"{host}:{port}")
             yield
 
-    # -- one life --------------------------------------------------------------------------------------------------------------
+    # -- leading ---------------------------------------------------------------------------------------------------------------
 
     async def _run_elected(self) -> int:
-        """Wait for the lease, schedule, and give it back."""
+        """Acquire the lease, schedule, and release it."""
         if self._leader is None:
             self._is_leader = True
             return await self._lead(lambda: True)
@@ -116,7 +115,7 @@ class _Service:
         code = await self._lead(self._leader.may_write)
         self._is_leader = False
         if code != LEASE_LOST:
-            # Nothing is under way any more: another may begin at once.
+            # No write is pending any more: another replica may start at once.
             await self._leader.release()
         return code
 
@@ -142,13 +141,13 @@ class _Service:
             await client.close()
 
     async def _shut_down(self, scheduling_loop: SchedulingLoop, cluster: LiveCluster, code: int) -> None:
-        """No more cycles; then what was begun is ended, if we still may write."""
+        """Stop the cycles; then drain the pending writes, if we may still write."""
         scheduling_loop.stop()
         if code != DONE:
             return
         await asyncio.to_thread(scheduling_loop.join, _STOP_TIMEOUT_S)
         if not await cluster.drain(timeout_s=DRAIN_TIMEOUT_S):
-            log.warning("not all writes were done in time; the next scheduler sees to them", writes=cluster.pending_writes)
+            log.warning("pending writes not drained in time; the next scheduler decides again", writes=cluster.pending_writes)
 
     def _decision_log(self) -> RollingLog | None:
         settings = self._settings
@@ -156,7 +155,7 @@ class _Service:
             return None
         return RollingLog(settings.decision_log, most_bytes=settings.log_bytes, files=settings.log_files)
 
-    # -- how it ends -----------------------------------------------------------------------------------------------------------
+    # -- ending ----------------------------------------------------------------------------------------------------------------
 
     def _new_leader(self) -> LeaderElector | None:
         lease = self._settings.lease
@@ -169,10 +168,10 @@ class _Service:
 
     def _on_lease_lost(self, why: str) -> None:
         """In the thread of the lease."""
-        self._loop.call_soon_threadsafe(self._end, LEASE_LOST, f"the lease is lost: {why}")
+        self._loop.call_soon_threadsafe(self._end, LEASE_LOST, f"lease lost: {why}")
 
     def _stop(self, name: str) -> None:
-        self._end(DONE, f"asked to stop by {name}")
+        self._end(DONE, f"received {name}")
 
     def _on_loop_end(self, error: BaseException | None) -> None:
         """In the scheduler's thread."""
@@ -190,7 +189,7 @@ class _Service:
             log.info("stopping", why=why, code=code)
             self._exit_code.set_result(code)
 
-    # -- what others may ask ---------------------------------------------------------------------------------------------------
+    # -- for probes and metrics ------------------------------------------------------------------------------------------------
 
     def _service_state(self) -> ServiceState:
         return ServiceState(
@@ -207,19 +206,19 @@ class _Service:
 
 @contextmanager
 def _signals(loop: asyncio.AbstractEventLoop, stop: Callable[[str], None]) -> Iterator[None]:
-    """The first signal asks for an orderly end; the second is the system's own business."""
+    """The first signal stops the process in order; a second one has the system's default effect."""
 
-    def heard(number: signal.Signals) -> None:
-        forget()
+    def on_signal(number: signal.Signals) -> None:
+        remove_handlers()
         stop(number.name)
 
-    def forget() -> None:
+    def remove_handlers() -> None:
         for number in _STOP_SIGNALS:
             loop.remove_signal_handler(number)
 
     for number in _STOP_SIGNALS:
-        loop.add_signal_handler(number, heard, number)
+        loop.add_signal_handler(number, on_signal, number)
     try:
         yield
     finally:
-        forget()
+        remove_handlers()

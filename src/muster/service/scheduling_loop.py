@@ -1,4 +1,4 @@
-"""The scheduler's thread: wait for news, decide, hand over. Where nothing happened and nothing is due, nothing is done."""
+"""The scheduling loop: wait for events, run a cycle, pass its effects to the writer. No events and no timeouts: no cycle."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from muster.service.prometheus_metrics import Metrics
 log = structlog.get_logger(__name__)
 
 BUSY_INTERVAL_S: Final = 1.0
-"""While claims are open or somebody is leaving, time alone may change what is to be done: look so often."""
+"""Interval of cycles while there are reservations, nominations or terminating pods: time alone may change what is decided."""
 IDLE_INTERVAL_S: Final = 5.0
-"""So often when gangs only wait, and so often the loop shows that it is alive."""
+"""Interval of cycles while gangs only wait, and of iterations in any case, which show that the loop is alive."""
 _MIN_IDLE_RATIO = 20
-"""A turn for which there was no news is not taken before so many times the last one's length: 5 % of a core at most."""
+"""A cycle without events is delayed by this multiple of the last cycle's duration: 5 % of a core at most."""
 _METRICS_INTERVAL_S = 5.0
 MAX_LOG_DELAY_S: Final = 10.0
-"""Lines of the log are not held back for longer than this."""
+"""Log lines are delayed by no more than this while writes are pending."""
 _GC_THRESHOLD = 20_000
-"""New objects before some are looked through for those that only know each other."""
+"""Allocations before the garbage collector looks for reference cycles."""
 
 
 class MonotonicClock:
-    """The time of day, but for steps back: what was decided later must never be older."""
+    """Wall-clock time that never steps back: a later decision must not have an earlier time."""
 
     def __init__(self, now: Callable[[], float] = time.time) -> None:
         self._now = now
@@ -49,7 +49,7 @@ class MonotonicClock:
 
 
 class SchedulingLoop:
-    """The scheduler's thread: wait for news, decide, hand over. `on_end` is called there with what ended it, or None."""
+    """The thread that runs cycles. `on_end` is called in it with the exception that ended it, or None."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class SchedulingLoop:
         on_end: Callable[[BaseException | None], None],
     ) -> None:
         self.is_ready = False
-        """Has a cycle been run on all that exists?"""
+        """Whether a first cycle was run after the caches were synced."""
         self._cluster = cluster
         self._counting_cluster = _CountingCluster(cluster, metrics)
         self._policy = policy
@@ -78,14 +78,14 @@ class SchedulingLoop:
         self._last_cycle_s = 0.0
         self._metrics_updated_at = 0.0
         self._metrics_stale = False
-        # A cycle that does not end must not keep the process from ending.
+        # A daemon: a cycle that hangs must not keep the process from exiting.
         self._thread = threading.Thread(target=self._run, name="cycles", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
-        """After the turn that is under way, if any."""
+        """Stop after the current iteration."""
         self._stopping.set()
         self._cluster.wake()
 
@@ -101,8 +101,8 @@ class SchedulingLoop:
         error: BaseException | None = None
         try:
             self._loop()
-        except BaseException as broken:
-            error = broken
+        except BaseException as caught:
+            error = caught
         finally:
             if self._log is not None:
                 self._log.close()
@@ -118,7 +118,7 @@ class SchedulingLoop:
             self._log_all()
 
     def _sync(self) -> None:
-        """All that exists is taken in before anything is decided."""
+        """Read all objects before anything is decided."""
         began = boot_clock_s()
         while not self._stopping.is_set():
             synced = self._cluster.synced
@@ -128,7 +128,7 @@ class SchedulingLoop:
                 break
             self._cluster.wait(0.2)
         if not self._stopping.is_set():
-            # Done before anything is decided, since nothing else happens meanwhile, not even a write.
+            # Before the first decision: a full collection blocks writes as well.
             _freeze_gc()
             self._cycle()
             self.is_ready = True
@@ -143,11 +143,11 @@ class SchedulingLoop:
 
     def _iterate(self) -> None:
         wait_s, is_due = self._next_wait()
-        has_news = self._cluster.wait(wait_s)
+        has_events = self._cluster.wait(wait_s)
         self._iterated_at = boot_clock_s()
         if self._stopping.is_set():
             return
-        if has_news or is_due:
+        if has_events or is_due:
             self._cycle()
         elif self._metrics_stale:
             self._update_metrics()
@@ -155,15 +155,15 @@ class SchedulingLoop:
             self._start_new_log_file(self._log)
 
     def _next_wait(self) -> tuple[float, bool]:
-        """How long to wait for news, and whether there is something to do then without any."""
-        world, least_s = self._scheduler.world, _MIN_IDLE_RATIO * self._last_cycle_s
+        """How long to wait for events, and whether a cycle is due after that without any."""
+        world, min_wait_s = self._scheduler.world, _MIN_IDLE_RATIO * self._last_cycle_s
         if world.placements.reservations or world.placements.releasing or world.memory.plans or world.facts.reservation_notes:
-            return max(BUSY_INTERVAL_S, least_s), True
+            return max(BUSY_INTERVAL_S, min_wait_s), True
         if not world.placements.unplaced_members:
             return IDLE_INTERVAL_S, False
         verdicts = (world.memory.attempts[gang].verdict for gang in world.placements.unplaced_members)
         due = min((verdict.at for verdict in verdicts if verdict is not None and verdict.at is not None), default=float("inf"))
-        return max(min(IDLE_INTERVAL_S, due - self._clock()), BUSY_INTERVAL_S, least_s), True
+        return max(min(IDLE_INTERVAL_S, due - self._clock()), BUSY_INTERVAL_S, min_wait_s), True
 
     def _cycle(self) -> None:
         self._metrics.begin()
@@ -175,7 +175,7 @@ class SchedulingLoop:
             self._update_metrics()
 
     def _log_if_idle(self) -> None:
-        """Lines of the log wait for the writes, as all words do: a cycle may have thousands of both."""
+        """Log lines are delayed while writes are pending, as status updates are: a cycle may have thousands of both."""
         if self._unlogged and not (self._cluster.is_busy and self._clock() - self._unlogged[0].now < MAX_LOG_DELAY_S):
             self._log_all()
 
@@ -185,13 +185,13 @@ class SchedulingLoop:
         self._unlogged.clear()
 
     def _update_metrics(self) -> None:
-        """Figures for those who watch; they cost more than a quiet cycle does."""
+        """Update the gauges of queues and gangs, which costs more than a cycle without changes."""
         world = self._scheduler.world
         self._metrics.update_gauges(world, queue_rows(world, self._policy))
         self._metrics_updated_at, self._metrics_stale = self._clock(), False
 
     def _start_new_log_file(self, full: RollingLog) -> None:
-        """A new file of the decision log begins with a new memory, so that it can be run again by itself."""
+        """Start a new file of the decision log with a new scheduler, so that the file can be replayed by itself."""
         facts = full.facts
         self._scheduler = self._new_scheduler()
         self._scheduler.feed(facts)
@@ -201,15 +201,15 @@ class SchedulingLoop:
 
 
 def _freeze_gc() -> None:
-    """What is known now stays: nobody need look through all of it again and again. What comes later is looked through seldom: it
-    has hardly any rings in it, and is let go of as soon as nobody knows it."""
+    """Exclude the objects read so far from garbage collection, and collect later ones rarely: they have hardly any reference cycles
+    and are freed by their reference counts."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(_GC_THRESHOLD)
 
 
 class _CountingCluster:
-    """The cluster as the scheduler sees it, with somebody who counts what fails there."""
+    """The cluster as the scheduler sees it; counts the failures among its events."""
 
     def __init__(self, cluster: LiveCluster, metrics: Metrics) -> None:
         self._cluster = cluster

@@ -1,1 +1,0 @@
-"""What a running scheduler shows to those who watch over it: health, figures and a log. Nothing here decides anything."""
