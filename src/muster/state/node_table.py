@@ -1,8 +1,8 @@
-"""Nodes as columns: what each can give and what is taken of it. Rows are sorted by name: the first of equals is the first by name.
+"""Nodes as columns: allocatable, used and planned amounts. Rows are sorted by name: the first of equals is the first by name.
 
-`used` is what is used on a node now: reserved, binding, bound and terminating pods. `planned` is what will be used once the releases
+`used` is what reserved, binding, bound and terminating pods use now. `planned` is what will be used once the releases
 under way are done: without terminating pods, with nominated pods. A bind must fit both; a nomination only `planned`.
-Only the world changes these figures. Row numbers are good until a node comes or goes; names are good for ever.
+Only the world changes these amounts. Row numbers are good until a node comes or goes; names are good for ever.
 """
 
 from __future__ import annotations

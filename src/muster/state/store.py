@@ -98,7 +98,7 @@ class Store:
         for key in gone:
             self._membership.remove_gang(key)
         self._update_membership(gangs)
-        for key, pods in self._assembler.swapped().items():
+        for key, pods in self._assembler.replaced_members().items():
             self._membership.swap(key, pods)
         world.changes.trim()
         return world
@@ -407,9 +407,9 @@ class Store:
         world, membership = self._world, self._membership
         if self._queues_stale:
             world.facts.tree = QueueTree(world.facts.queues)
-        gangs = [membership.settled(gang) for gang in changed.values()]
+        gangs = [membership.with_queues(gang) for gang in changed.values()]
         if self._queues_stale:
-            others = [(gang, membership.settled(gang)) for key, gang in world.facts.gangs.items() if key not in changed]
+            others = [(gang, membership.with_queues(gang)) for key, gang in world.facts.gangs.items() if key not in changed]
             gangs.extend(now for before, now in others if now is not before)
         self._lay_out_queues({role.queue for gang in gangs for role in gang.roles})
         self._queues_stale = False

@@ -15,12 +15,12 @@ _BOUND = frozenset({Phase.BOUND})
 def count(world: World, role: Role, phases: Collection[Phase]) -> int:
     """Members of a role in one of the phases."""
     placements = world.placements.by_uid
-    seats = 0
+    placed = 0
     for pod in role.pods:
         placement = placements.get(pod.uid)
         if (Phase.PENDING if placement is None else placement.phase) in phases:
-            seats += 1
-    return seats
+            placed += 1
+    return placed
 
 
 def is_satisfied(world: World, gang: Gang) -> bool:
@@ -37,7 +37,7 @@ def reaches_min(world: World, gang: Gang, phases: Collection[Phase] = PLACED) ->
 
 
 def phases_that_count(world: World, gang: Gang, phases: Collection[Phase]) -> Collection[Phase]:
-    """With `only-waiting` bound members do not count for those that come after them. They do in a gang that was caught half bound:
+    """With `only-waiting` bound members do not count for those that come after them. They do in a partially bound gang:
     it is still the one that waited."""
     if gang.match_policy is MatchPolicy.ONLY_WAITING and _has_minimum(world, gang, _BOUND):
         return frozenset(phases) - _BOUND
@@ -47,10 +47,10 @@ def phases_that_count(world: World, gang: Gang, phases: Collection[Phase]) -> Co
 def _has_minimum(world: World, gang: Gang, phases: Collection[Phase]) -> bool:
     total = 0
     for role in gang.roles:
-        seats = count(world, role, phases) + role.succeeded
-        if seats < role.min:
+        placed = count(world, role, phases) + role.succeeded
+        if placed < role.min:
             return False
-        total += seats
+        total += placed
     return total >= gang.min
 
 
@@ -58,12 +58,11 @@ def is_partially_bound(world: World, gang: Gang) -> bool:
     """Some members are bound or binding, but a role has fewer than its minimum: by a failure, a crash or a lost node."""
     if world.placements.unplaced_members.get(gang.key, 0) >= gang.size:
         return False
-    placed = frozenset({Phase.BINDING, Phase.BOUND})
-    seats = [count(world, role, placed) for role in gang.roles]
-    if not any(seats):
+    placed = [count(world, role, frozenset({Phase.BINDING, Phase.BOUND})) for role in gang.roles]
+    if not any(placed):
         return False
-    short = any(seat + role.succeeded < role.min for seat, role in zip(seats, gang.roles, strict=True))
-    return short or sum(seats) + sum(role.succeeded for role in gang.roles) < gang.min
+    short = any(one + role.succeeded < role.min for one, role in zip(placed, gang.roles, strict=True))
+    return short or sum(placed) + sum(role.succeeded for role in gang.roles) < gang.min
 
 
 def members_missing(world: World, gang: Gang, phases: Collection[Phase] = PLACED) -> dict[str, int]:

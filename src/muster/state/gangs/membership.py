@@ -22,7 +22,7 @@ class GangMembership:
         self._pods: dict[str, Pod] = {}
         """Each enlisted pod as it was when it was charged."""
 
-    def settled(self, gang: Gang) -> Gang:
+    def with_queues(self, gang: Gang) -> Gang:
         """The gang with each role in the queue that it belongs to, as the tree of queues is now."""
         roles = tuple(self._in_queue(gang, role) for role in gang.roles)
         return gang if all(a is b for a, b in zip(roles, gang.roles, strict=True)) else changed(gang, roles=roles)
@@ -49,7 +49,7 @@ class GangMembership:
                 self._charge(joined, member, sign=1)
 
     def swap(self, key: str, pods: Mapping[str, Pod]) -> None:
-        """The same gang, with something new about some of its members that changes neither who they are nor what they take."""
+        """The same gang with newer objects of some members, which change neither membership nor requests."""
         world = self._world
         gang = world.facts.gangs.get(key)
         if gang is None:
@@ -66,7 +66,7 @@ class GangMembership:
         before = world.facts.gangs.get(gang.key)
         world.facts.gangs[gang.key] = gang
         if before is not None:
-            self._leave_queues(before)
+            self._remove_from_queues(before)
         for role in gang.roles:
             world.facts.gangs_in_queue.setdefault(role.queue, {})[gang.key] = None
         if any(role.pods or role.terminating or role.gated or role.succeeded or role.failed for role in gang.roles):
@@ -74,13 +74,13 @@ class GangMembership:
         else:
             world.facts.without_pods[gang.key] = None
 
-    def _leave_queues(self, gang: Gang) -> None:
+    def _remove_from_queues(self, gang: Gang) -> None:
         for role in gang.roles:
             gangs = self._world.facts.gangs_in_queue.get(role.queue, {})
             gangs.pop(gang.key, None)
             if not gangs:
                 self._world.facts.gangs_in_queue.pop(role.queue, None)
-            # A gang without members leaves no figure behind, but the queue has one gang less to tell about.
+            # A gang without members changes no amount, but the queue has one gang less to report.
             self._world.changes.ledger.add(role.queue)
 
     def _joined(self, gang: Gang, role: Role) -> Iterable[tuple[Member, list[Pod]]]:
@@ -92,10 +92,10 @@ class GangMembership:
             part = 0 if self._is_preemptible(pod) else 1
             if members.get(pod.uid) != parts[part]:
                 joined[part].append(pod)
-        return [*((member, pods) for member, pods in zip(parts, joined, strict=True) if pods), *self._leaving(gang, role)]
+        return [*((member, pods) for member, pods in zip(parts, joined, strict=True) if pods), *self._terminating(gang, role)]
 
-    def _leaving(self, gang: Gang, role: Role) -> Iterator[tuple[Member, list[Pod]]]:
-        """Who leaves is charged where it was until it has gone, also when its PodGroup, which named its queue, went first."""
+    def _terminating(self, gang: Gang, role: Role) -> Iterator[tuple[Member, list[Pod]]]:
+        """A terminating pod stays charged to its queue, also when its PodGroup, which named the queue, was deleted first."""
         for pod in role.terminating:
             known = self._world.facts.members.get(pod.uid)
             queue = known.queue if known is not None else role.queue
@@ -119,7 +119,7 @@ class GangMembership:
         world = self._world
         gang = world.facts.gangs.pop(key, None)
         if gang is not None:
-            self._leave_queues(gang)
+            self._remove_from_queues(gang)
             world.changes.bump(Topic.DEMAND)
         world.changes.gangs.add(key)
         world.memory.forget_gang(key)

@@ -1,4 +1,4 @@
-"""Cells: members of a gang that belong together more closely than the rest. Made of the sub-groups that a PodGroup declares."""
+"""Subgroups: members of a gang with a minimum and topology of their own, by the subgroup policies that a PodGroup declares."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ class _Counted:
 
 
 def subgroups_of(group: PodGroup | None, pods: Iterable[Pod]) -> tuple[Subgroup, ...]:
-    """The cells of one PodGroup. A pod is in the first sub-group that selects it and whose labels it has."""
+    """The subgroups of one PodGroup. A pod is in one of the first policy that selects it and whose labels it has."""
     if group is None or not group.sub_groups:
         return ()
     counted: dict[tuple[int, tuple[str, ...]], _Counted] = {}
     for pod in sorted(pods, key=lambda pod: (pod.created, pod.name, pod.uid)):
-        found = _cell_of(group.sub_groups, pod)
+        found = _subgroup_of(group.sub_groups, pod)
         if found is None:
             continue
-        cell = counted.setdefault(found, _Counted([]))
+        subgroup = counted.setdefault(found, _Counted([]))
         if pod.status_phase is PodStatusPhase.SUCCEEDED:
-            cell.succeeded += 1
+            subgroup.succeeded += 1
         elif not pod.finished and pod.deleted_at is None and not pod.gates:
-            cell.live.append(pod.uid)
-    return tuple(_cell(group, at, values, counted[at, values]) for at, values in sorted(counted))
+            subgroup.live.append(pod.uid)
+    return tuple(_subgroup(group, at, values, counted[at, values]) for at, values in sorted(counted))
 
 
-def _cell_of(sub_groups: Sequence[SubgroupPolicy], pod: Pod) -> tuple[int, tuple[str, ...]] | None:
+def _subgroup_of(sub_groups: Sequence[SubgroupPolicy], pod: Pod) -> tuple[int, tuple[str, ...]] | None:
     for at, sub_group in enumerate(sub_groups):
         if sub_group.role and (pod.membership is None or pod.membership.role != sub_group.role):
             continue
@@ -42,7 +42,7 @@ def _cell_of(sub_groups: Sequence[SubgroupPolicy], pod: Pod) -> tuple[int, tuple
     return None
 
 
-def _cell(group: PodGroup, at: int, values: tuple[str, ...], counted: _Counted) -> Subgroup:
+def _subgroup(group: PodGroup, at: int, values: tuple[str, ...], counted: _Counted) -> Subgroup:
     sub_group = group.sub_groups[at]
     return Subgroup(
         title="-".join((sub_group.name, *values)),
@@ -61,51 +61,64 @@ def subgroup_mins_of(group: PodGroup | None) -> tuple[tuple[str, int], ...]:
 
 
 def missing_subgroups(gang: Gang) -> str:
-    """Of which sub-group fewer cells have enough members than the gang needs, in words, or empty."""
+    """Which policy has fewer complete subgroups than the gang needs, as a sentence, or empty."""
     for sub_group, least in gang.subgroup_mins:
-        ready = sum(cell.sub_group == sub_group and len(cell.members) + cell.succeeded >= cell.min for cell in gang.subgroups)
+        ready = sum(
+            subgroup.sub_group == sub_group and len(subgroup.members) + subgroup.succeeded >= subgroup.min
+            for subgroup in gang.subgroups
+        )
         if ready < least:
             return f"sub-group {sub_group.rsplit('/', 1)[-1]}: {ready} of at least {least} parts have their members"
     return ""
 
 
 def has_subgroup_minimums(world: World, gang: Gang, phases: Iterable[Phase] = PLACED_OR_NOMINATED) -> bool:
-    """True when enough cells of every sub-group have enough members in these phases."""
+    """True when every policy has enough subgroups with enough members in these phases."""
     return all(
-        sum(cell.sub_group == sub_group and placed_in_subgroup(world, cell, phases) >= cell.min for cell in gang.subgroups) >= least
+        sum(
+            subgroup.sub_group == sub_group and placed_in_subgroup(world, subgroup, phases) >= subgroup.min
+            for subgroup in gang.subgroups
+        )
+        >= least
         for sub_group, least in gang.subgroup_mins
     )
 
 
 def with_subgroup_members(world: World, gang: Gang, needed: list[Pod], others: list[Pod]) -> tuple[list[Pod], list[Pod]]:
-    """Who is needed and who is not, with whole cells among the needed: those that the gang still lacks, taken where that needs
-    fewest of the others, and those that would be begun anyway."""
+    """Which members are needed and which are not, with whole subgroups among the needed: those that are still missing, where that
+    takes fewest of the others, and those that would be begun anyway."""
     if not gang.subgroups:
         return needed, others
     known = {pod.uid for pod in needed}
     drawn: dict[str, None] = {}
-    more = {cell: _to_draw(world, cell, known, others) for cell in gang.subgroups}
+    more = {subgroup: _to_draw(world, subgroup, known, others) for subgroup in gang.subgroups}
     for sub_group, least in gang.subgroup_mins:
-        subgroups = [cell for cell in gang.subgroups if cell.sub_group == sub_group]
-        missing = least - sum(placed_in_subgroup(world, cell) >= cell.min for cell in subgroups)
-        able = [uids for cell in subgroups if (uids := more[cell]) is not None and placed_in_subgroup(world, cell) < cell.min]
-        # Of equal ones the first cell: UIDs say nothing, and are others in each cluster.
+        subgroups = [subgroup for subgroup in gang.subgroups if subgroup.sub_group == sub_group]
+        missing = least - sum(placed_in_subgroup(world, subgroup) >= subgroup.min for subgroup in subgroups)
+        able = [
+            uids
+            for subgroup in subgroups
+            if (uids := more[subgroup]) is not None and placed_in_subgroup(world, subgroup) < subgroup.min
+        ]
+        # Of equal ones the first subgroup: UIDs are arbitrary.
         for uids in sorted(able, key=len)[: max(0, missing)]:
             drawn.update(dict.fromkeys(uids))
-    for cell, begun in more.items():
-        if begun and not known.isdisjoint(cell.members):
+    for subgroup, begun in more.items():
+        if begun and not known.isdisjoint(subgroup.members):
             drawn.update(dict.fromkeys(begun))
     return [*needed, *(pod for pod in others if pod.uid in drawn)], [pod for pod in others if pod.uid not in drawn]
 
 
-def _to_draw(world: World, cell: Subgroup, needed: set[str], others: Sequence[Pod]) -> list[str] | None:
-    """Which of the others a cell needs for its minimum, or None where there are too few."""
-    short = max(0, cell.min - placed_in_subgroup(world, cell) - len(needed & cell.members))
-    uids = [pod.uid for pod in others if pod.uid in cell.members][:short]
+def _to_draw(world: World, subgroup: Subgroup, needed: set[str], others: Sequence[Pod]) -> list[str] | None:
+    """Which of the others a subgroup needs for its minimum, or None where there are too few."""
+    short = max(0, subgroup.min - placed_in_subgroup(world, subgroup) - len(needed & subgroup.members))
+    uids = [pod.uid for pod in others if pod.uid in subgroup.members][:short]
     return uids if len(uids) == short else None
 
 
-def placed_in_subgroup(world: World, cell: Subgroup, phases: Iterable[Phase] = PLACED_OR_NOMINATED) -> int:
-    """Members of the cell in these phases, or already succeeded."""
+def placed_in_subgroup(world: World, subgroup: Subgroup, phases: Iterable[Phase] = PLACED_OR_NOMINATED) -> int:
+    """Members of the subgroup in these phases, or already succeeded."""
     placements, phases = world.placements.by_uid, frozenset(phases)
-    return cell.succeeded + sum((found := placements.get(uid)) is not None and found.phase in phases for uid in cell.members)
+    return subgroup.succeeded + sum(
+        (found := placements.get(uid)) is not None and found.phase in phases for uid in subgroup.members
+    )
