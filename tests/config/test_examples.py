@@ -15,6 +15,7 @@ PLUGINS = {
     "quiet_hours": "QuietHours",
     "off_spot": "OffSpot",
     "one_zone": "OneZone",
+    "by_workload": "ByWorkload",
     "on_call": "OnCall",
     "by_team": "ByTeam",
 }

@@ -406,6 +406,14 @@ def test_a_wrong_option_says_what_it_must_be(module: Path, options: str, complai
             "is no plugin: its `weight` must be a number of at least 0, not 'heavy'",
         ),
         (
+            "class P:\n    name = 'p'\n    depends = 'gangs'\n    def match(self, s, pod, rows): ...",
+            "is no plugin: its `depends` must be a tuple of muster.model.topics.Topic, not 'gangs'",
+        ),
+        (
+            "from muster.model.topics import Topic\nclass P:\n    name = 'p'\n    depends = (Topic.GANGS,)\n    def admit(self, s, ask): ...",
+            "is no plugin: `depends` is of no use without one of `match`, `prefer`, `fit`, `score`",
+        ),
+        (
             "class P:\n    name = 'p'\n    def has_inter_pod_constraints(self, s, pod): ...",
             "is no plugin: `has_inter_pod_constraints` is of no use without `fit_inter_pod`",
         ),

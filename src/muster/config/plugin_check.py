@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from functools import cache
 
 from muster.engine import hooks
+from muster.model.topics import Topic
 from muster.yaml_positions import nearest
 
 # A plugin that has only these changes nothing.
 _PASSIVE_HOOKS = ("prepare", "reasons", "applies_to")
+# Their answers are kept until the rows, or a topic that the plugin declares, change.
+_NODE_HOOKS = ("match", "prefer", "fit", "score")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,7 @@ def hooks_of(plugin: object) -> list[HookSpec]:
 
 def plugin_errors(plugin: object) -> list[str]:
     """What keeps an object from being a plugin, each to be read after its name."""
-    return [*_name_errors(plugin), *_hooks_errors(plugin)]
+    return [*_name_errors(plugin), *_hooks_errors(plugin), *_depends_errors(plugin)]
 
 
 def _name_errors(plugin: object) -> Iterator[str]:
@@ -99,3 +102,11 @@ def _hook_errors(plugin: object, hook: HookSpec) -> Iterator[str]:
     weight = getattr(plugin, "weight", None) if "weight" in hook.requires and not missing else 1.0
     if isinstance(weight, bool) or not isinstance(weight, int | float) or not weight >= 0:
         yield f"is no plugin: its `weight` must be a number of at least 0, not {weight!r}"
+
+
+def _depends_errors(plugin: object) -> Iterator[str]:
+    depends = getattr(plugin, "depends", ())
+    if not isinstance(depends, tuple) or not all(isinstance(topic, Topic) for topic in depends):
+        yield f"is no plugin: its `depends` must be a tuple of muster.model.topics.Topic, not {depends!r}"
+    elif depends and not any(hasattr(plugin, hook) for hook in _NODE_HOOKS):
+        yield f"is no plugin: `depends` is of no use without one of `{'`, `'.join(_NODE_HOOKS)}`"

@@ -92,6 +92,7 @@ def fit_counts(s: Session, pod: Pod, view: CapacityView) -> IntColumn:
         lambda: _SignatureFitCounts(s, pod, view),
         key=(s.policy, pod.signature.without_inter_pod_terms(), view),
         update=lambda kept, rows: kept.update(s, pod, view, rows),
+        topics=s.policy.score_topics,
     )
     return found.column
 

@@ -21,6 +21,7 @@ those, as a column.
 | `fit` | bool column | and; what eviction can change; must follow from the rows' own amounts |
 | `applies_to` | bool | optional, beside `fit`: False for a pod that it lets onto every node; saves asking |
 | `score` | float column, 0 to 1 | weighted sum; must follow from the rows' own amounts |
+| `depends` | a tuple of Topics, no method | optional, beside `match`, `prefer`, `fit`, `score`: what else they follow from |
 | `has_inter_pod_constraints` | bool | for pods whose place depends on pods of other nodes: the next two are asked |
 | `fit_inter_pod`, `score_inter_pod` | as `fit` and `score` | as `fit` and `score` |
 | `inter_pod_state`, `inter_pod_key` | an InterPodState; any value | optional: equal pods with equal keys are placed together |
@@ -50,6 +51,7 @@ from muster.model.effects import YES, Verdict
 from muster.model.gang import Gang, Subgroup
 from muster.model.pod import Phase, Pod
 from muster.model.resource_amounts import Resources
+from muster.model.topics import Topic
 from muster.state.derived.topology_domains import WHOLE_CLUSTER as WHOLE_CLUSTER
 from muster.state.derived.topology_domains import Domain as Domain
 from muster.state.node_table import BoolColumn, FloatColumn, NodeRows, RowIndex
@@ -231,6 +233,15 @@ class Scores(Protocol):
     def weight(self) -> float: ...
 
     def score(self, s: Session, pod: Pod, rows: NodeRows) -> FloatColumn: ...
+
+
+@runtime_checkable
+class DependsOnTopics(Protocol):
+    """For a `match`, `prefer`, `fit` or `score` that follows from more than the rows: they are called again for all nodes when one
+    of these topics changed."""
+
+    @property
+    def depends(self) -> tuple[Topic, ...]: ...
 
 
 @runtime_checkable
@@ -418,6 +429,8 @@ class Policy:
         self.applies_to = [p if isinstance(p, AppliesToSome) else None for p in self.fits]
         """Beside each of `fits`: its `applies_to`, where it has one."""
         self.scores = [p for p in plugins if isinstance(p, Scores)]
+        self.score_topics = tuple(sorted({topic for p in plugins for topic in _score_topics(p)}, key=lambda topic: topic.name))
+        """What the answers of `matches`, `prefers`, `fits` and `scores` depend on besides the rows."""
         self.scores_domains = [p for p in plugins if isinstance(p, ScoresDomains)]
         self.inter_pod_fits = [p for p in plugins if isinstance(p, InterPodFits)]
         self.filters_victims = [p for p in plugins if isinstance(p, FiltersVictims)]
@@ -436,3 +449,8 @@ class Policy:
         if action == "job-preempt" and self.soft_job_preemption:
             return "soft"
         return "evict" if any(plugin.is_hard for plugin in self.checks_budgets) else "delete"
+
+
+def _score_topics(plugin: Plugin) -> tuple[Topic, ...]:
+    by_node = isinstance(plugin, Matches | Prefers | Fits | Scores)
+    return plugin.depends if by_node and isinstance(plugin, DependsOnTopics) else ()

@@ -201,4 +201,5 @@ class Session:
             lambda: NodeScores(self, pod, after_releases=after_releases),
             key=(self.policy, pod.signature.without_inter_pod_terms(), after_releases),
             update=lambda columns, rows: columns.update(self, pod, rows),
+            topics=self.policy.score_topics,
         )

@@ -75,17 +75,19 @@ class Derived(Generic[T]):
         *,
         key: Hashable = None,
         update: Callable[[T, list[Any]], None] | None = None,
+        topics: tuple[Topic, ...] = (),
     ) -> T:
-        """The value for this key, up to date. A value that follows a log without an `update` is built anew when that grows."""
+        """The value for this key, up to date. A value that follows a log without an `update` is built anew when that grows.
+        `topics`: what it depends on besides."""
         changes = source.changes
         family = source.derived.of(self)
-        stamp = changes.stamp(self.depends)
+        stamp = changes.stamp(self.depends + topics)
         if family.stamp != stamp:
             family.by_key.clear()
             family.stamp = stamp
         kept = family.by_key.get(key)
         if self.follows is None:
-            return cast(T, kept.value) if kept is not None else self._keep(source, key, build(), 0)
+            return cast(T, kept.value) if kept is not None else self._keep(source, key, build(), 0, topics)
         log = changes.log(self.follows)
         if kept is not None:
             if kept.position == log.position:
@@ -95,12 +97,12 @@ class Derived(Generic[T]):
                 update(kept.value, changed)
                 kept.position = log.position
                 return cast(T, kept.value)
-        return self._keep(source, key, build(), log.position)
+        return self._keep(source, key, build(), log.position, topics)
 
-    def _keep(self, source: Source, key: Hashable, value: T, position: int) -> T:
+    def _keep(self, source: Source, key: Hashable, value: T, position: int, topics: tuple[Topic, ...]) -> T:
         family = source.derived.of(self)
         # Building may lay out rows or columns that it needs: what was built before that is no longer good.
-        stamp = source.changes.stamp(self.depends)
+        stamp = source.changes.stamp(self.depends + topics)
         if family.stamp != stamp:
             family.by_key.clear()
             family.stamp = stamp
