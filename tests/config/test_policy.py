@@ -410,7 +410,8 @@ def test_a_wrong_option_says_what_it_must_be(module: Path, options: str, complai
             "is no plugin: its `depends` must be a tuple of muster.model.topics.Topic, not 'gangs'",
         ),
         (
-            "from muster.model.topics import Topic\nclass P:\n    name = 'p'\n    depends = (Topic.GANGS,)\n    def admit(self, s, ask): ...",
+            "from muster.model.topics import Topic\n"
+            "class P:\n    name = 'p'\n    depends = (Topic.GANGS,)\n    def admit(self, s, ask): ...",
             "is no plugin: `depends` is of no use without one of `match`, `prefer`, `fit`, `score`",
         ),
         (
