@@ -1,4 +1,4 @@
-"""The decision path: events folded, cycle run, effects produced. All nodes are looked at, with all default plugins."""
+"""The decision path: events folded, cycle run, effects produced. All nodes are considered, with all default plugins."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GROUP = "core"
 
 
 def decide(store: Store, events: Iterable[Event], *, now: float = 1000.0) -> tuple[int, float]:
-    """Fold, decide, and count the binds; the seconds that took."""
+    """Fold the events and run a cycle; the number of binds, and the seconds it took."""
     policy = default_policy()
     incoming = list(events)
     gc.collect()
@@ -40,18 +40,18 @@ def empty_cluster(count: int) -> Store:
     return store
 
 
-def _placement_rate(gangs: int, size: int, kinds: int = 1, *, nodes: int = 5000) -> Callable[[], Measurement]:
+def _placement_rate(gangs: int, size: int, signatures: int = 1, *, nodes: int = 5000) -> Callable[[], Measurement]:
     def run() -> Measurement:
         best = 0.0
         for _ in range(3):
-            each = [synthetic.signature(cpu_m=1000 + 10 * i) for i in range(kinds)]
+            distinct = [synthetic.signature(cpu_m=1000 + 10 * i) for i in range(signatures)]
             events: list[Event] = []
             for number in range(gangs):
-                what = each[number % kinds]
+                signature = distinct[number % signatures]
                 if size == 1:
-                    events.append(synthetic.single_pod(f"pod-{number}", what, created=float(number)))
+                    events.append(synthetic.single_pod(f"pod-{number}", signature, created=float(number)))
                 else:
-                    events.extend(synthetic.gang(f"gang-{number}", size, what, created=float(number)))
+                    events.extend(synthetic.gang(f"gang-{number}", size, signature, created=float(number)))
             bound, seconds = decide(empty_cluster(nodes), events)
             if bound != gangs * size:
                 raise AssertionError(f"{bound} of {gangs * size} pods were bound")
@@ -88,12 +88,12 @@ def _idle_cycle() -> Measurement:
     policy = default_policy()
     run_cycle(store.world(1000.0), policy)
     times = []
-    for turn in range(5):
+    for repeat in range(5):
         watch = Stopwatch()
         with watch:
-            outcome = run_cycle(store.world(1001.0 + turn), policy)
+            outcome = run_cycle(store.world(1001.0 + repeat), policy)
         if outcome.effects:
-            raise AssertionError("a cycle in which nothing changed had effects")
+            raise AssertionError("a cycle without changes had effects")
         times.append(1000 * watch.seconds)
     return Measurement(sorted(times)[2])
 
@@ -102,10 +102,10 @@ GI_40 = 40 * synthetic.GI
 
 
 def _cold_start() -> Measurement:
-    """150,000 pods on 5,000 nodes, in a process of its own so that its memory can be read."""
+    """150,000 pods on 5,000 nodes, in a process of its own so that its memory can be measured."""
     script = "from muster.bench.core_workloads import cold_start; cold_start()"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    seconds, megabytes = (float(word) for word in done.stdout.split())
+    seconds, megabytes = (float(number) for number in done.stdout.split())
     return Measurement(seconds, (("resident MB", megabytes),))
 
 
@@ -129,7 +129,7 @@ def _cold_start_memory() -> Measurement:
 
 
 def _node_scaling() -> Measurement:
-    """How many times longer 2,000 pods take on 10,000 nodes than on 1,000; ten times would be linear."""
+    """Ratio of the time for 2,000 pods on 10,000 nodes to that on 1,000; 10 would be linear."""
     each = [synthetic.signature(cpu_m=1000 + 10 * i) for i in range(20)]
     seconds = {}
     for count in (1000, 10_000):
@@ -141,12 +141,12 @@ def _node_scaling() -> Measurement:
 
 
 WORKLOADS = (
-    Workload(GROUP, "10,000 single pods of 50 kinds, 5,000 nodes", "pods/s", _placement_rate(10_000, 1, 50), target=5000),
+    Workload(GROUP, "10,000 single pods of 50 signatures, 5,000 nodes", "pods/s", _placement_rate(10_000, 1, 50), target=5000),
     Workload(GROUP, "500 gangs of 20, 5,000 nodes", "pods/s", _placement_rate(500, 20)),
     Workload(GROUP, "20 gangs of 500, 5,000 nodes", "pods/s", _placement_rate(20, 500), target=50_000),
     Workload(GROUP, "1 gang of 10,000, 5,000 nodes", "pods/s", _placement_rate(1, 10_000), target=50_000),
     Workload(GROUP, "gangs of 3 on 5,000 nodes, half full", "ms per gang", _small_gangs, target=2, at_least=False),
-    Workload(GROUP, "a cycle in which nothing changed, 2,000 gangs waiting", "ms", _idle_cycle, target=50, at_least=False),
+    Workload(GROUP, "a cycle without changes, 2,000 gangs waiting", "ms", _idle_cycle, target=50, at_least=False),
     Workload(GROUP, "cold start: 150,000 pods, 5,000 nodes", "s", _cold_start, target=20, at_least=False),
     Workload(GROUP, "cold start: memory", "MB", _cold_start_memory, target=2000, at_least=False),
     Workload(GROUP, "growth from 1,000 to 10,000 nodes", "times", _node_scaling, target=10, at_least=False),

@@ -1,4 +1,4 @@
-"""Clusters and gangs for the workloads, as events: made fast and always the same."""
+"""Synthetic clusters and gangs as events, for the workloads: deterministic and cheap to make."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def gang(
     started: float = 0.0,
     highest_tier: int | None = None,
 ) -> Iterator[Event]:
-    """A gang of equal pods; `on_nodes` names the node of each where it runs already."""
+    """A gang of equal pods; `on_nodes`: the node of each pod, where it is running already."""
     key = f"volcano:bench/{name}"
     topology = TopologyConstraint(hard=True, highest_tier=highest_tier) if highest_tier is not None else None
     min_member = size if min_member is None else min_member

@@ -1,18 +1,18 @@
-"""What a workload is, how it is run, and whether it met its bar."""
+"""What a workload is, how it is run, and whether it met its target."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
-# A bar counts as missed only past this share of it: machines are noisy.
+# A target is missed badly only beyond this share of it: machines are noisy.
 TARGET_TOLERANCE = 0.20
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """`details` are printed beside the main one, for those who want to know more."""
+    """`details` are further measurements that are printed beside the main one."""
 
     value: float
     details: tuple[tuple[str, float], ...] = ()
@@ -20,7 +20,7 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """`target` None: printed, not judged. `at_least`: more is better."""
+    """`target` None: measured only. `at_least`: higher is better."""
 
     group: str
     name: str
@@ -54,15 +54,10 @@ class Result:
         return self.measured.value > target * (1 + TARGET_TOLERANCE)
 
 
-def run_all(workloads: Iterable[Workload], *, on_result: Callable[[Result], None] | None = None) -> list[Result]:
-    results = []
-    for workload in workloads:
-        start = time.perf_counter()
-        measured = workload.run()
-        results.append(Result(workload, measured, time.perf_counter() - start))
-        if on_result is not None:
-            on_result(results[-1])
-    return results
+def measure(workload: Workload) -> Result:
+    start = time.perf_counter()
+    measured = workload.run()
+    return Result(workload, measured, time.perf_counter() - start)
 
 
 class Stopwatch:

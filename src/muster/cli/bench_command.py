@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.status import Status
 
 from muster.bench.machine_speed import numpy_rows, python_loops
-from muster.bench.workload import TARGET_TOLERANCE, Result, Workload, run_all
+from muster.bench.workload import TARGET_TOLERANCE, Result, Workload, measure
 from muster.bench.workload_registry import ON_DEMAND, groups
 from muster.cli import FAILED, OK
 from muster.cli.errors import UserError
@@ -67,7 +67,7 @@ def _selected(names: Sequence[str], *, include_on_demand: bool) -> list[Workload
 def _run(workload: Workload) -> Result | tuple[Workload, str]:
     """A workload checks its own outcome; where that is wrong, there is no measurement."""
     try:
-        return run_all([workload])[0]
+        return measure(workload)
     except (AssertionError, NoServerBinaries, NoCertificateLibrary, SchedulerProcessEnded) as error:
         return workload, str(error)
 

@@ -1,6 +1,6 @@
-"""`muster run` on a real API server: a real process against a bare loop that only binds, and on a cluster of some size.
+"""`muster run` on a real API server: its bind rate relative to a baseline that only binds, and its footprint on a large cluster.
 
-It needs the servers of the lab, and minutes: it is measured when somebody asks for it by name.
+It needs the servers of the lab and takes minutes, so it runs only when named.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Final
 
 import msgspec
 
-from muster.bench import live_fixture
-from muster.bench.live_fixture import Batches, LiveFixture, open_fixture
+from benchmarks import bind_baseline, live_fixture
+from benchmarks.live_fixture import Batches, LiveFixture, open_fixture
 from muster.bench.workload import Measurement, Workload
 from muster.config import default_policy
 from muster.kube.read.object_references import NODE, POD
@@ -43,12 +43,12 @@ _OTHER_SCHEDULER = "nobody"
 _MB = 1e6
 
 
-# --- Binds, against a bare loop -----------------------------------------------------------------------------------------------
+# --- bind rate ----------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class _BindRates:
-    """Binds per second, round by round, and what the watches said meanwhile."""
+    """Binds per second of each round, and the recorded watches."""
 
     baseline: list[float]
     live: list[float]
@@ -62,8 +62,7 @@ def _bind_rates() -> _BindRates:
 
 
 async def _measure_rates(kubeconfig: Path) -> _BindRates:
-    """In turn, now one first and now the other, so that both have the same machine. The first round warms the server up, and is
-    recorded."""
+    """Alternately, so that both see the same load of the machine. A first round warms the server up, and is recorded."""
     async with open_fixture(kubeconfig) as fixture:
         await fixture.make_nodes(_NODES)
         async with fixture.recording(live_fixture.NODES) as nodes, fixture.recording(live_fixture.ALL_PODS) as pods:
@@ -81,11 +80,11 @@ async def _baseline_rate(fixture: LiveFixture, kubeconfig: Path) -> float:
     async with fixture.recording(live_fixture.ALL_PODS) as watch:
         pods = await fixture.make_pods(_PODS, scheduler=_OTHER_SCHEDULER)
         bindings = [(f"default/{name}", uid, live_fixture.node_name(i % _NODES)) for i, (name, uid) in enumerate(pods)]
-        program = [sys.executable, "-m", "muster.bench.bind_baseline", str(kubeconfig)]
+        program = [sys.executable, bind_baseline.__file__, str(kubeconfig)]
         process = await asyncio.create_subprocess_exec(*program, stdin=asyncio.subprocess.PIPE)
         await process.communicate(msgspec.json.encode(bindings))
         if process.returncode:
-            raise AssertionError(f"the bare loop ended with code {process.returncode}")
+            raise AssertionError(f"the baseline ended with code {process.returncode}")
         await watch.wait_until_bound(_PODS, timeout_s=_TIMEOUT_S)
     await fixture.remove_pods()
     return watch.binds_per_second()
@@ -102,19 +101,19 @@ async def _scheduler_rate(fixture: LiveFixture, kubeconfig: Path) -> float:
 
 
 def _bind_share() -> Measurement:
-    """The median over the rounds of what one was of the other: neighbours in time had the same machine."""
+    """The median over the rounds of the ratio of the two rates."""
     rates = _bind_rates()
     share = median(live / baseline for live, baseline in zip(rates.live, rates.baseline, strict=True))
     return Measurement(
-        100 * share, (("live binds/s", median(rates.live)), ("bare binds/s", median(rates.baseline)), ("rounds", _ROUNDS))
+        100 * share, (("live binds/s", median(rates.live)), ("baseline binds/s", median(rates.baseline)), ("rounds", _ROUNDS))
     )
 
 
-# --- A watch, from its bytes to what the scheduler knows ----------------------------------------------------------------------
+# --- watch events -------------------------------------------------------------------------------------------------------------
 
 
 class _ReplayClient(Client):
-    """A server that says once more what it said before."""
+    """A client that replays recorded watches."""
 
     def __init__(self, recorded: Mapping[str, Batches]) -> None:
         super().__init__(Access("https://127.0.0.1:1"))
@@ -124,27 +123,27 @@ class _ReplayClient(Client):
     async def watch_batches(self, path: str, **_: object) -> AsyncGenerator[list[bytes], None]:
         for lines in self._recorded[path]:
             yield lines
-            # What came in together is taken together, as by the scheduler's thread.
+            # A batch is processed at once, as by the scheduling loop.
             await asyncio.sleep(0)
         self.remaining -= 1
         await asyncio.Event().wait()
 
 
 async def _replay_watch(recorded: Mapping[str, Batches]) -> float:
-    """Seconds of processor time for all of it."""
-    tape, scheduler = _ReplayClient(recorded), Scheduler(default_policy())
-    cluster = LiveCluster(tape, may_write=lambda: False, resources=[resource_of(*kind) for kind in (NODE, POD)])
+    """CPU seconds for all events."""
+    replay, scheduler = _ReplayClient(recorded), Scheduler(default_policy())
+    cluster = LiveCluster(replay, may_write=lambda: False, resources=[resource_of(*kind) for kind in (NODE, POD)])
     gc.collect()
     began = time.process_time()
     running = asyncio.create_task(cluster.run())
-    while tape.remaining or cluster.backlog:
+    while replay.remaining or cluster.backlog:
         await asyncio.sleep(0)
         scheduler.feed(cluster.events())
     took = time.process_time() - began
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     if not cluster.synced:
-        raise AssertionError("the watch was not taken for a whole one")
+        raise AssertionError("the replayed watch was not complete")
     return took
 
 
@@ -155,7 +154,7 @@ def _watch_events() -> Measurement:
     return Measurement(events / took, (("events", events), ("us each", 1e6 * took / events)))
 
 
-# --- A cluster of some size ---------------------------------------------------------------------------------------------------
+# --- footprint ----------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,9 +205,9 @@ def _idle_cpu() -> Measurement:
 _SMALL = f"{_NODES:,} nodes, {_PODS:,} pods"
 _LARGE = f"{_MANY_NODES:,} nodes, {_MANY_PODS:,} pods"
 WORKLOADS = (
-    Workload(GROUP, f"binds, {_SMALL}, of those of a bare loop", "%", _bind_share, target=90),
-    Workload(GROUP, "a recorded watch, from bytes to what is known", "events/s", _watch_events, target=20_000),
+    Workload(GROUP, f"binds, {_SMALL}, relative to a bind-only baseline", "%", _bind_share, target=90),
+    Workload(GROUP, "a recorded watch, from bytes to events", "events/s", _watch_events, target=20_000),
     Workload(GROUP, f"{_LARGE}: from start to ready", "s", _time_to_ready, target=30, at_least=False),
-    Workload(GROUP, f"{_LARGE}: resident", "MB", _resident_memory, target=2000, at_least=False),
-    Workload(GROUP, f"{_LARGE}: at rest, of one core", "%", _idle_cpu, target=5, at_least=False),
+    Workload(GROUP, f"{_LARGE}: resident memory", "MB", _resident_memory, target=2000, at_least=False),
+    Workload(GROUP, f"{_LARGE}: idle CPU, of one core", "%", _idle_cpu, target=5, at_least=False),
 )

@@ -1,4 +1,4 @@
-"""Room for one pod: how long it takes to look at every node, for one pod and for many, and how that grows with the cluster."""
+"""Preemption for single pods over all nodes: for one pod, for many, and how the time grows with the cluster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NODES, PODS_PER_NODE = 5000, 10
 
 
 def full_cluster(nodes: int = NODES) -> Store:
-    """Ten lone pods of five priorities on every node, and no room between them."""
+    """Ten single pods of five priorities on every node, and no free capacity."""
     store, each = empty_cluster(nodes), synthetic.signature(cpu_m=6400)
     for number in range(PODS_PER_NODE * nodes):
         node = f"node-{number % nodes:05d}"
@@ -30,7 +30,7 @@ def full_cluster(nodes: int = NODES) -> Store:
 
 
 def preempt(store: Store, count: int, *, turn: int) -> float:
-    """So many pods ask in one cycle. Seconds of this process: other work on the machine does not count."""
+    """`count` pods preempt in one cycle. CPU seconds of this process: other load on the machine does not count."""
     policy = default_policy()
     for number in range(count):
         preemptor = synthetic.single_pod(
@@ -49,7 +49,7 @@ def preempt(store: Store, count: int, *, turn: int) -> float:
 
 
 def _one_preemptor() -> Measurement:
-    """The median of several, one a cycle; and the first, which also counts the seats of the whole cluster."""
+    """The median of several, one per cycle; and the first, which also builds the victim table."""
     store = full_cluster()
     times = [1000 * preempt(store, 1, turn=turn) for turn in range(6)]
     return Measurement(statistics.median(times[1:]), (("the first", times[0]),))
@@ -60,7 +60,7 @@ def _many_preemptors() -> Measurement:
 
 
 def _node_scaling() -> Measurement:
-    """How many times longer one pod takes on 5,000 nodes than on 1,000; five times would be linear."""
+    """Ratio of the time for one pod on 5,000 nodes to that on 1,000; 5 would be linear."""
     ms = {}
     for nodes in (1000, 5000):
         store = full_cluster(nodes)

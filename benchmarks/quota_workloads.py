@@ -1,4 +1,4 @@
-"""Room in a quota for a whole job, on a cluster that others have borrowed."""
+"""Preemption for a whole job within its quota, on a cluster that other quotas have borrowed."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def job_events(name: str, *, created: float) -> Iterator[Event]:
 
 
 def _preempt_median(*, runtime: str) -> Measurement:
-    """The median of several jobs, one after the other, each decided in a cycle of its own; seconds of this process."""
+    """The median of several jobs, one after the other, each decided in a cycle of its own; CPU seconds of this process."""
     policy = load_policy(POLICY % runtime)
     store, times = overborrowed_store(policy), []
     for turn in range(5):

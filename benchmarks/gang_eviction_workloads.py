@@ -1,4 +1,4 @@
-"""Making room for whole gangs: how long a plan takes on a full cluster."""
+"""Preemption and reclaim for whole gangs: how long an eviction plan takes on a full cluster."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def fold(store: Store, events: Iterable[Event], *, now: float = 10_000.0) -> Non
 
 
 def cycle(store: Store, policy: Policy, *, now: float) -> tuple[Outcome, float]:
-    """One cycle with all that is new, and its seconds."""
+    """Run one cycle; its outcome and its seconds."""
     gc.collect()
     start = time.perf_counter()
     outcome = run_cycle(store.world(now), policy)
@@ -78,7 +78,7 @@ def _preempt_times() -> list[float]:
 
 
 def _hundred_preemptors() -> Measurement:
-    """500 full nodes of 8 GPUs held by 4,000 one-GPU gangs; 100 gangs of 8 preempt in one cycle."""
+    """500 full nodes of 8 GPUs used by 4,000 one-GPU gangs; 100 gangs of 8 preempt in one cycle."""
     store, policy = empty_cluster(500), load_policy(PREEMPT_POLICY)
     each = synthetic.signature(gpus=1)
     for number in range(4000):
@@ -92,20 +92,20 @@ def _hundred_preemptors() -> Measurement:
     outcome, seconds = cycle(store, policy, now=10_001.0)
     evicted = sum(isinstance(effect, Evict) for effect in outcome.effects)
     if evicted != 800:
-        raise AssertionError(f"{evicted} were evicted instead of 800")
+        raise AssertionError(f"{evicted} pods were evicted instead of 800")
     return Measurement(seconds)
 
 
 def _reclaim() -> Measurement:
-    """500 nodes, 4,000 running jobs of one queue, 4,000 jobs of another ask back: all decided."""
+    """500 nodes, 4,000 running jobs of one queue, 4,000 jobs of another reclaim: all decided."""
     store, policy = empty_cluster(500), load_policy(RECLAIM_POLICY)
     half = Resources.of({GPU: 2000})
-    for name in ("lender", "owner"):
+    for name in ("borrower", "owner"):
         store.fold(Upsert(Queue(f"queue/{name}", version=1, deserved=half)))
     each = synthetic.signature(gpus=1)
     for number in range(4000):
         on_nodes = [f"node-{number % 500:05d}"]
-        fold(store, synthetic.gang(f"lent-{number}", 1, each, created=float(number), on_nodes=on_nodes, queue="queue/lender"))
+        fold(store, synthetic.gang(f"borrowed-{number}", 1, each, created=float(number), on_nodes=on_nodes, queue="queue/borrower"))
     run_cycle(store.world(10_000.0), policy)
     for number in range(4000):
         fold(store, synthetic.gang(f"own-{number}", 1, each, created=10_000.0 + number, queue="queue/owner"))
@@ -117,7 +117,7 @@ def _reclaim() -> Measurement:
 
 
 def _infeasible_gang() -> Measurement:
-    """A gang that cannot be helped on 5,000 full nodes: how long until its verdict."""
+    """An infeasible gang on 5,000 full nodes: how long until its verdict."""
     store, policy = empty_cluster(5000), load_policy(PREEMPT_POLICY)
     each = synthetic.signature(gpus=1)
     for number in range(5000):
@@ -130,12 +130,12 @@ def _infeasible_gang() -> Measurement:
     fold(store, synthetic.gang("huge", 6000, synthetic.signature(gpus=8), priority=9, created=10_002.0))
     outcome, seconds = cycle(store, policy, now=10_003.0)
     if any(isinstance(effect, Evict | Nominate) for effect in outcome.effects):
-        raise AssertionError("a gang that cannot be helped was helped")
+        raise AssertionError("an infeasible gang was nominated")
     return Measurement(1000 * seconds)
 
 
 def _rack_placement() -> Measurement:
-    """5,000 nodes in 50 racks, gangs of 4 that must lie in one rack, all racks scored."""
+    """5,000 nodes in 50 racks, gangs of 4 that must be in one rack, all racks scored."""
     store, policy = Store(), load_policy(RACK_POLICY)
     allocatable = Resources.of({CPU: 64_000, MEMORY: 512 * synthetic.GI, PODS: 110, GPU: 8})
     for number in range(5000):
@@ -159,6 +159,6 @@ WORKLOADS = (
     Workload(GROUP, "a gang of 10 preempts: 99th percentile", "ms", _preempt_p99, target=60, at_least=False),
     Workload(GROUP, "100 gangs of 8 preempt in one cycle, 500 nodes", "s", _hundred_preemptors, target=1, at_least=False),
     Workload(GROUP, "4,000 jobs reclaim from 4,000, 500 nodes", "s", _reclaim, target=5, at_least=False),
-    Workload(GROUP, "a gang that cannot be helped, 5,000 full nodes", "ms", _infeasible_gang, target=100, at_least=False),
+    Workload(GROUP, "an infeasible gang, 5,000 full nodes", "ms", _infeasible_gang, target=100, at_least=False),
     Workload(GROUP, "gangs of 4 in one of 50 racks, 5,000 nodes", "pods/s", _rack_placement, target=1500),
 )

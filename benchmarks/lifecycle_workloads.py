@@ -1,4 +1,4 @@
-"""What a gang's life costs: members that mind each other, claims taken over by a scheduler that starts anew, and a tick of news."""
+"""Inter-pod constraints within gangs, recovery of nominations after a restart, and folding of pod updates."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _gang_selector(name: str) -> LabelSelector:
 
 
 def _constrained_gang(name: str, size: int, number: int) -> Iterator[Event]:
-    """Every fifth gang keeps its members on different nodes, every fifth spreads them over the zones."""
+    """Every fifth gang has anti-affinity between its members, every fifth a spread constraint over zones."""
     each = synthetic.signature(cpu_m=1000 + 10 * (number % 50))
     if number % 5 == 0:
         apart = PodTerm(topology_key=HOSTNAME, selector=_gang_selector(name))
@@ -53,11 +53,11 @@ def _inter_pod_constraints() -> Measurement:
 
 
 def _nominated_gangs(gangs: int, size: int) -> Iterator[Event]:
-    """Gangs that were promised nodes when the last scheduler died; those who leave are still there."""
+    """Gangs that were nominated when the last scheduler died; their victims are still terminating."""
     whole = synthetic.signature(cpu_m=64_000, gpus=8)
     nodes = gangs * size // 4
     for number in range(nodes):
-        uid = f"going-{number}"
+        uid = f"victim-{number}"
         yield Upsert(
             Pod(
                 uid,
@@ -84,7 +84,7 @@ def _nominated_gangs(gangs: int, size: int) -> Iterator[Event]:
 
 
 def _recovery() -> Measurement:
-    """20,000 claims of 1,000 gangs on 5,000 nodes, from the first event to the first decision."""
+    """20,000 nominations of 1,000 gangs on 5,000 nodes, from the first event to the first decision."""
     policy = default_policy()
     events = [*synthetic.nodes(5000), *_nominated_gangs(1000, 20)]
     gc.collect()
@@ -96,12 +96,12 @@ def _recovery() -> Measurement:
         outcome = run_cycle(store.world(1000.0), policy)
     recovered = dict(outcome.stats).get("reservations recovered", 0)
     if recovered != 20_000:
-        raise AssertionError(f"{recovered} of 20000 claims were recovered")
+        raise AssertionError(f"{recovered} of 20000 nominations were recovered")
     return Measurement(watch.seconds)
 
 
 def _pod_updates() -> Measurement:
-    """1,000 of 50,000 pods started running: folded, and the picture brought up to date."""
+    """1,000 of 50,000 pods started running: folded into the world."""
     store = empty_cluster(5000)
     each = synthetic.signature(cpu_m=6000)
     pods: list[Pod] = []
@@ -115,23 +115,25 @@ def _pod_updates() -> Measurement:
                 store.fold(event)
     run_cycle(store.world(1000.0), default_policy())
     times = []
-    for turn in range(5):
+    for repeat in range(5):
         updates = [
-            Upsert(replace(pod, version=2 + turn, status_phase=PodStatusPhase.RUNNING, started=1000.0 + turn))
-            for pod in pods[turn::50]
+            Upsert(replace(pod, version=2 + repeat, status_phase=PodStatusPhase.RUNNING, started=1000.0 + repeat))
+            for pod in pods[repeat::50]
         ]
         gc.collect()
         watch = Stopwatch()
         with watch:
             for event in updates:
                 store.fold(event)
-            store.world(1001.0 + turn)
+            store.world(1001.0 + repeat)
         times.append(1000 * watch.seconds)
     return Measurement(sorted(times)[2], (("pods", float(len(updates))),))
 
 
 WORKLOADS = (
-    Workload(GROUP, "10,000 pods, a fifth apart and a fifth spread, 5,000 nodes", "pods/s", _inter_pod_constraints, target=2000),
-    Workload(GROUP, "recovery of 20,000 claims", "s", _recovery, target=5, at_least=False),
-    Workload(GROUP, "news of 1,000 of 50,000 pods", "ms", _pod_updates, target=100, at_least=False),
+    Workload(
+        GROUP, "10,000 pods, a fifth with anti-affinity, a fifth spread, 5,000 nodes", "pods/s", _inter_pod_constraints, target=2000
+    ),
+    Workload(GROUP, "recovery of 20,000 nominations", "s", _recovery, target=5, at_least=False),
+    Workload(GROUP, "updates of 1,000 of 50,000 pods", "ms", _pod_updates, target=100, at_least=False),
 )

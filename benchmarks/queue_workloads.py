@@ -1,4 +1,4 @@
-"""Many queues: who is next and whether its queues have room must cost little beside the placing itself."""
+"""Many queues: ordering gangs and checking quotas must cost little compared with placement."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ GROUP = "queues"
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# Each of these is measured by itself: a policy chooses.
+# Each of these is measured by itself.
 _QUOTA_PLUGINS = ("capacity", "drf", "proportion", "elastic-quota")
 
 # Four levels: 10 companies, 4 departments each, 5 teams each, 750 queues among the teams.
@@ -40,7 +40,7 @@ _QUEUES_PER_LEVEL = (10, 40, 200, 750)
 
 
 def queue_tree(*, quota: bool = False) -> Iterator[Event]:
-    """1,000 queues in four levels, each with a limit, a weight and something that it deserves."""
+    """1,000 queues in four levels, each with a limit, a weight and a deserved amount."""
     parents: list[str] = [""]
     for level, width in enumerate(_QUEUES_PER_LEVEL):
         level_keys: list[str] = []
@@ -104,7 +104,7 @@ class _CallTimer:
 
 @contextmanager
 def time_calls(timer: _CallTimer) -> Iterator[None]:
-    """Who is next, may it enter, is there room: the time that goes into these."""
+    """Measure the time in ordering, admission and quota checks."""
     places = (
         (WaitingGangs, "__init__"),
         (WaitingGangs, "pop"),
@@ -139,7 +139,7 @@ def _order_share(plugins: tuple[Plugin, ...], *, quota: bool = False) -> Callabl
 
 
 def _idle_cycle() -> Measurement:
-    """Everybody was refused and nothing has changed since."""
+    """All gangs were refused and nothing has changed since."""
     policy = Policy((Capacity(), *default_policy().plugins), ("expire", "allocate"))
     store = populated_store()
     for key in [key for key in store.world(1000.0).facts.nodes if key != "node-00000"]:
@@ -171,5 +171,5 @@ WORKLOADS = (
         "% of the cycle",
         _order_share((ElasticQuotas(enable_runtime_quota=True), Capacity()), quota=True),
     ),
-    Workload(GROUP, "10,000 gangs refused and nothing changed", "ms", _idle_cycle, target=50, at_least=False),
+    Workload(GROUP, "10,000 gangs refused, a cycle without changes", "ms", _idle_cycle, target=50, at_least=False),
 )

@@ -1,4 +1,4 @@
-"""Shared GPUs: how long a gang takes that finds room between others, and one that has to make it."""
+"""Shared GPUs: the time for a gang that fits beside others, and for one that preempts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ VGPU_NUMBER, VGPU_MEMORY = "volcano.sh/vgpu-number", "volcano.sh/vgpu-memory"
 
 
 def nodes() -> Iterator[Event]:
-    """1,000 nodes of 8 GPUs of 16 GiB, four to an island, that ten pods may share."""
+    """1,000 nodes of 8 GPUs of 16 GiB, in device groups of four, each shared by up to ten pods."""
     amounts = {
         CPU: 64_000,
         MEMORY: 512 * synthetic.GI,
@@ -48,12 +48,12 @@ def nodes() -> Iterator[Event]:
 def shared_gpu(gigabytes: int) -> PodSignature:
     """A part of one GPU."""
     request = {CPU: 1000, PODS: 1, VGPU_NUMBER: 1, VGPU_MEMORY: gigabytes * 1024}
-    ask = DeviceRequest(DeviceApi.VGPU, memory=gigabytes * synthetic.GI)
-    return PodSignature(request=Resources.of(request), devices=(ask,))
+    device_request = DeviceRequest(DeviceApi.VGPU, memory=gigabytes * synthetic.GI)
+    return PodSignature(request=Resources.of(request), devices=(device_request,))
 
 
 def with_slots(events: Iterator[Event], indices: Iterator[int]) -> Iterator[Event]:
-    """Bound pods that say which GPU they have."""
+    """Bound pods with a note of their GPU."""
     for event in events:
         if isinstance(event, Upsert) and isinstance(event.obj, Pod):
             event = Upsert(replace(event.obj, device_slots=(DeviceSlotNote(index=next(indices)),)))
@@ -61,7 +61,7 @@ def with_slots(events: Iterator[Event], indices: Iterator[int]) -> Iterator[Even
 
 
 def busy_cluster(gigabytes: int) -> Store:
-    """A pod of that much on every GPU of the cluster."""
+    """A pod of that size on every GPU of the cluster."""
     store, each = Store(), shared_gpu(gigabytes)
     for event in nodes():
         store.fold(event)
@@ -75,12 +75,12 @@ def busy_cluster(gigabytes: int) -> Store:
 
 
 def _fits_beside_others() -> Measurement:
-    """8 GiB are taken of every GPU, and 4 GiB are asked for."""
+    """8 GiB of every GPU are used, and 4 GiB are requested."""
     return _decide(busy_cluster(8), shared_gpu(4), expected=Bind)
 
 
 def _preempts() -> Measurement:
-    """8 GiB are taken of every GPU, and 12 GiB are asked for: half of all memory is free, and nobody fits."""
+    """8 GiB of every GPU are used, and 12 GiB are requested: half of all memory is free, and no pod fits."""
     return _decide(busy_cluster(8), shared_gpu(12), expected=Nominate)
 
 
@@ -97,7 +97,7 @@ def _decide(store: Store, each: PodSignature, *, expected: type[Bind] | type[Nom
         served = sum(isinstance(effect, expected) for effect in outcome.effects)
         evicted = sum(isinstance(effect, Evict) for effect in outcome.effects)
         if served != GANG_SIZE or evicted != (GANG_SIZE if expected is Nominate else 0):
-            raise AssertionError(f"{served} of {GANG_SIZE} members were served, and {evicted} pods evicted")
+            raise AssertionError(f"{served} of {GANG_SIZE} members were placed, and {evicted} pods evicted")
         times.append(1000 * watch.seconds)
     return Measurement(statistics.median(times), (("the first", times[0]),))
 

@@ -1,6 +1,6 @@
-"""The least that a scheduler could do: bind these pods to these nodes, and nothing else. What a live scheduler is measured against.
+"""The baseline of the live workloads: binds given pods to given nodes, and nothing else.
 
-Run as a program, with a kubeconfig as its argument and the pods on its standard input.
+Run as a program, with a kubeconfig as its argument and the bindings on its standard input.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from muster.kube.write.effect_writer import DEFAULT_WRITE_LIMITS
 from muster.model.effects import Bind
 
 PodBinding = tuple[str, str, str]
-"""A pod's title, its UID, and a node."""
+"""A pod's key, its UID, and a node."""
 
 
 async def bind_all(kubeconfig: Path, bindings: list[PodBinding]) -> None:
-    """With the client of a live scheduler, and as many at once."""
+    """With the client and the concurrency of a live scheduler."""
     client = Client(await read_access(kubeconfig))
     remaining = iter(bindings)
     try:

@@ -1,4 +1,4 @@
-"""A real API server with many nodes and pods, for the workloads of a live scheduler: made fast, and watched at little cost."""
+"""Nodes and pods on a real API server, and a recorder of its watches, for the workloads of a live scheduler."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _WATCH_LIST_PARAMS: Final = {
 }
 
 Batches = list[list[bytes]]
-"""Lines of a watch as they came in."""
+"""Lines of a watch in the batches in which they arrived."""
 
 
 class LiveFixture:
-    """Somebody who may do everything. Belongs to one event loop."""
+    """Creates and deletes objects as the admin. Belongs to one event loop."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -43,18 +43,18 @@ class LiveFixture:
     async def make_nodes(self, count: int) -> None:
         async def make(number: int) -> None:
             name = node_name(number)
-            room = {"cpu": "64", "memory": "512Gi", "pods": "250"}
+            capacity = {"cpu": "64", "memory": "512Gi", "pods": "250"}
             ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": ""}
-            status = {"capacity": room, "allocatable": room, "conditions": [ready]}
+            status = {"capacity": capacity, "allocatable": capacity, "conditions": [ready]}
             await self._client.request("POST", NODES, body={"metadata": {"name": name}, "status": status})
-            # The server taints every new node until somebody says that it is ready.
+            # The server taints every new node as not ready.
             patch = {"spec": {"taints": None}}
             await self._client.request("PATCH", f"{NODES}/{name}", body=patch, content_type=_MERGE_PATCH)
 
         await _run_bounded(make(number) for number in range(count))
 
     async def make_pods(self, count: int, *, scheduler: str, bound_to: int = 0) -> list[tuple[str, str]]:
-        """Half of them in gangs, half alone; name and UID of each. `bound_to`: they have a node already, one of so many."""
+        """Half of them in gangs, half single; name and UID of each. `bound_to`: spread over so many nodes, as bound pods."""
         made: list[tuple[str, str]] = []
 
         async def make(number: int) -> None:
@@ -67,7 +67,7 @@ class LiveFixture:
         return made
 
     async def remove_pods(self) -> None:
-        """All of them, and wait until they are gone."""
+        """Delete all pods, and wait until they are gone."""
         options = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
         await self._client.request("DELETE", PODS, body=options, timeout_s=120.0)
         while msgspec.json.decode(await self._client.request("GET", PODS, params={"limit": "1"}), type=_PodPage).items:
@@ -76,17 +76,17 @@ class LiveFixture:
     @asynccontextmanager
     async def recording(self, path: str) -> AsyncIterator[WatchRecorder]:
         watch = WatchRecorder()
-        listening = asyncio.create_task(watch.record(self._client, path))
+        recording = asyncio.create_task(watch.record(self._client, path))
         try:
             await watch.synced.wait()
             yield watch
         finally:
-            listening.cancel()
-            await asyncio.gather(listening, return_exceptions=True)
+            recording.cancel()
+            await asyncio.gather(recording, return_exceptions=True)
 
 
 class WatchRecorder:
-    """What a watch said, from the beginning, and when each pod was first seen on a node."""
+    """The lines of a watch from its beginning, and when each pod was first seen on a node."""
 
     def __init__(self) -> None:
         self.recorded: Batches = []
@@ -95,7 +95,7 @@ class WatchRecorder:
         self._changed = asyncio.Event()
 
     async def record(self, client: Client, path: str) -> None:
-        """Until cancelled: a server ends a watch that it finds too slow, and the next one says everything again."""
+        """Until cancelled. A server ends a watch that is too slow; the next one lists everything again."""
         while True:
             self.recorded.clear()
             async with aclosing(client.watch_batches(path, params=_WATCH_LIST_PARAMS)) as batches:
@@ -113,7 +113,7 @@ class WatchRecorder:
             self.bound_at.setdefault(event.object.metadata.name, now)
 
     async def wait_until_bound(self, count: int, *, timeout_s: float, check: Callable[[], None] = lambda: None) -> None:
-        """Until so many pods have a node. `check` is called now and then, and raises where that will never be."""
+        """Wait until so many pods have a node. `check` is called regularly, and raises where that cannot happen any more."""
         deadline = time.monotonic() + timeout_s
         while len(self.bound_at) < count:
             if time.monotonic() > deadline:
@@ -125,7 +125,7 @@ class WatchRecorder:
                     await self._changed.wait()
 
     def binds_per_second(self) -> float:
-        """From the first pod that was seen on a node to the last."""
+        """The rate from the first pod that was seen on a node to the last."""
         times = self.bound_at.values()
         return (len(times) - 1) / (max(times) - min(times))
 
@@ -136,29 +136,31 @@ def node_name(number: int) -> str:
 
 def _pod(number: int, *, count: int, scheduler: str, node: str) -> Manifest:
     requests = {"cpu": "500m", "memory": "1Gi"}
-    gang, of_gang = number // GANG_SIZE, number // GANG_SIZE < count // 2 // GANG_SIZE
-    notes = {f"{_KOORDINATOR_GANG}/name": f"gang-{gang}", f"{_KOORDINATOR_GANG}/min-available": str(GANG_SIZE)} if of_gang else {}
+    gang, in_gang = number // GANG_SIZE, number // GANG_SIZE < count // 2 // GANG_SIZE
+    annotations = (
+        {f"{_KOORDINATOR_GANG}/name": f"gang-{gang}", f"{_KOORDINATOR_GANG}/min-available": str(GANG_SIZE)} if in_gang else {}
+    )
     spec: Manifest = {
         "schedulerName": scheduler,
         "containers": [{"name": "main", "image": "none", "resources": {"requests": requests}}],
     }
     if node:
         spec["nodeName"] = node
-    labels = {"app": f"gang-{gang}" if of_gang else "single"}
-    return {"metadata": {"name": f"pod-{number:05d}", "labels": labels, "annotations": notes}, "spec": spec}
+    labels = {"app": f"gang-{gang}" if in_gang else "single"}
+    return {"metadata": {"name": f"pod-{number:05d}", "labels": labels, "annotations": annotations}, "spec": spec}
 
 
 async def _run_bounded(work: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Some at a time: tens of thousands of tasks at once would only wait."""
-    left = iter(work)
+    """With a bounded number of tasks."""
+    remaining = iter(work)
 
-    async def some() -> None:
-        for one in left:
-            await one
+    async def run_some() -> None:
+        for coroutine in remaining:
+            await coroutine
 
     async with asyncio.TaskGroup() as workers:
         for _ in range(_CONCURRENCY):
-            workers.create_task(some())
+            workers.create_task(run_some())
 
 
 @asynccontextmanager
