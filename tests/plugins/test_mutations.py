@@ -56,7 +56,7 @@ def check_undo(case: Case) -> None:
 
 
 def capacity_of_terminating_pods_is_reused(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(NodeRows, "free", property(lambda rows: rows.allocatable - rows.taken))
+    patch.setattr(NodeRows, "free", property(lambda rows: rows.allocatable - rows.planned))
 
 
 def nominated_capacity_is_reused(patch: pytest.MonkeyPatch) -> None:
@@ -200,7 +200,7 @@ def undo_goes_in_the_wrong_order(patch: pytest.MonkeyPatch) -> None:
 
 
 def reservations_are_not_removed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Placements, "_index_phase", lambda placements, uid, *_: placements.claims.setdefault(uid))
+    patch.setattr(Placements, "_index_phase", lambda placements, uid, *_: placements.reservations.setdefault(uid))
 
 
 BUGS: list[tuple[Break, Check, st.SearchStrategy[Case]]] = [

@@ -55,7 +55,7 @@ def pod(name: str, kind: PodSignature, **changes: object) -> Pod:
 
 
 def running(name: str, kind: PodSignature, on: str) -> Pod:
-    return pod(name, kind, node=on, running=PodStatusPhase.RUNNING)
+    return pod(name, kind, node=on, status_phase=PodStatusPhase.RUNNING)
 
 
 def cycle(nodes: Sequence[Node], pods: Sequence[Pod], plugins: Sequence[Plugin] = tuple(ALL)) -> Outcome:

@@ -139,7 +139,7 @@ class FixtureCluster:
             self.outcome = self.scheduler.tick(self.now)
             for effect in self.outcome.effects:
                 if isinstance(effect, Bind):
-                    self.change(effect.uid, node=effect.node, running=PodStatusPhase.RUNNING, started=self.now)
+                    self.change(effect.uid, node=effect.node, status_phase=PodStatusPhase.RUNNING, started=self.now)
         return self
 
     def session(self) -> Session:
