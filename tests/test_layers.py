@@ -22,11 +22,12 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("state",),
     ("engine",),
     ("plugins",),
-    ("yaml_marks",),
-    ("config", "adapters"),
-    ("runtime",),
+    ("yaml_positions",),
+    ("config", "kube", "decision_log"),
+    ("sim", "rotating_decision_log"),
+    ("scheduler",),
     ("scenario", "replay", "forecast", "convert", "lab"),
-    ("dashboard", "bench", "crds", "snapshot"),
+    ("bench", "crds", "snapshot"),
     ("service",),
     ("cli",),
     ("__main__",),
@@ -38,12 +39,16 @@ IMPURE = ("time", "random", "os", "logging", "asyncio", "threading")
 NETWORK = ("aiohttp", "http", "urllib", "requests")
 NO_NETWORK = ("urllib", "parse")
 """It only takes addresses apart."""
-NETWORK_MODULES = ("adapters", "kube", "client")
+API_CLIENT = ("kube", "watch", "client")
 LAB_CLIENT = ("lab", "blocking_client")
-PAGES = ("service", "probe_server")
+PROBE_SERVER = ("service", "probe_server")
 PLACEMENT_CHANGES = ("move", "move_many")
-ADAPTERS = ("kube", "sim")
-SHARED_BY_KUBE = tuple(("adapters", "kube", name) for name in ("decode", "encode", "names", "refs", "merge", "index", "scribe"))
+CLUSTERS = ("kube", "sim")
+"""The packages that translate between a cluster and the model: a real one, a simulated one."""
+PURE_IN_KUBE = (
+    ("kube", "read"),
+    *(("kube", "write", name) for name in ("merge_patch", "patch_bodies", "patch_builder", "write_order")),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,23 +152,21 @@ def plugin_to_plugin(module: Module) -> Iterator[Violation]:
             yield found.line, f"the plugin {module.parts[-1]} imports {found.dotted}"
 
 
-def adapter_beyond_model(module: Module) -> Iterator[Violation]:
-    if module.top != "adapters":
+def cluster_beyond_model(module: Module) -> Iterator[Violation]:
+    if module.top not in CLUSTERS:
         return
     for found in module.imports:
-        if found.inside and found.inside[0] not in ("model", "adapters"):
-            yield found.line, f"an adapter imports {found.dotted}"
+        if found.inside and found.inside[0] not in ("model", *CLUSTERS):
+            yield found.line, f"{module.top} imports {found.dotted}"
 
 
-def adapter_to_adapter(module: Module) -> Iterator[Violation]:
-    if module.top != "adapters":
+def cluster_to_cluster(module: Module) -> Iterator[Violation]:
+    if module.top not in CLUSTERS:
         return
-    own = module.parts[1]
     for found in module.imports:
-        other = found.inside[1] if found.inside[:1] == ("adapters",) and len(found.inside) > 1 else own
-        shared = own == "sim" and found.inside[:3] in SHARED_BY_KUBE
-        if other in ADAPTERS and other != own and not shared:
-            yield found.line, f"the adapter {own} imports {found.dotted}"
+        shared = module.top == "sim" and (found.inside[:2] in PURE_IN_KUBE or found.inside[:3] in PURE_IN_KUBE)
+        if found.inside[:1] in {(name,) for name in CLUSTERS} and found.inside[0] != module.top and not shared:
+            yield found.line, f"{module.top} imports {found.dotted}"
 
 
 def impure_core(module: Module) -> Iterator[Violation]:
@@ -181,7 +184,7 @@ def model_beyond_stdlib(module: Module) -> Iterator[Violation]:
 
 
 def network_outside_its_modules(module: Module) -> Iterator[Violation]:
-    if module.parts not in (NETWORK_MODULES, LAB_CLIENT, PAGES):
+    if module.parts not in (API_CLIENT, LAB_CLIENT, PROBE_SERVER):
         for found in module.imports:
             if found.path[0] in NETWORK and found.path[:2] != NO_NETWORK:
                 yield found.line, f"{'/'.join(module.parts)} imports {found.dotted}"
@@ -207,21 +210,21 @@ RULES = (
         pointing_up,
     ),
     Rule(
-        "plugins are islands",
+        "plugins are independent",
         "A plugin imports no other plugin, so that any of them can be left out; what they share lies in plugins/_*.py.",
         plugin_to_plugin,
     ),
     Rule(
-        "adapters know the model only",
-        "Adapters translate between the world and the model; one that sees more of Muster begins to decide.",
-        adapter_beyond_model,
+        "clusters know the model only",
+        "kube and sim translate between a cluster and the model; one that sees more of Muster begins to decide.",
+        cluster_beyond_model,
     ),
     Rule(
-        "adapters are islands",
-        "One adapter does not reach into another, so that each can be replaced; "
-        "only the simulator shares what is pure in kube (names, objects, decoding, encoding and the scribe), so that both clusters "
-        "speak of the same objects and are written to in the same way.",
-        adapter_to_adapter,
+        "clusters are independent",
+        "kube and sim do not use each other, so that each can be replaced; "
+        "only the simulator shares what is pure in kube (kube/read, and the patches and the order of kube/write), so that both "
+        "clusters have the same objects and are written to in the same way.",
+        cluster_to_cluster,
     ),
     Rule(
         "the core is pure",
@@ -234,8 +237,8 @@ RULES = (
         model_beyond_stdlib,
     ),
     Rule(
-        "one door to the network",
-        "Only adapters/kube/client.py talks to the network, so that timeouts and retries have one home; "
+        "one client of the network",
+        "Only kube/watch/client.py talks to the network, so that timeouts and retries have one home; "
         "only lab/blocking_client.py may ask the lab's own servers whether they are up, which is before there is a client; "
         "and service/probe_server.py answers whoever looks after the process, and asks nobody.",
         network_outside_its_modules,
@@ -264,38 +267,33 @@ VIOLATIONS = (
     ("imports point down", "engine/cycle.py", "from muster import config", 1, "engine imports muster.config"),
     ("imports point down", "engine/cycle.py", "from ..plugins.drf import Drf", 1, "engine imports muster.plugins.drf"),
     ("imports point down", "engine/__init__.py", "from .. import cli", 1, "engine imports muster.cli"),
-    ("imports point down", "config.py", "from .adapters import sim", 1, "config imports muster.sim"),
-    ("imports point down", "runtime.py", "import muster.scenario.loader", 1, "runtime imports muster.scenario.loader"),
+    ("imports point down", "config.py", "from . import sim", 1, "config imports muster.sim"),
+    ("imports point down", "scheduler.py", "import muster.scenario.loader", 1, "scheduler imports muster.scenario.loader"),
     ("imports point down", "bench/run.py", "def f():\n    import muster.cli", 2, "bench imports muster.cli"),
     ("imports point down", "__init__.py", "from muster.model import Gang", 1, "__init__ imports muster.model.Gang"),
     ("imports point down", "cli.py", "import muster.nowhere", 1, "cli imports muster.nowhere"),
-    ("plugins are islands", "plugins/drf.py", "from muster.plugins import gang", 1, "drf imports muster.plugins.gang"),
-    ("plugins are islands", "plugins/drf.py", "from .gang import ready", 1, "drf imports muster.plugins.gang.ready"),
-    ("plugins are islands", "plugins/drf.py", "import muster.plugins", 1, "drf imports muster.plugins"),
-    ("plugins are islands", "plugins/_shares.py", "from .drf import x", 1, "_shares imports muster.plugins.drf"),
-    ("adapters know the model only", "adapters/sim/pods.py", "import muster.engine", 1, "imports muster.engine"),
-    ("adapters know the model only", "adapters/sim.py", "from ..state import World", 1, "imports muster.state.World"),
-    ("adapters are islands", "adapters/kube/client.py", "from ..sim import x", 1, "kube imports muster.sim.x"),
-    (
-        "adapters are islands",
-        "adapters/sim/pods.py",
-        "from ..kube import client",
-        1,
-        "sim imports muster.kube",
-    ),
+    ("plugins are independent", "plugins/drf.py", "from muster.plugins import gang", 1, "drf imports muster.plugins.gang"),
+    ("plugins are independent", "plugins/drf.py", "from .gang import ready", 1, "drf imports muster.plugins.gang.ready"),
+    ("plugins are independent", "plugins/drf.py", "import muster.plugins", 1, "drf imports muster.plugins"),
+    ("plugins are independent", "plugins/_shares.py", "from .drf import x", 1, "_shares imports muster.plugins.drf"),
+    ("clusters know the model only", "sim/pods.py", "import muster.engine", 1, "imports muster.engine"),
+    ("clusters know the model only", "kube/read/wire.py", "from ...state import World", 1, "imports muster.state.World"),
+    ("clusters are independent", "kube/watch/client.py", "from ...sim import x", 1, "kube imports muster.sim.x"),
+    ("clusters are independent", "sim/pods.py", "from ..kube.watch import client", 1, "sim imports muster.kube.watch.client"),
+    ("clusters are independent", "sim/pods.py", "from muster.kube.write import x", 1, "sim imports muster.kube.write.x"),
     ("the core is pure", "engine/cycle.py", "import os.path", 1, "engine imports os.path"),
     *(("the core is pure", f"{top}/x.py", f"import {lib}", 1, f"imports {lib}") for top in CORE for lib in IMPURE),
     ("the model needs only Python", "model/gang.py", "import numpy as np", 1, "model imports numpy"),
     ("the model needs only Python", "model/gang.py", "from msgspec import Struct", 1, "model imports msgspec.Struct"),
-    ("one door to the network", "adapters/kube/watch.py", "import aiohttp", 1, "adapters/kube/watch imports aiohttp"),
+    ("one client of the network", "kube/watch/reflector.py", "import aiohttp", 1, "kube/watch/reflector imports aiohttp"),
     (
-        "one door to the network",
-        "runtime.py",
+        "one client of the network",
+        "scheduler.py",
         "from urllib.request import urlopen",
         1,
-        "runtime imports urllib.request",
+        "scheduler imports urllib.request",
     ),
-    ("one door to the network", "cli.py", "import http.client, requests", 1, "cli imports http.client"),
+    ("one client of the network", "cli.py", "import http.client, requests", 1, "cli imports http.client"),
     ("state changes inside a trial", "engine/cycle.py", "\n\nworld.move(pod)", 3, "engine calls .move()"),
     ("state changes inside a trial", "plugins/drf.py", "a.b().move_many([])", 1, "plugins calls .move_many()"),
 )
@@ -325,15 +323,12 @@ ALLOWED = (
         "from muster.plugins._shares import share\nfrom . import _order\nfrom muster.engine import Hook",
     ),
     ("config.py", "import os\nfrom muster.plugins import drf"),
-    ("adapters/kube/client.py", "import aiohttp, asyncio, urllib.parse\nfrom . import decode\nfrom ..port import Port"),
-    (
-        "adapters/sim/cluster.py",
-        "import random\nfrom ..kube.decode import pod\nfrom muster.kube import encode",
-    ),
-    ("adapters/kube/access.py", "from urllib.parse import urlsplit"),
+    ("kube/watch/client.py", "import aiohttp, asyncio, urllib.parse\nfrom . import tls\nfrom ..read.wire import WireObject"),
+    ("sim/cluster.py", "import random\nfrom ..kube.read.decoder import pod\nfrom muster.kube.write import patch_bodies"),
+    ("kube/watch/access.py", "from urllib.parse import urlsplit"),
     ("lab/blocking_client.py", "from http.client import HTTPSConnection"),
-    ("scenario/play.py", "import time\nfrom muster.sim import Cluster"),
-    ("cli/__init__.py", "from muster import bench, dashboard\nfrom muster.scheduler import run"),
+    ("scenario/scenario_runner.py", "import time\nfrom muster.sim import Cluster"),
+    ("cli/__init__.py", "from muster import bench, service\nfrom muster.scheduler import run"),
 )
 
 

@@ -27,9 +27,9 @@ Sums = dict[tuple[str, str, bool], Counter[str]]
 
 PHASES_OF_AMOUNT = {
     "used": {Phase.RESERVED, Phase.BINDING, Phase.BOUND, Phase.TERMINATING},
-    "leaving": {Phase.TERMINATING},
-    "promised": {Phase.NOMINATED},
-    "taken": {Phase.RESERVED, Phase.BINDING, Phase.BOUND, Phase.NOMINATED},
+    "releasing": {Phase.TERMINATING},
+    "nominated": {Phase.NOMINATED},
+    "planned": {Phase.RESERVED, Phase.BINDING, Phase.BOUND, Phase.NOMINATED},
     "requested": set(Phase),
 }
 
@@ -53,7 +53,7 @@ def ledger_sums(world: World) -> Sums:
         for preemptible in (True, False):
             parts = {
                 "used": ledger.used_part(queue, preemptible=preemptible),
-                "taken": ledger.planned_part(queue, preemptible=preemptible),
+                "planned": ledger.planned_part(queue, preemptible=preemptible),
                 "requested": ledger.requested_part(queue, preemptible=preemptible),
             }
             for amount, amounts in parts.items():
@@ -181,7 +181,7 @@ class Histories(RuleBasedStateMachine):
         if not hasattr(self, "world"):
             return
         sums = plain_sums(self.world)
-        kept = {key: value for key, value in sums.items() if key[1] in ("used", "taken", "requested")}
+        kept = {key: value for key, value in sums.items() if key[1] in ("used", "planned", "requested")}
         assert ledger_sums(self.world) == kept
         for queue in self.world.ledger.names:
             for amount in PHASES_OF_AMOUNT:
@@ -207,8 +207,8 @@ def test_a_pod_that_is_overdue_fills_its_node_and_no_longer_counts_in_its_queue(
     )
     world = store.world(0.0)
     pod = world.facts.pods["p"]
-    for phase, used, taken in ((Phase.BOUND, 500, 500), (Phase.TERMINATING, 500, 0), (Phase.OVERDUE, 0, 0)):
+    for phase, used, planned in ((Phase.BOUND, 500, 500), (Phase.TERMINATING, 500, 0), (Phase.OVERDUE, 0, 0)):
         with Trial(world, why="", cause="") as trial:
             trial.restore(pod, Placement(phase, "n1"))
-            assert (world.ledger.used("queue/default")[0], world.ledger.planned("queue/default")[0]) == (used, taken)
+            assert (world.ledger.used("queue/default")[0], world.ledger.planned("queue/default")[0]) == (used, planned)
             assert world.table.used[0, 0] == 500
