@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from muster.engine.cycle import run_session
-from muster.engine.evict.victim_search import Plan
+from muster.engine.evict.eviction_plan import Plan
 from muster.engine.hooks import Policy
 from muster.engine.session import EvictionAttempt, Session
 from muster.model.effects import Bind, Nominate, Outcome, Reserve

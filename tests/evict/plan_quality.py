@@ -10,9 +10,11 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import lil_matrix
 
 from muster.config import load_policy
+from muster.engine.evict import unit_choice
+from muster.engine.evict.domain_search import DomainSearch, plan_in_domain
+from muster.engine.evict.eviction_plan import Plan
 from muster.engine.evict.eviction_policy import GANG_PREEMPT
 from muster.engine.evict.eviction_units import EvictionUnits
-from muster.engine.evict.victim_search import Plan, VictimSearch, plan_in_domain
 from muster.engine.hooks import Ask, Purpose
 from muster.engine.session import Session
 from muster.model.events import Event, Upsert
@@ -165,14 +167,14 @@ def compare_plans(seed: int) -> PlanCost | None:
     gang = next(gang for gang in world.facts.gangs.values() if gang.full_name == "d/hi")
     ask = Ask(gang, gang.pods(), Purpose.EVICT, "gang-preempt")
     domain = _domain(seed, s)
-    search = VictimSearch(s, ask, GANG_PREEMPT, domain)
-    best = cheapest(search.eviction_units, s, ask, domain)
+    search = DomainSearch(s, ask, GANG_PREEMPT, domain)
+    best = cheapest(search.search.units, s, ask, domain)
     plan = plan_in_domain(s, ask, GANG_PREEMPT, domain)
     if best is None:
         assert not isinstance(plan, Plan), f"seed {seed}: a plan where the solver says there is none"
         return None
     assert isinstance(plan, Plan), f"seed {seed}: no plan, though there is one of cost {best}"
-    first = search.attempt(search.by_node_cost)
+    first = search.attempt(unit_choice.by_node_cost)
     return PlanCost(plan.cost, best, first.cost if first is not None else float("inf"))
 
 

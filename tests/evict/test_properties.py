@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from tests.evict.plan_quality import NOW, POLICY, _asking_gang, _gangs
 
 from muster.config import load_policy
+from muster.engine.evict.domain_search import DomainSearch, plan_in_domain
+from muster.engine.evict.eviction_plan import NoPlan, Plan
 from muster.engine.evict.eviction_policy import GANG_PREEMPT, PREEMPT
+from muster.engine.evict.eviction_units import EvictionUnits
 from muster.engine.evict.single_node import plan_on_one_node
-from muster.engine.evict.victim_search import NoPlan, Plan, VictimSearch, plan_in_domain
 from muster.engine.hooks import Ask, Purpose
 from muster.engine.session import Session
 from muster.model.effects import Evict
@@ -89,23 +91,23 @@ def test_a_search_leaves_no_trace(seed: int) -> None:
 def test_every_victim_of_a_plan_is_needed(seed: int) -> None:
     s = session(cluster_events(seed))
     ask, domain = ask_of(s), domain_of(seed, s)
-    search = VictimSearch(s, ask, GANG_PREEMPT, domain)
+    units = DomainSearch(s, ask, GANG_PREEMPT, domain).search.units
     plan = plan_in_domain(s, ask, GANG_PREEMPT, domain)
     if isinstance(plan, NoPlan):
         return
-    assert fits(s, ask, domain, search, plan.units), "the plan itself must work"
-    ends = {search.eviction_units.unit_gang[unit] for unit in plan.units if not search.eviction_units.unit_surplus[unit]}
+    assert fits(s, ask, domain, units, plan.units), "the plan itself must work"
+    ends = {units.unit_gang[unit] for unit in plan.units if not units.unit_surplus[unit]}
     for unit in plan.units:
-        if search.eviction_units.unit_surplus[unit] and search.eviction_units.unit_gang[unit] in ends:
+        if units.unit_surplus[unit] and units.unit_gang[unit] in ends:
             continue  # It goes with its gang, which ends.
         rest = [other for other in plan.units if other != unit]
-        assert not fits(s, ask, domain, search, rest), f"unit {unit} of {plan.units} could stay"
+        assert not fits(s, ask, domain, units, rest), f"unit {unit} of {plan.units} could stay"
 
 
-def fits(s: Session, ask: Ask, domain: Domain, search: VictimSearch, gone: list[int] | tuple[int, ...]) -> bool:
+def fits(s: Session, ask: Ask, domain: Domain, units: EvictionUnits, gone: list[int] | tuple[int, ...]) -> bool:
     """Is there room for the ask with these units gone? There are large members and small ones of one GPU: whatever GPUs the large
     ones leave over serve the small ones, so sums decide, and this knows nothing of how Muster places."""
-    table, b, gpu = s.world.table, search.eviction_units, s.world.columns.position[GPU]
+    table, b, gpu = s.world.table, units, s.world.columns.position[GPU]
     free = (table.allocatable - table.planned)[:, gpu].copy()
     for seat in np.flatnonzero(b.in_domain & np.isin(b.unit, list(gone))).tolist():
         free[b.row[seat]] += b.request[seat, gpu]

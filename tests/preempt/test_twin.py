@@ -7,18 +7,19 @@ from tests.plugins.test_undo import world_state
 from tests.preempt.random_clusters import clusters, session
 from tests.preempt.twin import Chosen, TwinCluster, decide, passes, units_of
 
+from muster.engine.evict.eviction_plan import Plan
 from muster.engine.evict.eviction_policy import PREEMPT
 from muster.engine.evict.single_node import plan_on_one_node
-from muster.engine.evict.victim_search import Plan
+from muster.engine.evict.victim_search import ActionCache
 from muster.engine.hooks import WHOLE_CLUSTER, Ask, Purpose
 from muster.engine.session import Session
 
 MANY = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 
 
-def plan_of(s: Session) -> Plan | None:
+def plan_of(s: Session, cache: ActionCache | None = None) -> Plan | None:
     gang = next(gang for gang in s.world.facts.gangs.values() if gang.full_name == "d/asks")
-    found = plan_on_one_node(s, Ask(gang, gang.pods(), Purpose.EVICT, "preempt"), PREEMPT, WHOLE_CLUSTER)
+    found = plan_on_one_node(s, Ask(gang, gang.pods(), Purpose.EVICT, "preempt"), PREEMPT, WHOLE_CLUSTER, cache)
     return found if isinstance(found, Plan) else None
 
 
@@ -57,15 +58,15 @@ def test_a_search_leaves_no_trace(cluster: TwinCluster) -> None:
 @given(cluster=clusters(plain=True))
 def test_an_ask_after_another_finds_what_a_fresh_search_finds(cluster: TwinCluster) -> None:
     """What is kept for asks that look alike does not show."""
-    s = session(cluster)
-    first = plan_of(s)
-    assert chosen_by_engine(plan_of(s)) == chosen_by_engine(first)
+    s, cache = session(cluster), ActionCache()
+    first = plan_of(s, cache)
+    assert chosen_by_engine(plan_of(s, cache)) == chosen_by_engine(first)
     if first is None or not first.victims:
         return
     with s.trial("one goes", cause="Test") as trial:
         for pod in first.victims:
             trial.evict(pod)
-        kept = chosen_by_engine(plan_of(s))
+        kept = chosen_by_engine(plan_of(s, cache))
         s.world.derived.clear()
         fresh = chosen_by_engine(plan_of(s))
         # Room for which nobody has to go may be seen or not: the next cycle promises it without asking for an eviction.

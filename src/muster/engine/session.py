@@ -25,7 +25,7 @@ from muster.state.world import World
 NO_DOMAIN = "NoDomain"
 
 if TYPE_CHECKING:
-    from muster.engine.evict.victim_search import NoPlan, Plan
+    from muster.engine.evict.eviction_plan import NoPlan, Plan
 
 # A refused gang is tried again this often, whatever happens.
 RETRY_S = 300.0

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from muster.engine import explain
+from muster.engine.evict.domain_search import plan_in_domain
+from muster.engine.evict.eviction_plan import NoPlan, Plan
 from muster.engine.evict.eviction_policy import GANG_PREEMPT, PREEMPT, EvictionPolicy
 from muster.engine.evict.job_preempt import JOB_PREEMPT, why_may_not_preempt
 from muster.engine.evict.reclaim import GANG_RECLAIM
 from muster.engine.evict.single_node import plan_on_one_node
-from muster.engine.evict.victim_search import NoPlan, Plan, plan_in_domain
+from muster.engine.evict.victim_search import ActionCache
 from muster.engine.hooks import Ask, Domain, Purpose
 from muster.engine.nominations import members_needed, plan_name
 from muster.engine.place import passes_filters
@@ -41,11 +43,12 @@ def preempt(s: Session) -> None:
 
 
 def evict_for_refused(s: Session, policy: EvictionPolicy) -> None:
-    """Plans for the gangs that were refused in this cycle for lack of room, in their order, one each at most."""
+    """Plans for the gangs that were refused in this cycle for lack of capacity, in their order, one each at most."""
+    cache = ActionCache()
     for key in list(s.refused):
         gang = s.world.facts.gangs[key]
         if action_for(s, gang) == policy.name or policy.name == GANG_RECLAIM_NAME:
-            _evict_for(s, gang, policy)
+            _evict_for(s, gang, policy, cache)
 
 
 def action_for(s: Session, gang: Gang) -> str:
@@ -60,11 +63,10 @@ def action_for(s: Session, gang: Gang) -> str:
     return wanted if wanted in s.policy.actions else GANG_PREEMPT_NAME
 
 
-def _evict_for(s: Session, gang: Gang, policy: EvictionPolicy) -> None:
+def _evict_for(s: Session, gang: Gang, policy: EvictionPolicy, cache: ActionCache) -> None:
     refusal = s.refused[gang.key]
-    barred = (
-        why_may_not_preempt(s, gang) if gang.queue.startswith("quota/") else "its preemption policy is Never" * gang.never_preempts
-    )
+    never = "its preemption policy is Never" if gang.never_preempts else ""
+    barred = why_may_not_preempt(s, gang) if gang.queue.startswith("quota/") else never
     if barred:
         _report_refusal(s, gang, refusal, barred)
         return
@@ -76,14 +78,23 @@ def _evict_for(s: Session, gang: Gang, policy: EvictionPolicy) -> None:
     if not verdict.ok:
         _report_refusal(s, gang, refusal, verdict.why, verdict)
         return
-    whys: list[str] = []
-    times: list[float] = []
+    found = _search_domains(s, ask, policy, cache)
+    if isinstance(found, Plan):
+        commit_plan(s, gang, found, policy)
+        return
+    topics = (Topic.BUDGETS.any,) if s.policy.checks_budgets else ()
+    _report_refusal(s, gang, refusal, found.why, Verdict(ok=False, topics=topics, at=found.at))
+
+
+def _search_domains(s: Session, ask: Ask, policy: EvictionPolicy, cache: ActionCache) -> Plan | NoPlan:
+    """The plan of the first domain that has one, or why none has."""
     where = s.where(ask)
-    whys.extend([] if where.domains else [where.verdict.why])
+    whys = [] if where.domains else [where.verdict.why]
+    times: list[float] = []
     best: Plan | None = None
     for domain in where.domains:
-        found = _find_plan(s, ask, policy, domain)
-        s.eviction_attempts.append(EvictionAttempt(gang.key, policy.name, domain.name, found))
+        found = _find_plan(s, ask, policy, domain, cache)
+        s.eviction_attempts.append(EvictionAttempt(ask.gang.key, policy.name, domain.name, found))
         if isinstance(found, Plan):
             best = best or found
             if not s.tries_all_domains:
@@ -91,21 +102,16 @@ def _evict_for(s: Session, gang: Gang, policy: EvictionPolicy) -> None:
             continue
         whys.append(found.why if domain.rows is None else f"{domain.name}: {found.why}")
         times.extend([] if found.at is None else [found.at])
-    if best is not None:
-        commit_plan(s, gang, best, policy)
-        return
-    why = "; ".join(dict.fromkeys(whys)) or "no domain of the cluster is allowed"
-    topics = (Topic.BUDGETS.any,) if s.policy.checks_budgets else ()
-    _report_refusal(s, gang, refusal, why, Verdict(ok=False, topics=topics, at=min(times, default=None)))
+    return best or NoPlan("; ".join(dict.fromkeys(whys)) or "no domain of the cluster is allowed", min(times, default=None))
 
 
-def _find_plan(s: Session, ask: Ask, policy: EvictionPolicy, domain: Domain) -> Plan | NoPlan:
+def _find_plan(s: Session, ask: Ask, policy: EvictionPolicy, domain: Domain, cache: ActionCache) -> Plan | NoPlan:
     """One pod after the other where pods are served singly, the whole ask otherwise."""
     if policy.name != PREEMPT_NAME:
-        return plan_in_domain(s, ask, policy, domain)
+        return plan_in_domain(s, ask, policy, domain, cache)
     found: Plan | NoPlan = NoPlan("nobody asks")
     for pod in ask.pods:
-        found = plan_on_one_node(s, replace(ask, pods=(pod,)), policy, domain)
+        found = plan_on_one_node(s, replace(ask, pods=(pod,)), policy, domain, cache)
         if isinstance(found, Plan):
             break
     return found

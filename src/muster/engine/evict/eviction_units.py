@@ -6,7 +6,7 @@ For one ask and one domain. The order of the units says who is taken first; thei
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +18,6 @@ from muster.engine.session import Session
 from muster.model.gang import Gang, Subgroup
 from muster.model.pod import PLACED, Phase, Pod
 from muster.model.resource_amounts import PODS
-from muster.model.topics import Topic
-from muster.state.derived_values import Derived
 from muster.state.gangs.gang_stage import count
 from muster.state.gangs.subgroups import placed_in_subgroup
 from muster.state.node_table import BoolColumn, FloatColumn, RowIndex
@@ -41,11 +39,14 @@ class EvictionUnits:
     unit_cost: FloatColumn
     unit_surplus: BoolColumn
     unit_gang: IntColumn
+    whole_unit: IntColumn
+    """Of each unit, the unit of its gang as a whole that it ends with; its own number where there is none."""
     evicted: BoolColumn
-    """Units that went since these were put together: an ask that looks like the last one need not sort all of them again."""
+    """Units that were evicted since these were made: an ask that looks like the last one need not sort all of them again."""
     evictable_at: float = np.inf
-    """When the first of those who are barred for a time may be taken."""
+    """When the first pod that is protected for a time becomes evictable."""
     _by_row: RowIndex | None = None
+    _surplus_units: dict[int, list[int]] | None = None
 
     def __len__(self) -> int:
         return len(self.unit_class)
@@ -62,6 +63,15 @@ class EvictionUnits:
             self._by_row = here[np.argsort(self.row[here] * np.int64(len(self) + 1) + self.unit[here])]
         return self._by_row
 
+    @property
+    def surplus_units(self) -> dict[int, list[int]]:
+        """By unit that is a gang as a whole: the units that end with it."""
+        if self._surplus_units is None:
+            self._surplus_units = {}
+            for unit in np.flatnonzero(self.whole_unit != np.arange(len(self))).tolist():
+                self._surplus_units.setdefault(int(self.whole_unit[unit]), []).append(unit)
+        return self._surplus_units
+
     def victims_of(self, unit: int, victim_table: VictimTable) -> list[int]:
         """Its seats, members in their order."""
         mine: RowIndex = self.victim[self.unit == unit]
@@ -70,37 +80,49 @@ class EvictionUnits:
 
 
 @dataclass(slots=True)
-class _KeptUnits:
-    """Bundles of an earlier ask of this cycle, and what they were made from."""
+class CachedUnits:
+    """Units of an earlier ask of this action, and what they were made from."""
 
-    found: EvictionUnits | None = None
-    eligible: BoolColumn = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
-    position: int = -1
+    units: EvictionUnits
+    eligible: BoolColumn
+    position: int
+    """How far the log of placements was known."""
 
 
-_KEPT: Derived[_KeptUnits] = Derived("eviction units", Topic.CYCLE)
+UnitsCache = dict[tuple[int, str, bytes], CachedUnits]
+"""By priority of the asking gang, domain, and what is lacking."""
 
 
 def eviction_units(
-    s: Session, ask: Ask, policy: EvictionPolicy, rules: EvictionRules, victim_table: VictimTable, domain: Domain, need: Amounts
+    s: Session,
+    ask: Ask,
+    policy: EvictionPolicy,
+    rules: EvictionRules,
+    victim_table: VictimTable,
+    domain: Domain,
+    *,
+    need: Amounts,
+    cache: UnitsCache,
 ) -> EvictionUnits:
-    """The units that this ask may take in a domain. `need` is what the ask lacks in all."""
-    eligible, log = rules.eligible, s.world.changes.placements
-    kept = _KEPT.of(s.world, _KeptUnits, key=(policy.name, ask.gang.priority, domain.name, need.tobytes()))
-    if kept.found is None or not np.array_equal(kept.eligible, eligible) or not _still_valid(s, victim_table, kept, kept.found):
-        kept.found = _build(s, ask, policy, rules, victim_table, domain.mask(len(s.world.table)), need)
-        kept.eligible = eligible
-    kept.position = log.position
-    return kept.found
+    """The units that this ask may evict in a domain. `need`: what it lacks in all. `cache`: shared by the asks of an action."""
+    key = (ask.gang.priority, domain.name, need.tobytes())
+    cached, position = cache.get(key), s.world.changes.placements.position
+    if cached is not None and np.array_equal(cached.eligible, rules.eligible) and _still_valid(s, victim_table, cached):
+        cached.position = position
+        return cached.units
+    units = _build(s, ask, policy, rules, victim_table, domain.mask(len(s.world.table)), need)
+    cache[key] = CachedUnits(units, rules.eligible, position)
+    return units
 
 
-def _still_valid(s: Session, victim_table: VictimTable, kept: _KeptUnits, found: EvictionUnits) -> bool:
-    """Did nothing happen since but that whole units went, and others came who may not be taken? Then mark the former."""
+def _still_valid(s: Session, victim_table: VictimTable, cached: CachedUnits) -> bool:
+    """Did nothing happen since but that whole units were evicted, and pods placed that are not eligible? Then mark the former."""
+    found = cached.units
     went: list[int] = []
-    for uid in dict.fromkeys(s.world.changes.placements.since(kept.position) or ()):
+    for uid in dict.fromkeys(s.world.changes.placements.since(cached.position) or ()):
         at = victim_table.index.get(uid)
         if at is not None:
-            if kept.eligible[victim_table.gang[at]]:
+            if cached.eligible[victim_table.gang[at]]:
                 return False
         elif (last := victim_table.last_index.get(uid)) is not None:
             went.append(last)
@@ -334,8 +356,20 @@ def _sorted_units(
         unit_cost=cost[order],
         unit_surplus=surplus[order],
         unit_gang=gang[order],
+        whole_unit=_whole_units_of(s, victim_table, gang[order], surplus[order]),
         evicted=np.zeros(units, dtype=np.bool_),
     )
+
+
+def _whole_units_of(s: Session, victim_table: VictimTable, gang: IntColumn, surplus: BoolColumn) -> IntColumn:
+    """Of each unit, the unit that it ends with. None where only what is in the domain is evicted."""
+    own = np.arange(len(gang))
+    if s.policy.settings.whole_gang == "domain":
+        return own
+    whole = np.flatnonzero(~surplus & ~victim_table.gang_per_pod[gang])
+    of_gang = np.full(len(victim_table.gangs), -1, dtype=np.int64)
+    of_gang[gang[whole]] = whole
+    return np.where(surplus & (of_gang[gang] >= 0), of_gang[gang], own)
 
 
 def _violates_budgets(s: Session, victim_table: VictimTable, victim: RowIndex, unit: IntColumn, units: int) -> BoolColumn:

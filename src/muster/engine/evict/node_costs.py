@@ -10,8 +10,7 @@ from muster.engine.evict.eviction_units import EvictionUnits
 from muster.engine.evict.victims import IntColumn, VictimTable
 from muster.engine.session import Session
 from muster.model.pod import Phase
-from muster.model.topics import Topic
-from muster.state.derived_values import Derived
+from muster.state.changes import ChangeLog
 from muster.state.node_table import BoolColumn, FloatColumn, RowIndex
 from muster.state.resource_columns import Amounts
 
@@ -21,18 +20,14 @@ class NodeCosts:
     """What making room on each node costs, for asks of one cycle that look alike. Only nodes on which something changed since the
     last ask are judged anew."""
 
-    eviction_units: EvictionUnits
+    units: EvictionUnits
     match: BoolColumn
     rank: IntColumn
     """Position of each unit in the order in which units go: the less important first."""
     ends_gang: BoolColumn
     """Units that are gangs of several members: these end."""
-    surplus_units: dict[int, list[int]]
-    """Of a gang that goes whole, the units of its spare members: they go with it, and its figures contain theirs."""
-    gang_unit: IntColumn
-    """Of each unit, the gang that it goes with in this way; its own number where there is none."""
     overlapping_rows: RowIndex
-    """Nodes with both on them: there the figures would count somebody twice."""
+    """Nodes with a gang and a unit that ends with it: the costs of the gang contain those of the unit, which would count twice."""
     row: RowIndex
     """Entries: what one unit has on one node, nodes one after the other, and on each its units in order."""
     unit: IntColumn
@@ -48,27 +43,19 @@ class NodeCosts:
     position: int = -1
     queue_shortfall: list[int] | None = field(default=None)
 
-    def units_on(self, row: int, b: EvictionUnits) -> list[int]:
+    def units_on(self, row: int) -> list[int]:
         begin, end = np.searchsorted(self.row, (row, row + 1))
-        return [unit for unit in self.unit[begin:end].tolist() if not b.evicted[unit]]
+        return [unit for unit in self.unit[begin:end].tolist() if not self.units.evicted[unit]]
 
-    def candidate_rows(self, b: EvictionUnits, among: BoolColumn) -> list[int]:
-        """Nodes with somebody who may go, of these."""
-        rows: RowIndex = self.row[~b.evicted[self.unit]]
+    def candidate_rows(self, among: BoolColumn) -> list[int]:
+        """Of these nodes, those with an evictable unit."""
+        rows: RowIndex = self.row[~self.units.evicted[self.unit]]
         found: list[int] = np.unique(rows[among[rows]]).tolist()
         return found
 
-    def update(
-        self,
-        b: EvictionUnits,
-        lacking: Amounts,
-        full: Amounts | None,
-        *,
-        in_bulk: BoolColumn,
-        position: int,
-        changed: list[int] | None,
-    ) -> None:
+    def update(self, lacking: Amounts, full: Amounts | None, *, in_bulk: BoolColumn, changes: ChangeLog[int]) -> None:
         """Bring the costs up to date. `full`: what the queue lacks, which every node must free as well."""
+        b, changed = self.units, changes.since(self.position)
         queue_shortfall = None if full is None else full.tolist()
         stale = self.in_bulk != in_bulk
         if self.position < 0 or changed is None or queue_shortfall != self.queue_shortfall:
@@ -76,7 +63,8 @@ class NodeCosts:
         else:
             stale[changed] = True
             stale[b.row[b.evicted[b.unit] & ~self.evicted[b.unit]]] = True
-        self.in_bulk, self.evicted, self.position, self.queue_shortfall = in_bulk, b.evicted.copy(), position, queue_shortfall
+        self.in_bulk, self.evicted = in_bulk, b.evicted.copy()
+        self.position, self.queue_shortfall = changes.position, queue_shortfall
         self.feasible[stale] = False
         here = np.flatnonzero((stale & in_bulk)[self.row] & ~b.evicted[self.unit])
         if len(here):
@@ -110,21 +98,8 @@ class NodeCosts:
         return int(rows[0]) if len(rows) else None
 
 
-@dataclass(slots=True)
-class _Kept:
-    """The board of the last ask of this cycle."""
-
-    node_costs: NodeCosts | None = None
-
-
-_KEPT: Derived[_Kept] = Derived("board of nodes", Topic.CYCLE)
-
-
-def node_costs_for(s: Session, b: EvictionUnits, victim_table: VictimTable, match: BoolColumn, requested: RowIndex) -> NodeCosts:
-    """The board for these units and nodes: the one of an ask before that looked alike, or a new one."""
-    kept = _KEPT.of(s.world, _Kept)
-    if kept.node_costs is not None and kept.node_costs.eviction_units is b and np.array_equal(kept.node_costs.match, match):
-        return kept.node_costs
+def build_node_costs(s: Session, b: EvictionUnits, victim_table: VictimTable, match: BoolColumn, requested: RowIndex) -> NodeCosts:
+    """The entries for these units on these nodes; no node has a cost yet."""
     rank = np.empty(len(b), dtype=np.int64)
     rank[np.lexsort((np.arange(len(b)), ~b.unit_surplus, victim_table.gang_priority[b.unit_gang]))] = np.arange(len(b))
     here = np.flatnonzero(b.in_domain & match[b.row])
@@ -132,47 +107,27 @@ def node_costs_for(s: Session, b: EvictionUnits, victim_table: VictimTable, matc
     row, unit, freed = _by_row_and_unit(b.row[here], b.unit[here], b.request[here][:, requested])
     freed_in_queue = np.zeros((len(b), len(requested)), dtype=np.int64)
     np.add.at(freed_in_queue, b.unit, b.request[:, requested])
-    surplus_units = _surplus_units(s, b, victim_table)
     ends_gang = ~b.unit_surplus & (np.bincount(b.unit, minlength=len(b)) > 1)
-    ends_gang[list(surplus_units)] = True
-    gang_unit = np.arange(len(b))
-    for first, others in surplus_units.items():
-        gang_unit[others] = first
-    cost_terms = _cost_terms(s, b, victim_table, ends_gang, surplus_units)
+    ends_gang[list(b.surplus_units)] = True
+    cost_terms = _cost_terms(s, b, victim_table, ends_gang)
     nodes = len(match)
     nothing = np.zeros(nodes, dtype=np.bool_)
-    node_costs = NodeCosts(
-        b, match, rank, ends_gang, surplus_units, gang_unit, _overlapping_rows(row, unit, gang_unit), row, unit, freed,
-        freed_in_queue, cost_terms,
+    return NodeCosts(
+        b, match, rank, ends_gang, _overlapping_rows(row, unit, b.whole_unit), row, unit, freed, freed_in_queue, cost_terms,
         cost=np.zeros((len(cost_terms), nodes)), feasible=nothing.copy(), in_bulk=nothing, evicted=b.evicted.copy(),
     )  # fmt: skip
-    kept.node_costs = node_costs
-    return node_costs
 
 
-def _surplus_units(s: Session, b: EvictionUnits, victim_table: VictimTable) -> dict[int, list[int]]:
-    """By unit that is a whole gang: the units of the same gang that can go alone as well. None where only what is here goes."""
-    if s.policy.settings.whole_gang == "domain":
-        return {}
-    freed_in_queue = ~b.unit_surplus & ~victim_table.gang_per_pod[b.unit_gang]
-    gang_unit = np.full(len(victim_table.gangs), -1, dtype=np.int64)
-    gang_unit[b.unit_gang[freed_in_queue]] = np.flatnonzero(freed_in_queue)
-    found: dict[int, list[int]] = {}
-    for unit in np.flatnonzero(b.unit_surplus & (gang_unit[b.unit_gang] >= 0)).tolist():
-        found.setdefault(int(gang_unit[b.unit_gang[unit]]), []).append(unit)
-    return found
-
-
-def _overlapping_rows(row: RowIndex, unit: IntColumn, gang_unit: IntColumn) -> RowIndex:
-    """Nodes with a gang and somebody who goes with it."""
-    follows = np.flatnonzero(gang_unit[unit] != unit)
+def _overlapping_rows(row: RowIndex, unit: IntColumn, whole_unit: IntColumn) -> RowIndex:
+    """Nodes with a gang and a unit that ends with it."""
+    follows = np.flatnonzero(whole_unit[unit] != unit)
     there = set(zip(row.tolist(), unit.tolist(), strict=True)) if len(follows) else set()
-    pairs = zip(row[follows].tolist(), gang_unit[unit[follows]].tolist(), strict=True)
+    pairs = zip(row[follows].tolist(), whole_unit[unit[follows]].tolist(), strict=True)
     return np.array(sorted({at for at, first in pairs if (at, first) in there}), dtype=np.intp)
 
 
 def _cost_terms(
-    s: Session, b: EvictionUnits, victim_table: VictimTable, ends_gang: BoolColumn, surplus_units: dict[int, list[int]]
+    s: Session, b: EvictionUnits, victim_table: VictimTable, ends_gang: BoolColumn
 ) -> tuple[tuple[np.ufunc, FloatColumn], ...]:
     units = len(b)
     bound = victim_table.phase[b.victim] == Phase.BOUND
@@ -183,7 +138,7 @@ def _cost_terms(
     youngest = np.full(units, -np.inf)
     np.maximum.at(youngest, b.unit[bound], victim_table.started[b.victim[bound]])
     lost = np.asarray(np.bincount(b.unit[bound], weights=hours[bound], minlength=units), dtype=np.float64)
-    for unit, others in surplus_units.items():
+    for unit, others in b.surplus_units.items():
         pods[unit] += pods[others].sum()
         lost[unit] += lost[others].sum()
         youngest[unit] = max(youngest[unit], youngest[others].max())
