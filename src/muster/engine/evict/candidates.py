@@ -1,4 +1,4 @@
-"""Ways to gain seats: units that free some by themselves, and the first few units of a node together."""
+"""Ways to make members fit: units that free enough by themselves, and the first few units of a node together."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from muster.state.node_table import BoolColumn, RowIndex
 from muster.state.resource_columns import Amounts
 
 Candidate = tuple[tuple[float, ...], list[int], list[int], int]
-"""A way to gain seats: its price, the units to take, the nodes that they are on, and the seats gained."""
+"""A way to make members fit: its price, the units to evict, the nodes that they are on, and how many members fit then."""
 
 
 @dataclass(frozen=True, slots=True)
 class _VictimsByNode:
-    """Seats on nodes that serve the want, node by node, and on each in the order in which their units go."""
+    """Placed pods on nodes that match the demand, node by node, and on each in the order in which their units are evicted."""
 
     b: EvictionUnits
     demand: MemberDemand
@@ -33,11 +33,11 @@ class _VictimsByNode:
 
 
 def find_candidates(
-    b: EvictionUnits, request: Amounts, out: BoolColumn, demand: MemberDemand, free: Amounts, slots: IntColumn, missing: int
+    b: EvictionUnits, request: Amounts, excluded: BoolColumn, demand: MemberDemand, free: Amounts, slots: IntColumn, missing: int
 ) -> list[tuple[list[int], list[int], int]]:
-    """Ways to gain seats, the cheapest per seat first: (units, nodes, seats gained). `out`: units that are gone, or may not go."""
+    """The cheapest per member first: units, nodes, and how many members fit then. `excluded`: units that are not evictable."""
     here = b.by_row()
-    here = here[~out[b.unit[here]]]
+    here = here[~excluded[b.unit[here]]]
     here = here[mask_of(demand.rows, len(slots))[b.row[here]]]
     if not len(here):
         return []
@@ -47,16 +47,16 @@ def find_candidates(
     victims = _VictimsByNode(b, demand, free, slots, row, unit, request[here], first_of_row, first_of_unit)
     at = np.flatnonzero(first_of_unit)
     gained = fits_in_rows(free[row[at]] + np.add.reduceat(victims.request, at, axis=0), demand, row[at]) - slots[row[at]]
-    candidates_found = _single_units(b, missing, row[at], unit[at], gained)
-    # Where every unit frees a seat on every node by itself, putting several together frees none that is cheaper.
+    found_so_far = _single_units(b, missing, row[at], unit[at], gained)
+    # Where every unit makes a member fit on every node by itself, several together make none fit more cheaply.
     if not (gained > 0).all():
-        candidates_found += _unit_prefixes(victims)
-    candidates_found.sort(key=lambda option: option[0])
-    return [option[1:] for option in candidates_found]
+        found_so_far += _unit_prefixes(victims)
+    found_so_far.sort(key=lambda candidate: candidate[0])
+    return [candidate[1:] for candidate in found_so_far]
 
 
 def _single_units(b: EvictionUnits, missing: int, row: RowIndex, unit: IntColumn, gained: IntColumn) -> list[Candidate]:
-    """Units that free seats by themselves, over all their nodes."""
+    """Units that make members fit by themselves, over all their nodes."""
     total = np.bincount(unit, weights=gained, minlength=len(b)).astype(np.int64)
     found = np.flatnonzero(total > 0)
     useful = np.minimum(total[found], missing)
@@ -66,17 +66,15 @@ def _single_units(b: EvictionUnits, missing: int, row: RowIndex, unit: IntColumn
     rows: dict[int, list[int]] = {}
     for each, where in zip(unit[few].tolist(), row[few].tolist(), strict=True):
         rows.setdefault(each, []).append(where)
-    candidates_found: list[Candidate] = []
+    found_so_far: list[Candidate] = []
     for each in best.tolist():
         price, gain = float(b.unit_cost[each]), int(total[each])
-        candidates_found.append(
-            ((float(b.unit_class[each]), price / min(gain, missing), price, float(each)), [each], rows[each], gain)
-        )
-    return candidates_found
+        found_so_far.append(((float(b.unit_class[each]), price / min(gain, missing), price, float(each)), [each], rows[each], gain))
+    return found_so_far
 
 
 def _unit_prefixes(victims: _VictimsByNode) -> list[Candidate]:
-    """On each node the first few units, in order, that free a seat together."""
+    """On each node the first few units, in order, that make a member fit together."""
     b, row, unit, request = victims.b, victims.row, victims.unit, victims.request
     begin = np.maximum.accumulate(np.where(victims.first_of_row, np.arange(len(row)), 0))
     summed = np.cumsum(request, axis=0)
@@ -88,17 +86,17 @@ def _unit_prefixes(victims: _VictimsByNode) -> list[Candidate]:
     _, first = np.unique(row[enough], return_index=True)
     at = enough[first]
     at = at[unit[at] != unit[begin[at]]]
-    candidates_found: list[Candidate] = []
+    found_so_far: list[Candidate] = []
     for i in at[np.lexsort((row[at], cost[at] / gained[at], b.unit_class[unit[at]]))][:64].tolist():
         units = _needed_units(victims, slice(int(begin[i]), i + 1))
         worst = float(b.unit_class[max(units)])
         price = float(b.unit_cost[units].sum())
-        candidates_found.append(((worst, price, price, float(row[i])), units, [int(row[i])], 1))
-    return candidates_found
+        found_so_far.append(((worst, price, price, float(row[i])), units, [int(row[i])], 1))
+    return found_so_far
 
 
 def _needed_units(victims: _VictimsByNode, stretch: slice) -> list[int]:
-    """Of the first few units on a node, those that are really needed for one more seat: the dearest are left out first."""
+    """Of the first few units on a node, those that are needed for one more member: the costliest are left out first."""
     b, unit, request, node = victims.b, victims.unit[stretch], victims.request[stretch], victims.row[stretch][:1]
     kept = sorted(set(unit.tolist()))
     for each in sorted(kept, key=lambda u: (-b.unit_class[u], -b.unit_cost[u], -u)):

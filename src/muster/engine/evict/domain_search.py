@@ -44,10 +44,13 @@ def plan_in_domain(s: Session, ask: Ask, policy: EvictionPolicy, domain: Domain,
     if not search.units.any_left:
         return search.no_victims()
     if not found.could_ever_fit():
-        evicted = "the one gang or seat" if len(search.units) == 1 else f"all {len(search.units)} gangs and seats"
-        return search.no_plan(f"it would not fit even if {evicted} that may go were gone")
+        count = len(search.units)
+        evictable = "the one evictable gang or pod" if count == 1 else f"all {count} evictable gangs and pods"
+        return search.no_plan(f"it would not fit even if {evictable} were evicted")
     plan = found.cheapest()
-    return plan if plan is not None else search.no_plan(search.refusal or "whoever may go, a check still refuses the placement")
+    if plan is None:
+        return search.no_plan(search.refusal or "whichever pods are evicted, a filter still refuses the placement")
+    return plan
 
 
 class DomainSearch:
@@ -181,7 +184,7 @@ class _InDomain:
             if selection.evict(unit) and (verdict := s.admit(self._nominating)).ok:
                 break
         if not verdict.ok:
-            self.search.refusal = self.search.refusal or f"even without all who may go, {verdict.why}"
+            self.search.refusal = self.search.refusal or f"even with every evictable pod evicted, {verdict.why}"
         return verdict.ok
 
     def _units_in_own_queues(self) -> list[int]:
@@ -233,9 +236,9 @@ class _InDomain:
         return self._place(selection.trial, self.pods)
 
     def _reprieve_order(self, unit: int) -> tuple[float, ...]:
-        """The costliest is put back first, or the most important where that is the rule."""
+        """The costliest is put back first, or that of the highest priority where that is the rule."""
         b, victim_table = self.search.units, self.search.victim_table
-        if not self.search.policy.reprieve_by_importance:
+        if not self.search.policy.reprieve_by_priority:
             return (-b.unit_class[unit], -b.unit_cost[unit], -unit)
         gang = b.unit_gang[unit]
         return (-victim_table.gang_priority[gang], -b.unit_cost[unit], victim_table.gang_created[gang], -unit)

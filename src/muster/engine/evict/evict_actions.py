@@ -1,4 +1,4 @@
-"""The evicting actions: who asks, which action serves it, and how a plan becomes claims and evictions."""
+"""The evicting actions: which one serves an ask, and how a plan becomes nominations and evictions."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _find_plan(s: Session, ask: Ask, policy: EvictionPolicy, domain: Domain, cac
     """One pod after the other where pods are served singly, the whole ask otherwise."""
     if policy.name != PREEMPT_NAME:
         return plan_in_domain(s, ask, policy, domain, cache)
-    found: Plan | NoPlan = NoPlan("nobody asks")
+    found: Plan | NoPlan = NoPlan("no member needs a node")
     for pod in ask.pods:
         found = plan_on_one_node(s, replace(ask, pods=(pod,)), policy, domain, cache)
         if isinstance(found, Plan):
@@ -118,7 +118,7 @@ def _find_plan(s: Session, ask: Ask, policy: EvictionPolicy, domain: Domain, cac
 
 
 def preemptor_pods(s: Session, gang: Gang) -> tuple[Pod, ...]:
-    """Whom room is made for: what the minimums lack; and, once it goes pod by pod, whoever waits."""
+    """The members that pods are evicted for: what the minimums lack; all pending ones where the gang is scheduled pod by pod."""
     if _is_scheduled_per_pod(s, gang):
         return tuple(pod for pod in gang.pods() if pod.uid not in s.world.placements.by_uid)
     return () if reaches_min(s.world, gang, PLACED_OR_NOMINATED) else members_needed(s.world, gang)
@@ -129,18 +129,18 @@ def _is_scheduled_per_pod(s: Session, gang: Gang) -> bool:
 
 
 def _report_refusal(s: Session, gang: Gang, refusal: Verdict, why: str, verdict: Verdict | None = None) -> None:
-    """Add to a refusal why nobody can be evicted either."""
+    """Add to a refusal why no pod can be evicted either."""
     at = verdict.at if verdict is not None else None
     own = [Topic.QUEUE_CAPACITY.of(key) for role in gang.roles for key in s.world.ledger.path(role.queue)[:-1]]
-    # Others may grow over their share, or this one fall below its own: then somebody may be evicted after all.
+    # Others may grow over their share, or this one fall below its own: then there may be evictable pods after all.
     usage = (*own, Topic.QUEUE_USAGE.any, Topic.QUEUES.any)
     topics = tuple(dict.fromkeys((*refusal.topics, *(verdict.topics if verdict is not None else ()), *usage)))
-    both = replace(refusal, why=f"{refusal.why}; nobody is evicted for it: {why}", topics=topics, at=at or refusal.at)
+    both = replace(refusal, why=f"{refusal.why}; no pod is evicted for it: {why}", topics=topics, at=at or refusal.at)
     s.record_verdict(gang, both)
 
 
 def commit_plan(s: Session, gang: Gang, plan: Plan, policy: EvictionPolicy) -> None:
-    """Claims first, then evictions: decided as one. Where nobody has to leave any more, the gang is bound at once."""
+    """Nominations first, then evictions: decided as one. Where no pod has to be evicted any more, the gang is bound at once."""
     refusal = s.refused.pop(gang.key)
     s.why_without_eviction[gang.key] = refusal.why
     _release_reservations(s, gang, plan, policy)
@@ -151,8 +151,8 @@ def commit_plan(s: Session, gang: Gang, plan: Plan, policy: EvictionPolicy) -> N
     victims = tuple(pod.uid for pod in plan.victims)
     soft = s.policy.manner(policy.name) == "soft"
     s.world.memory.plans.set(name, ActivePlan(gang.key, len(plan.placements), victims, s.now, soft=soft))
-    leave = explain.plural(len(victims), "pod leaves", "pods leave")
-    why = f"{leave} for it; as things are, {refusal.why}" if victims else "the room that it needs is being left"
+    evicted = explain.plural(len(victims), "pod is evicted", "pods are evicted")
+    why = f"{evicted} for it; without that, {refusal.why}" if victims else "the capacity that it needs is being released"
     with s.trial(why, cause=policy.name, for_gang=gang.full_name) as trial:
         for pod, placement in plan.placements:
             trial.restore(pod, Placement(Phase.NOMINATED, placement.node, s.now, placement.devices, name))
@@ -166,11 +166,11 @@ def commit_plan(s: Session, gang: Gang, plan: Plan, policy: EvictionPolicy) -> N
 
 
 def _bind_now(s: Session, gang: Gang, plan: Plan) -> bool:
-    """What others only claimed may be enough, if nobody else has to leave first."""
+    """What others had only reserved may be enough, if no other pod has to terminate first."""
     table = s.world.table
-    with s.trial("others gave up what they only claimed", cause="Fits", for_gang=gang.full_name) as trial:
+    with s.trial("others released what they had only reserved", cause="Fits", for_gang=gang.full_name) as trial:
         for pod, placement in plan.placements:
-            # Its queue may still carry those who leave, even where its node does not.
+            # Its queue may still be charged for terminating pods, even where its node is not.
             if not s.quota_fit(pod, count=1, phase=Phase.BINDING).fit_count:
                 return False
             trial.restore(pod, Placement(Phase.BINDING, placement.node, s.now, placement.devices))
@@ -184,7 +184,7 @@ def _bind_now(s: Session, gang: Gang, plan: Plan) -> bool:
 
 
 def _surplus_verdict(s: Session, gang: Gang) -> Verdict:
-    """Room is made for the minimum only: members above it take their chance on free room, in the next attempt."""
+    """Pods are evicted for the minimum only: members above it need free capacity, in the next attempt."""
     waiting = s.world.placements.unplaced_members.get(gang.key, 0)
     if not waiting:
         return YES
@@ -193,15 +193,15 @@ def _surplus_verdict(s: Session, gang: Gang) -> Verdict:
 
 
 def _release_reservations(s: Session, gang: Gang, plan: Plan, policy: EvictionPolicy) -> None:
-    """Those who only lose a claim, or what this very cycle gave them, wait again and are told for whom."""
-    why = f"gives way to {gang.full_name}"
+    """Pods that only lose a reservation, or what this very cycle gave them, are pending again, with the reason."""
+    why = f"released for {gang.full_name}"
     for pod in plan.released:
         with s.trial(why, cause=policy.name, for_gang=gang.full_name) as trial:
             trial.release(pod)
             trial.commit()
         loser = s.world.gang_of(pod)
         if loser is not None:
-            s.record_verdict(loser, Verdict(ok=False, why=why, code="GaveWay", at=s.now))
+            s.record_verdict(loser, Verdict(ok=False, why=why, code="Preempted", at=s.now))
 
 
 def _eviction_message(s: Session, gang: Gang, victim: Pod, policy: EvictionPolicy) -> str:

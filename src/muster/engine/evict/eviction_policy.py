@@ -1,4 +1,4 @@
-"""What tells the evicting actions apart: whom an ask may look at, and in which order. Everything else they share."""
+"""What tells the evicting actions apart: which pods an ask may evict, and in which order. Everything else they share."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from muster.state.node_table import BoolColumn
 
 
 class EvictionRules(Protocol):
-    """Whom one ask may evict. Made for the ask before anybody is taken, so that what it is compared with stays the same."""
+    """Which pods one ask may evict. Made before any eviction, so that what the ask is compared with stays the same."""
 
     @property
     def eligible(self) -> BoolColumn:
-        """A column over gangs: whom the ask may evict in principle."""
+        """A column over gangs: those that the ask may evict in principle."""
         ...
 
     def queue_rank(self) -> IntColumn | None:
@@ -27,7 +27,7 @@ class EvictionRules(Protocol):
         ...
 
     def allows_eviction(self, pods: Sequence[Pod]) -> Verdict:
-        """Asked before each unit is taken, with all that was taken before already gone."""
+        """Asked before each unit is evicted, with the units before it already evicted."""
         ...
 
 
@@ -38,15 +38,15 @@ class EvictionPolicy:
     name: str
     rules: Callable[[Session, Ask, VictimTable], EvictionRules]
     bars_non_preemptible: bool = False
-    """Pods that are not preemptible in their quota are barred too."""
-    reprieve_by_importance: bool = False
-    """Victims are put back by their importance, not by what they cost."""
+    """Pods that are not preemptible in their quota are protected too."""
+    reprieve_by_priority: bool = False
+    """Victims are put back by their priority, not by what they cost."""
     no_victims_message: str = ""
-    """The sentence for an ask that may evict nobody at all."""
+    """The sentence for an ask that may evict no pod at all."""
 
 
 def allows_eviction(s: Session, ask: Ask, rules: EvictionRules, pods: Sequence[Pod]) -> Verdict:
-    """May this unit go too? The action's rules and every plugin with a limit must agree."""
+    """May this unit be evicted too? The action's rules and every plugin with a limit must agree."""
     verdict = rules.allows_eviction(pods)
     if not verdict.ok:
         return verdict
@@ -58,10 +58,10 @@ def allows_eviction(s: Session, ask: Ask, rules: EvictionRules, pods: Sequence[P
 
 
 class PreemptRules:
-    """Strictly lower priority, in the asker's own queue."""
+    """Strictly lower priority, in the asking gang's own queue."""
 
-    def __init__(self, s: Session, ask: Ask, victim_table: VictimTable) -> None:
-        self.eligible: BoolColumn = lower_priority_in_same_queue(s, ask, victim_table)
+    def __init__(self, s: Session, ask: Ask, victim_table: VictimTable) -> None:  # noqa: ARG002
+        self.eligible: BoolColumn = lower_priority_in_same_queue(ask, victim_table)
 
     def queue_rank(self) -> IntColumn | None:
         return None
@@ -70,8 +70,8 @@ class PreemptRules:
         return YES
 
 
-def lower_priority_in_same_queue(s: Session, ask: Ask, victim_table: VictimTable) -> BoolColumn:  # noqa: ARG001
-    """Gangs of strictly lower priority that share a queue with the asker."""
+def lower_priority_in_same_queue(ask: Ask, victim_table: VictimTable) -> BoolColumn:
+    """Gangs of strictly lower priority that share a queue with the asking gang."""
     count = len(victim_table.gangs)
     lower: BoolColumn = victim_table.gang_priority[:count] < ask.gang.priority
     if not lower.any():
@@ -94,7 +94,7 @@ def exclude_own_gang(ask: Ask, victim_table: VictimTable, eligible: BoolColumn) 
 GANG_PREEMPT = EvictionPolicy(
     name="gang-preempt",
     rules=PreemptRules,
-    no_victims_message="nobody of lower priority in its queue has a seat",
+    no_victims_message="no pod of lower priority in its queue is placed",
 )
 
 PREEMPT = EvictionPolicy(

@@ -1,7 +1,7 @@
-"""Victims as units: seats that a gang can spare go one by one and cost nothing, the others go with their whole gang.
+"""Victims as units: surplus members of a gang are evicted one by one and cost nothing, the others only with their whole gang.
 
-For one ask and one domain. The order of the units says who is taken first; their class is what is never traded for efficiency
-(spare before whole, then the victim's priority or its queue).
+For one ask and one domain. The order of the units is the order of eviction; their class is what is never traded for efficiency
+(surplus before whole, then the victim's priority or its queue).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ROI_STEP = 0.05
 
 @dataclass(slots=True)
 class EvictionUnits:
-    """Columns over seats, and over units in the order in which they are taken: unit 0 goes first."""
+    """Columns over placed pods, and over units in the order of eviction: unit 0 is first."""
 
     victim: RowIndex
     unit: IntColumn
@@ -56,10 +56,10 @@ class EvictionUnits:
         return not bool(self.evicted.all())
 
     def by_row(self) -> RowIndex:
-        """Seats in the domain by node, and on each node in the order in which their units are taken."""
+        """Pods in the domain by node, and on each node in the order in which their units are evicted."""
         if self._by_row is None:
             here = np.flatnonzero(self.in_domain)
-            # Both are whole numbers that fit into one: a single sort is enough.
+            # Row and unit are whole numbers that fit into one: a single sort is enough.
             self._by_row = here[np.argsort(self.row[here] * np.int64(len(self) + 1) + self.unit[here])]
         return self._by_row
 
@@ -73,7 +73,7 @@ class EvictionUnits:
         return self._surplus_units
 
     def victims_of(self, unit: int, victim_table: VictimTable) -> list[int]:
-        """Its seats, members in their order."""
+        """Its pods, members in their order."""
         mine: RowIndex = self.victim[self.unit == unit]
         found: list[int] = mine.tolist() if len(mine) == 1 else mine[np.argsort(victim_table.rank[mine], kind="stable")].tolist()
         return found
@@ -145,13 +145,13 @@ def _build(
     in_domain = _in_domain(victim_table, victim, inside)
     if s.policy.settings.whole_gang == "domain":
         victim, in_domain = victim[in_domain], in_domain[in_domain]
-    barred = _not_evictable(s, ask, victim_table, victim)
+    protected = _not_evictable(s, ask, victim_table, victim)
     if policy.bars_non_preemptible:
-        barred |= victim_table.non_preemptible[victim] & (victim_table.phase[victim] == Phase.BOUND)
-    unit = _unit_numbers(s, victim_table, victim, in_domain, barred, need)
-    keep = _whole_units(unit, in_domain, barred)
+        protected |= victim_table.non_preemptible[victim] & (victim_table.phase[victim] == Phase.BOUND)
+    unit = _unit_numbers(s, victim_table, victim, in_domain, protected, need)
+    keep = _whole_units(unit, in_domain, protected)
     found = _sorted_units(s, rules, victim_table, victim[keep], unit[keep], in_domain[keep], need)
-    found.evictable_at = _first_evictable_at(s, ask, victim_table, victim[barred])
+    found.evictable_at = _first_evictable_at(s, ask, victim_table, victim[protected])
     return found
 
 
@@ -163,14 +163,13 @@ def _in_domain(victim_table: VictimTable, victim: RowIndex, inside: BoolColumn) 
 
 
 def _not_evictable(s: Session, ask: Ask, victim_table: VictimTable, victim: RowIndex) -> BoolColumn:
-    """All candidates are shown to the policies once: whom one of them bars may not be taken. Binds that were sent are nobody's
-    to take back."""
-    barred: BoolColumn = victim_table.not_evictable[victim] | _bind_was_sent(s, victim_table, victim)
+    """All candidates are shown to the plugins once: what one of them protects is not evictable. Nor are binds that were sent."""
+    protected: BoolColumn = victim_table.not_evictable[victim] | _bind_was_sent(s, victim_table, victim)
     if s.policy.manner(ask.action) == "soft":
-        barred |= np.array([_eviction_was_cancelled(s, victim_table.pods[at]) for at in victim.tolist()], dtype=np.bool_)
+        protected |= np.array([_eviction_was_cancelled(s, victim_table.pods[at]) for at in victim.tolist()], dtype=np.bool_)
     for plugin in s.policy.filters_victims:
-        barred |= ~plugin.evictable(s, ask, victim_table, victim)
-    return barred
+        protected |= ~plugin.evictable(s, ask, victim_table, victim)
+    return protected
 
 
 def _bind_was_sent(s: Session, victim_table: VictimTable, victim: RowIndex) -> BoolColumn:
@@ -183,7 +182,7 @@ def _bind_was_sent(s: Session, victim_table: VictimTable, victim: RowIndex) -> B
 
 
 def _eviction_was_cancelled(s: Session, pod: Pod) -> bool:
-    """Was it asked softly a short while ago, and then allowed to stay?"""
+    """Was it marked for soft eviction a short while ago, and the mark removed?"""
     since = s.world.memory.cancelled_evictions.get(pod.uid, pod.eviction_cancelled_at)
     return since is not None and s.now < since + s.policy.settings.eviction_cooldown_s
 
@@ -195,10 +194,10 @@ def _first_evictable_at(s: Session, ask: Ask, victim_table: VictimTable, victim:
 
 
 def _unit_numbers(
-    s: Session, victim_table: VictimTable, victim: RowIndex, in_domain: BoolColumn, barred: BoolColumn, need: Amounts
+    s: Session, victim_table: VictimTable, victim: RowIndex, in_domain: BoolColumn, protected: BoolColumn, need: Amounts
 ) -> IntColumn:
-    """A number for each seat's unit, -1 where it can be in none: the gang's number for the gang as a whole, then one for each
-    seat that goes alone, then one for what a gang only claims or was given in this very cycle."""
+    """A number for each pod's unit, -1 where it can be in none: the gang's number for the gang as a whole, then one for each pod
+    that is evicted alone, then one for what a gang only has reserved or was given in this very cycle."""
     total = len(victim_table.gangs)
     gang, phase = victim_table.gang[victim], victim_table.phase[victim]
     unit = gang.copy()
@@ -214,14 +213,14 @@ def _unit_numbers(
     for number in np.unique(gang[bound & ~single & in_domain & (surplus[gang] != 0)]).tolist():
         here = np.flatnonzero(bound & in_domain & (gang == number))
         for at in _surplus_victims(
-            s, victim_table, victim, here, need, surplus=int(surplus[number]), gang=victim_table.gangs[number], barred=barred
+            s, victim_table, victim, here, need, surplus=int(surplus[number]), gang=victim_table.gangs[number], protected=protected
         ):
             unit[at] = total + victim[at]
-    # Nobody served in this cycle is a victim in it.
+    # No gang served in this cycle is a victim in it.
     served = np.zeros(total, dtype=np.bool_)
     served[gang[phase == Phase.BINDING]] = True
     unit[bound & served[gang]] = -1
-    # Who was caught half bound keeps what completes it: without that the half that runs would be worth nothing.
+    # A gang that was half bound keeps what completes it: without that the half that runs would be worth nothing.
     runs = np.bincount(gang[bound], minlength=total)[:total]
     torn = served & (runs > 0) & (runs + victim_table.gang_succeeded[:total] < victim_table.gang_min[:total])
     unit[(phase == Phase.BINDING) & torn[gang]] = -1
@@ -242,16 +241,16 @@ def _surplus_victims(
     *,
     surplus: int,
     gang: Gang,
-    barred: BoolColumn,
+    protected: BoolColumn,
 ) -> list[int]:
-    """Which of the gang's seats in the domain it can spare: all of a broken gang's, else what is above its minimums."""
+    """Which of the gang's pods in the domain are surplus: all of a broken gang's, else what is above its minimums."""
     if surplus < 0:
         return here.tolist() if is_broken(s, gang) else []
     budget: dict[str | Subgroup, int] = {role.name: count(s.world, role, PLACED) + role.succeeded - role.min for role in gang.roles}
     budget.update({subgroup: placed_in_subgroup(s.world, subgroup, PLACED) - subgroup.min for subgroup in gang.subgroups})
     alone: list[int] = []
-    # Whoever may not go anyway takes up no surplus: it stays, and counts towards the minimum.
-    for at in sorted(here.tolist(), key=lambda i: (bool(barred[i]), _victim_order(victim_table, int(victim[i]), need))):
+    # A protected pod is never surplus: it stays, and counts towards the minimum.
+    for at in sorted(here.tolist(), key=lambda i: (bool(protected[i]), _victim_order(victim_table, int(victim[i]), need))):
         uid = victim_table.pods[int(victim[at])].uid
         belongs: list[str | Subgroup] = [
             s.world.facts.members[uid].role,
@@ -268,14 +267,14 @@ def is_broken(s: Session, gang: Gang) -> bool:
     """Below its minimum for good: the missing members do not exist, or have waited long enough."""
     world = s.world
     waiting = [pod for pod in gang.pods() if world.phase(pod) is Phase.PENDING]
-    seated = sum(count(world, role, PLACED) + role.succeeded for role in gang.roles)
-    if seated + len(waiting) < gang.min:
+    placed = sum(count(world, role, PLACED) + role.succeeded for role in gang.roles)
+    if placed + len(waiting) < gang.min:
         return True
     return all(s.now - pod.created >= BROKEN_AFTER_S for pod in waiting)
 
 
 def _victim_order(victim_table: VictimTable, at: int, need: Amounts) -> tuple[float, int, float, float, str]:
-    """Within a gang: who covers most of the need, the least important, the least waste, the youngest."""
+    """Within a gang: what covers most of the need, the lowest priority, the least waste, the youngest."""
     requested = need > 0
     request = victim_table.request[at]
     coverage = float((np.minimum(request[requested], need[requested]) / need[requested]).sum())
@@ -284,15 +283,15 @@ def _victim_order(victim_table: VictimTable, at: int, need: Amounts) -> tuple[fl
     return (-coverage, pod.priority, waste, -pod.created, pod.full_name)
 
 
-def _whole_units(unit: IntColumn, in_domain: BoolColumn, barred: BoolColumn) -> BoolColumn:
-    """Keep units that have a seat in the domain and none that is barred: a whole gang goes whole or not at all."""
+def _whole_units(unit: IntColumn, in_domain: BoolColumn, protected: BoolColumn) -> BoolColumn:
+    """Keep units that have a pod in the domain and none that is protected: a whole gang is evicted whole or not at all."""
     size = int(unit.max(initial=0)) + 1
     known = unit >= 0
-    spoilt, inside = np.zeros(size, dtype=np.bool_), np.zeros(size, dtype=np.bool_)
-    spoilt[unit[known & barred]] = True
+    has_protected, inside = np.zeros(size, dtype=np.bool_), np.zeros(size, dtype=np.bool_)
+    has_protected[unit[known & protected]] = True
     inside[unit[known & in_domain]] = True
     keep = known.copy()
-    keep[known] = inside[unit[known]] & ~spoilt[unit[known]]
+    keep[known] = inside[unit[known]] & ~has_protected[unit[known]]
     return keep
 
 
@@ -305,7 +304,7 @@ def _sorted_units(
     in_domain: BoolColumn,
     need: Amounts,
 ) -> EvictionUnits:
-    """Number the units in the order in which they are taken."""
+    """Number the units in the order of eviction."""
     names, unit = np.unique(unit, return_inverse=True)
     units, total = len(names), len(victim_table.gangs)
     gang = np.zeros(units, dtype=np.int64)
@@ -330,7 +329,7 @@ def _sorted_units(
         (
             rank,
             youngest,
-            # Within a gang: who covers most of the need, the least important, the least waste.
+            # Within a gang: what covers most of the need, the lowest priority, the least waste.
             waste,
             pod_priority,
             -gain,
@@ -373,7 +372,7 @@ def _whole_units_of(s: Session, victim_table: VictimTable, gang: IntColumn, surp
 
 
 def _violates_budgets(s: Session, victim_table: VictimTable, victim: RowIndex, unit: IntColumn, units: int) -> BoolColumn:
-    """Units whose going breaks a disruption budget: of equals in priority they go last."""
+    """Units whose eviction violates a disruption budget: of equals in priority they are last."""
     column = np.zeros(units, dtype=np.bool_)
     for plugin in s.policy.checks_budgets:
         column |= plugin.violates_budget(s, victim_table, victim, unit, units)
@@ -408,5 +407,5 @@ def _unit_costs(
 
 
 def _rounded(sums: npt.NDArray[np.generic]) -> FloatColumn:
-    """The order in which fractions are added up must not show in who goes."""
+    """The order in which fractions are added up must not show in who is evicted."""
     return np.asarray(np.round(sums.astype(np.float64), 9), dtype=np.float64)

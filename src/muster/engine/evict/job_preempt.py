@@ -1,7 +1,8 @@
-"""Job-preempt: room in a quota, and on nodes, for a whole job.
+"""Job-preempt: capacity in a quota, and on nodes, for a whole job.
 
-Whom a job may take: preemptible pods of strictly lower priority, in its own quota, and in other quotas while these are over their
-minimum. Everything else is the one search; only the order in which victims are put back is the job's own: the most important first.
+A job may evict preemptible pods of strictly lower priority, in its own quota, and in other quotas while these are over their
+minimum. Everything else is the one search; only the order in which victims are put back is the job's own: the highest priority
+first.
 """
 
 from __future__ import annotations
@@ -28,18 +29,18 @@ WITHIN_MIN = "WithinMinimum"
 
 def why_may_not_preempt(s: Session, gang: Gang) -> str:
     """Why this job may cause no eviction, or nothing."""
-    said = {pod.labels.get(CAN_PREEMPT) for pod in gang.pods()}
+    values = {pod.labels.get(CAN_PREEMPT) for pod in gang.pods()}
     if gang.never_preempts:
         return "its preemption policy is Never"
-    if s.policy.requires_can_preempt and said != {"true"}:
-        return f"its pods do not say {CAN_PREEMPT}: true"
-    if "false" in said:
-        return f"its pods say {CAN_PREEMPT}: false"
+    if s.policy.requires_can_preempt and values != {"true"}:
+        return f"its pods lack the label {CAN_PREEMPT}: true"
+    if "false" in values:
+        return f"its pods have the label {CAN_PREEMPT}: false"
     return ""
 
 
 class JobRules:
-    """Gangs of strictly lower priority in quotas that may give: the job's own, and others over their minimum."""
+    """Gangs of strictly lower priority in the job's own quota, and in others that are over their minimum."""
 
     def __init__(self, s: Session, ask: Ask, victim_table: VictimTable) -> None:
         self._s = s
@@ -49,21 +50,21 @@ class JobRules:
 
     def _lower(self, ask: Ask, victim_table: VictimTable) -> BoolColumn:
         count = len(victim_table.gangs)
-        gives = np.array(
+        reclaimable = np.array(
             [name in self._own or (name.startswith("quota/") and self._is_over_min(name)) for name in victim_table.queue_number],
             dtype=np.bool_,
         )
         eligible: BoolColumn = victim_table.gang_priority[:count] < ask.gang.priority
-        eligible &= gives[victim_table.gang_queue[:count]] if len(gives) else False
+        eligible &= reclaimable[victim_table.gang_queue[:count]] if len(reclaimable) else False
         for number, theirs in victim_table.multi_queue.items():
-            eligible[number] &= all(gives[victim_table.queue_number[name]] for name in theirs)
+            eligible[number] &= all(reclaimable[victim_table.queue_number[name]] for name in theirs)
         return eligible
 
     def queue_rank(self) -> IntColumn | None:
         return None
 
     def allows_eviction(self, pods: Sequence[Pod]) -> Verdict:
-        """Another quota gives only while it is over its minimum, judged before each unit."""
+        """Pods of another quota are evicted only while it is over its minimum, checked before each unit."""
         for queue in dict.fromkeys(self._s.world.facts.members[pod.uid].queue for pod in pods):
             if queue not in self._own and not self._is_over_min(queue):
                 return Verdict(ok=False, why=f"{show_queue(queue)} is within its minimum", code=WITHIN_MIN)
@@ -84,6 +85,6 @@ JOB_PREEMPT = EvictionPolicy(
     name="job-preempt",
     rules=JobRules,
     bars_non_preemptible=True,
-    reprieve_by_importance=True,
-    no_victims_message="no preemptible pod of lower priority has a seat, in its quota or in one that is over its minimum",
+    reprieve_by_priority=True,
+    no_victims_message="no preemptible pod of lower priority is placed, in its quota or in one that is over its minimum",
 )

@@ -1,7 +1,7 @@
-"""What nodes have left, as a search for room counts it: the columns of the table and, where devices are asked for, three more for
-each device of a node (memory, cores, shares).
+"""What nodes have free, as a search for victims counts it: the columns of the table and, where devices are requested, three more
+for each device of a node (memory, cores, shares).
 
-Sums only say when a placement is worth trying: they may allow what a check refuses, and never refuse what a placement could do.
+Sums only say when a placement is worth trying: they may allow what a filter refuses, and never refuse what a placement could do.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from muster.state.world import World
 
 
 class NodeAmounts:
-    """`devices` is how many devices the widest node has; 0 where nobody asks for any, and then only the table counts."""
+    """`devices` is how many devices the largest node has; 0 where none are requested, and then only the table counts."""
 
     def __init__(self, world: World, pods: Iterable[Pod]) -> None:
         self._world = world
@@ -49,7 +49,7 @@ class NodeAmounts:
         return np.hstack([free, left.memory, left.cores, left.shares])
 
     def of_pod(self, pod: Pod, placement: Placement) -> Amounts:
-        """What one placed pod takes of its node."""
+        """What one placed pod uses of its node."""
         request = self._world.request(pod)
         if self.device_usage is None:
             return request
@@ -61,7 +61,7 @@ class NodeAmounts:
         return taken
 
     def of_victims(self, victim_table: VictimTable, victim: RowIndex, request: Amounts) -> Amounts:
-        """The same of many seats."""
+        """The same of many placed pods."""
         if self.device_usage is None:
             return request
         found = _VICTIM_DEVICE_USE.of(self._world, _VictimDeviceUse)
@@ -69,7 +69,7 @@ class NodeAmounts:
         return np.hstack([request, found.taken[victim]])
 
     def device_columns(self, taken: Amounts) -> list[DeviceColumns]:
-        """The part of `of_victims` that is about devices, figure by figure."""
+        """The part of `of_victims` that is about devices, column by column."""
         found: list[DeviceColumns] = []
         for start in range(self.columns, self.width, self.devices or 1):
             victim, device_index = np.nonzero(taken[:, start : start + self.devices])
@@ -91,7 +91,7 @@ class NodeAmounts:
             self._add_slots(taken, row, slots)
 
     def max_pods(self, free: Amounts, rows: RowIndex, asks: tuple[DeviceRequest, ...]) -> IntColumn | None:
-        """How many pods with these asks each row could serve at best; None where devices do not come into it."""
+        """How many pods with these requests each row could serve at best; None where devices do not matter."""
         if self.device_usage is None or not asks:
             return None
         width, start = self.devices, self.columns
@@ -106,7 +106,7 @@ class NodeAmounts:
 
 @dataclass(frozen=True, slots=True)
 class DeviceColumns:
-    """What seats take of devices in one figure, as few numbers as there are: most seats are on one device of many."""
+    """What placed pods use of devices in one column, without the zeros: most pods use one device of many."""
 
     start: int
     width: int
@@ -115,7 +115,7 @@ class DeviceColumns:
     amount: IntColumn
 
     def add(self, free: Amounts, rows: RowIndex, which: BoolColumn) -> None:
-        """Give back what some of the seats take; `rows` has the node of each seat."""
+        """Add what some of the pods use; `rows` has the node of each pod."""
         mine = which[self.victim]
         at = rows[self.victim[mine]] * self.width + self.device_index[mine]
         # Sums of whole numbers below 2**53 are exact.
@@ -124,7 +124,7 @@ class DeviceColumns:
 
 
 class _VictimDeviceUse:
-    """What each seat takes of the devices of its node, kept up by the world's moves."""
+    """What each placed pod uses of the devices of its node, kept up by the log of placements."""
 
     def __init__(self) -> None:
         self.taken: Amounts = np.zeros((0, 0), dtype=np.int64)
@@ -145,4 +145,4 @@ class _VictimDeviceUse:
                 node_amounts.put_slots(self.taken[at], int(victim_table.row[at]), world.placements.by_uid[uid].devices)
 
 
-_VICTIM_DEVICE_USE: Derived[_VictimDeviceUse] = Derived("slots of seats")
+_VICTIM_DEVICE_USE: Derived[_VictimDeviceUse] = Derived("device use of victims")

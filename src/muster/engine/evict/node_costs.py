@@ -1,4 +1,4 @@
-"""What making room for one pod costs on every node, all nodes at once, for asks of one cycle that look alike."""
+"""The estimate of what it costs to evict for one pod, on all nodes at once. It picks the node that is then simulated."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ from muster.state.resource_columns import Amounts
 
 @dataclass(slots=True)
 class NodeCosts:
-    """What making room on each node costs, for asks of one cycle that look alike. Only nodes on which something changed since the
-    last ask are judged anew."""
+    """Shared by the asks of an action that look alike: only nodes on which something changed since the last ask are costed anew."""
 
     units: EvictionUnits
     match: BoolColumn
     rank: IntColumn
-    """Position of each unit in the order in which units go: the less important first."""
+    """Position of each unit in the order of eviction on a node: the lowest priority first."""
     ends_gang: BoolColumn
-    """Units that are gangs of several members: these end."""
+    """Units that are gangs of several members."""
     overlapping_rows: RowIndex
     """Nodes with a gang and a unit that ends with it: the costs of the gang contain those of the unit, which would count twice."""
     row: RowIndex
@@ -84,16 +83,16 @@ class NodeCosts:
         kept = _still_needed(freed, begin[end], end, lacking[end])
         rows = row[end]
         self.feasible[rows] = True
-        for at, (combine, figure) in enumerate(self.cost_terms):
+        for at, (combine, term) in enumerate(self.cost_terms):
             neutral = 0.0 if combine is np.add else -np.inf
-            self.cost[at, rows] = np.round(_reduce(combine, np.where(kept, figure[unit], neutral), begin[end], end), 9)
+            self.cost[at, rows] = np.round(_reduce(combine, np.where(kept, term[unit], neutral), begin[end], end), 9)
         self.cost[-1, rows] *= -1.0
 
     def cheapest_row(self) -> int | None:
         """The cheapest node, ties by name."""
         rows = np.flatnonzero(self.feasible)
-        for figure in self.cost if len(rows) else ():
-            mine = figure[rows]
+        for term in self.cost if len(rows) else ():
+            mine = term[rows]
             rows = rows[mine == mine.min()]
         return int(rows[0]) if len(rows) else None
 
@@ -154,7 +153,7 @@ def _cost_terms(
 
 
 def _by_row_and_unit(row: RowIndex, unit: IntColumn, request: Amounts) -> tuple[RowIndex, IntColumn, Amounts]:
-    """Seats of one unit on one node as one entry. They stand next to each other already."""
+    """Pods of one unit on one node as one entry. They are next to each other already."""
     if not len(row):
         return row, unit, request
     at = np.flatnonzero(np.concatenate([[True], (row[1:] != row[:-1]) | (unit[1:] != unit[:-1])]))
@@ -162,14 +161,14 @@ def _by_row_and_unit(row: RowIndex, unit: IntColumn, request: Amounts) -> tuple[
 
 
 def _row_starts(row: RowIndex) -> RowIndex:
-    """For each entry, where the stretch of its node begins."""
+    """For each entry, where the entries of its node begin."""
     starts = np.concatenate([[True], row[1:] != row[:-1]])
     begins: RowIndex = np.maximum.accumulate(np.where(starts, np.arange(len(row)), 0))
     return begins
 
 
 def _still_needed(freed: Amounts, begin: RowIndex, end: RowIndex, lacking: Amounts) -> BoolColumn:
-    """Which entries stay taken on each node: from the most important on, whoever is not needed goes back."""
+    """Which entries stay evicted on each node: from the highest priority on, what is not needed is put back."""
     kept = np.zeros(len(freed), dtype=np.bool_)
     sums = np.cumsum(freed, axis=0)
     total = sums[end] - sums[begin] + freed[begin]
@@ -177,14 +176,14 @@ def _still_needed(freed: Amounts, begin: RowIndex, end: RowIndex, lacking: Amoun
         live = np.flatnonzero(end - step >= begin)
         at = end[live] - step
         without = total[live] - freed[at]
-        cancelled_evictions = (without >= lacking[live]).all(axis=1)
-        total[live[cancelled_evictions]] = without[cancelled_evictions]
-        kept[at[~cancelled_evictions]] = True
+        back = (without >= lacking[live]).all(axis=1)
+        total[live[back]] = without[back]
+        kept[at[~back]] = True
     return kept
 
 
 def _reduce(combine: np.ufunc, values: FloatColumn, begin: RowIndex, end: RowIndex) -> FloatColumn:
-    """Combine the values from `begin` to `end`, both included, of each stretch."""
+    """Combine the values from `begin` to `end`, both included, of each node."""
     padded = np.concatenate([values, [0.0]])
     bounds = np.column_stack([begin, end + 1]).ravel()
     reduced: FloatColumn = combine.reduceat(padded, bounds)[::2]
@@ -192,7 +191,7 @@ def _reduce(combine: np.ufunc, values: FloatColumn, begin: RowIndex, end: RowInd
 
 
 def _running_sums(request: Amounts, begin: RowIndex) -> Amounts:
-    """What all seats of a node up to each one add up to."""
+    """Per node, the sum of all entries up to each one."""
     summed = np.cumsum(request, axis=0)
     running: Amounts = summed - summed[begin] + request[begin]
     return running

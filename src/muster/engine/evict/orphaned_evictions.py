@@ -1,7 +1,7 @@
-"""Evictions that this cycle decided on and that lost their purpose before it ended: whom they were for gave way to somebody else.
+"""Evictions that this cycle decided on and that lost their purpose before it ended: the gang they were for was preempted itself.
 
-Nobody was told yet, so nobody has to go: the victims stay, a gang with all its members. Where the room was promised to somebody
-else meanwhile, they leave for that one.
+Nothing was sent yet, so they are cancelled, for all members of a gang. Where another gang was nominated to the capacity meanwhile,
+the victims are evicted for that one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def end_orphaned_evictions(s: Session) -> None:
 
 
 _Orphaned = tuple[list[Pod], list[Placement], Step]
-"""Victims of one gang for one beneficiary, where they stood, and a step that told them to go."""
+"""Victims of one gang for one beneficiary, where they were placed, and a step that evicted them."""
 
 
 def _orphaned(s: Session) -> Iterable[_Orphaned]:
@@ -53,31 +53,31 @@ def _orphaned(s: Session) -> Iterable[_Orphaned]:
 def _cancel(s: Session, pods: list[Pod], before: list[Placement], step: Step) -> bool:
     table = s.world.table
     rows = [table.row[place.node] for place in before if place.node in table.row]
-    with s.trial(f"{step.for_gang} no longer needs the room", cause=step.cause) as trial:
+    with s.trial(f"{step.for_gang} no longer needs the capacity", cause=step.cause) as trial:
         for pod, place in zip(pods, before, strict=True):
             trial.restore(pod, place)
         if (table.planned[rows] > table.allocatable[rows]).any() or not all(
-            _still_fits(s, heir) for heir in _beneficiaries(s, pods)
+            _still_fits(s, beneficiary) for beneficiary in _beneficiaries(s, pods)
         ):
             return False
         trial.commit()
     return True
 
 
-def _still_fits(s: Session, heir: Pod) -> bool:
-    """Would what this one was promised be promised again, with those back who were to leave?"""
-    placement = s.world.placement(heir)
+def _still_fits(s: Session, beneficiary: Pod) -> bool:
+    """Would this pod be nominated to the same node again, with the victims back?"""
+    placement = s.world.placement(beneficiary)
     with s.trial("simulated", cause="Simulated") as trial:
-        trial.release(heir)
-        fits = fits_on(s, heir, placement.node or "", after_releases=True, devices=placement.devices)
-        return fits and s.quota_fit(heir, count=1, phase=Phase.NOMINATED).fit_count > 0
+        trial.release(beneficiary)
+        fits = fits_on(s, beneficiary, placement.node or "", after_releases=True, devices=placement.devices)
+        return fits and s.quota_fit(beneficiary, count=1, phase=Phase.NOMINATED).fit_count > 0
 
 
 def _beneficiaries(s: Session, pods: list[Pod]) -> list[Pod]:
-    """Those who may count on the leaving of these: their promise lies on the same nodes, or in the same queues. Who was promised it
-    last comes first: the promises of the others may be older than the eviction."""
+    """Pods that may depend on these evictions: nominated to the same nodes, or charged to the same queues. What was nominated last
+    comes first: the nominations of the others may be older than the eviction."""
     world = s.world
-    promised = {step.pod.uid: number for number, step in enumerate(world.placements.steps())}
+    nominated_at = {step.pod.uid: number for number, step in enumerate(world.placements.steps())}
     nodes = {world.placement(pod).node for pod in pods}
     queues = {
         queue
@@ -86,7 +86,7 @@ def _beneficiaries(s: Session, pods: list[Pod]) -> list[Pod]:
         for queue in world.facts.tree.path(world.facts.members[pod.uid].queue)
     }
     found = [
-        (world.placements.by_uid[uid].node not in nodes, -promised.get(uid, -1), world.facts.pods[uid].full_name, uid)
+        (world.placements.by_uid[uid].node not in nodes, -nominated_at.get(uid, -1), world.facts.pods[uid].full_name, uid)
         for uid in world.placements.reservations
         if world.placements.by_uid[uid].phase is Phase.NOMINATED
         and (
@@ -98,17 +98,17 @@ def _beneficiaries(s: Session, pods: list[Pod]) -> list[Pod]:
 
 
 def _reassign(s: Session, pods: list[Pod], step: Step) -> None:
-    """The last whose promise lies where they stand; else one who needs what they have of a queue."""
+    """For the last pod nominated to their nodes; else for one that needs what they use of a queue."""
     world = s.world
-    heir = next(iter(_beneficiaries(s, pods)), None)
-    gang = world.gang_of(heir) if heir is not None else None
-    if heir is None or gang is None:
+    beneficiary = next(iter(_beneficiaries(s, pods)), None)
+    gang = world.gang_of(beneficiary) if beneficiary is not None else None
+    if beneficiary is None or gang is None:
         return
-    with s.trial(f"leaves for {gang.full_name}", cause=step.cause, for_gang=gang.full_name) as trial:
+    with s.trial(f"evicted for {gang.full_name}", cause=step.cause, for_gang=gang.full_name) as trial:
         for pod in pods:
             trial.evict(pod)
         trial.commit()
-    name = world.placement(heir).plan
+    name = world.placement(beneficiary).plan
     if name in world.memory.plans:
         plan = world.memory.plans[name]
         world.memory.plans.set(name, replace(plan, victims=(*plan.victims, *(pod.uid for pod in pods))))

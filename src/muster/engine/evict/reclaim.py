@@ -1,9 +1,9 @@
-"""Reclaim: a queue that is within its share takes back what others use beyond theirs.
+"""Reclaim: a queue that is within its share reclaims what others use beyond theirs.
 
-Judged in the tree at the two queues just below the common ancestor. The asker must stay within its deserved share in at least one
-of the dimensions that it asks for, and its dominant share with the ask must be below the victim's before it: so two queues cannot
-take from each other in turn. A victim queue gives only while it is over its share, judged before each unit; its guarantee is never
-crossed.
+Compared are the two queues just below the common ancestor. The reclaiming queue must stay within its deserved share in at least one
+of the dimensions that it requests, and its dominant share with the request must be below the victim's without it: so two queues
+cannot reclaim from each other in turn. A queue is reclaimed from only while it is over its share, checked before each unit; never
+below its guarantee.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ NOT_ENTITLED = "NotEntitled"
 
 
 class ReclaimRules:
-    """Gangs in other queues that are over their share, and whomever the asker could preempt in its own."""
+    """Gangs in other queues that are over their share, and those that the asking gang could preempt in its own."""
 
     def __init__(self, s: Session, ask: Ask, victim_table: VictimTable) -> None:
-        self._s, self._ask, self._seats = s, ask, victim_table
+        self._s, self._ask, self._victim_table = s, ask, victim_table
         self._own = {role.queue for role in ask.gang.roles}
         self._demand = demand_by_queue(s, ask)
-        own = lower_priority_in_same_queue(s, ask, victim_table)
+        own = lower_priority_in_same_queue(ask, victim_table)
         self._standing = _standing_without(s, self._demand, _usage_of(s, victim_table, own))
-        """What each of the asker's queues uses without those of its own that the ask may evict, as it was before anybody was taken:
-        for the ask these do not count as used, whether they are taken or not."""
+        """What each of the asking gang's queues uses without the pods of its own that the ask may evict, as it was before any
+        eviction: for the ask these do not count as used, whether they are evicted or not."""
         self.eligible: BoolColumn = own | self._over_their_share()
         exclude_own_gang(ask, victim_table, self.eligible)
 
     def _over_their_share(self) -> BoolColumn:
-        victim_table, count = self._seats, len(self._seats.gangs)
+        victim_table, count = self._victim_table, len(self._victim_table.gangs)
         names = list(victim_table.queue_number)
         over = np.array([name not in self._own and self.may_reclaim_from(name).ok for name in names], dtype=np.bool_)
         eligible: BoolColumn = over[victim_table.gang_queue[:count]] if len(over) else np.zeros(count, dtype=np.bool_)
@@ -51,9 +51,9 @@ class ReclaimRules:
         return eligible
 
     def queue_rank(self) -> IntColumn:
-        """The other way round than queues are served: the less important first, of equals the one furthest over its share; those
-        within their shares come last."""
-        s, victim_table = self._s, self._seats
+        """The reverse of the order in which queues are served: the lowest priority first, of equals the one furthest over its
+        share; those within their shares come last."""
+        s, victim_table = self._s, self._victim_table
         far = {name: _overuse_ratio(s, name) for name in victim_table.queue_number}
         keys = [(far[name] <= 0, _queue_priority(s, name), -far[name]) for name in victim_table.queue_number]
         place = {key: at for at, key in enumerate(sorted(set(keys)))}
@@ -62,14 +62,14 @@ class ReclaimRules:
         return rank
 
     def allows_eviction(self, pods: Sequence[Pod]) -> Verdict:
-        """Judged with all that was taken before already gone: the last unit may cross the deserved share, never the guarantee."""
+        """Checked with the units before it already evicted: the last unit may cross the deserved share, never the guarantee."""
         s = self._s
-        leaving: dict[str, Amounts] = {}
+        evicted: dict[str, Amounts] = {}
         for pod in pods:
             queue = s.world.facts.members[pod.uid].queue
             if queue not in self._own:
-                leaving[queue] = leaving.get(queue, 0) + s.world.request(pod)
-        for queue, amounts in leaving.items():
+                evicted[queue] = evicted.get(queue, 0) + s.world.request(pod)
+        for queue, amounts in evicted.items():
             verdict = self.may_reclaim_from(queue)
             if not verdict.ok:
                 return verdict
@@ -80,29 +80,29 @@ class ReclaimRules:
         return YES
 
     def may_reclaim_from(self, queue: str) -> Verdict:
-        """Is this queue over its share in a dimension that the ask needs, and the asker entitled to it?"""
+        """Is this queue over its share in a dimension that is requested, and the asking gang entitled to it?"""
         node = self._s.world.facts.tree.nodes.get(queue)
         if node is None or not node.reclaimable:
             return Verdict(ok=False, why=f"{show_queue(queue)} is not reclaimable", code=NOT_ENTITLED)
-        asked: dict[str, Amounts] = {}
-        givers: dict[str, str] = {}
+        requested: dict[str, Amounts] = {}
+        victims: dict[str, str] = {}
         for mine, amounts in self._demand.items():
             above, theirs = below_common_ancestor(self._s, mine, queue)
             if above == theirs:
-                return Verdict(ok=False, why="the queues are one line of the tree", code=NOT_ENTITLED)
-            asked[above] = asked[above] + amounts if above in asked else amounts
-            givers[above] = theirs
-        verdicts = (self._may_reclaim_between(above, givers[above], amounts) for above, amounts in asked.items())
+                return Verdict(ok=False, why="one of the queues is an ancestor of the other", code=NOT_ENTITLED)
+            requested[above] = requested[above] + amounts if above in requested else amounts
+            victims[above] = theirs
+        verdicts = (self._may_reclaim_between(above, victims[above], amounts) for above, amounts in requested.items())
         return next((verdict for verdict in verdicts if not verdict.ok), YES)
 
-    def _may_reclaim_between(self, asker: str, giver: str, amounts: Amounts) -> Verdict:
-        """Two queues with one parent: may the one take so much from the other?"""
-        if not self._is_within_deserved(asker, amounts):
-            why = f"{show_queue(asker)} would not be within its deserved share of what it asks for"
-        elif not _is_over_share_in(self._s, giver, amounts):
-            why = f"{show_queue(giver)} is within its deserved share"
-        elif (unfair := self._share_not_smaller(asker, giver, amounts)) is not None:
-            why = f"{show_queue(asker)} would have as large a share {unfair} as {show_queue(giver)} has now"
+    def _may_reclaim_between(self, reclaimer: str, victim: str, amounts: Amounts) -> Verdict:
+        """Two queues with one parent: may the one reclaim so much from the other?"""
+        if not self._is_within_deserved(reclaimer, amounts):
+            why = f"{show_queue(reclaimer)} would not be within its deserved share of what it requests"
+        elif not _is_over_share_in(self._s, victim, amounts):
+            why = f"{show_queue(victim)} is within its deserved share"
+        elif (unfair := self._share_not_smaller(reclaimer, victim, amounts)) is not None:
+            why = f"{show_queue(reclaimer)} would have as large a share {unfair} as {show_queue(victim)} has now"
         else:
             return YES
         return Verdict(ok=False, why=why, code=NOT_ENTITLED)
@@ -114,7 +114,7 @@ class ReclaimRules:
         return bool(opinions) and all(opinions)
 
     def _is_within(self, deserved: Resources, queue: str, amounts: Amounts) -> bool | None:
-        """In at least one dimension that it asks for and that is configured; in all where that is strict. None: no opinion."""
+        """In at least one dimension that is requested and configured; in all where that is strict. None: no opinion."""
         position, standing = self._s.world.columns.position, self._standing[queue]
         within = [
             bool(standing[position[name]] + amounts[position[name]] <= value)
@@ -125,20 +125,20 @@ class ReclaimRules:
             return None
         return all(within) if self._s.policy.settings.strict_deserved else any(within)
 
-    def _share_not_smaller(self, asker: str, giver: str, amounts: Amounts) -> str | None:
-        """Would the asker's dominant share with the ask be no smaller than the giver's is now? Of what: of the cluster, or, where
+    def _share_not_smaller(self, reclaimer: str, victim: str, amounts: Amounts) -> str | None:
+        """Would the dominant share of the one with the request be no smaller than that of the other now? Of the cluster or, where
         the policy says so and both deserve something, of what each deserves."""
         s = self._s
-        plus = amounts - s.world.ledger.planned(asker) + self._standing[asker]
-        mine, theirs = deserved_share(s, asker), deserved_share(s, giver)
+        plus = amounts - s.world.ledger.planned(reclaimer) + self._standing[reclaimer]
+        mine, theirs = deserved_share(s, reclaimer), deserved_share(s, victim)
         if s.policy.settings.share_of == "deserved" and _has_deserved(mine) and _has_deserved(theirs):
-            after, now = _share_of_deserved(s, asker, mine, plus=plus), _share_of_deserved(s, giver, theirs)
+            after, now = _share_of_deserved(s, reclaimer, mine, plus=plus), _share_of_deserved(s, victim, theirs)
             return "of what it deserves" if after >= now else None
-        return "of the cluster" if dominant_share(s, asker, plus=plus) >= dominant_share(s, giver) else None
+        return "of the cluster" if dominant_share(s, reclaimer, plus=plus) >= dominant_share(s, victim) else None
 
 
 def _usage_of(s: Session, victim_table: VictimTable, gangs: BoolColumn) -> dict[str, Amounts]:
-    """What the seats of these gangs take, by queue: for an ask that may evict them it does not count as used."""
+    """What the placed pods of these gangs use, by queue: for an ask that may evict them it does not count as used."""
     alive = np.flatnonzero(victim_table.alive[: len(victim_table.pods)])
     mine = alive[gangs[victim_table.gang[alive]] & ~victim_table.not_evictable[alive]]
     usage: dict[str, Amounts] = {}
@@ -234,5 +234,5 @@ def deserved_share(s: Session, queue: str) -> Resources:
 GANG_RECLAIM = EvictionPolicy(
     name="gang-reclaim",
     rules=ReclaimRules,
-    no_victims_message="no other queue is over its share in what it asks for, and nobody of lower priority in its own has a seat",
+    no_victims_message="no other queue is over its share in what it requests, and no pod of lower priority in its own is placed",
 )

@@ -1,8 +1,8 @@
 """The search on single nodes: every node on which eviction could make one pod fit is a domain of its own, and the cheapest wins.
 
-On a node units are evicted in order (whose budget allows it first, then the less important) until the pod passes all filters; then
-whatever is not needed is put back, the most important first. Where free capacity is all that the pod needs, node costs estimate all
-nodes at once and only the cheapest is simulated; elsewhere every node is.
+On a node units are evicted in order (whose budget allows it first, then by priority) until the pod passes all filters; then
+whatever is not needed is put back, the highest priority first. Where free capacity is all that the pod needs, node costs estimate
+all nodes at once and only the cheapest is simulated; elsewhere every node is.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def plan_on_one_node(
         return search.no_victims()
     best = _NodeSearch(search).cheapest()
     if best is None:
-        return search.no_plan(search.refusal or "no node has room for it even if everybody left whom it may evict")
+        return search.no_plan(search.refusal or "no node fits it even with every evictable pod evicted")
     return best
 
 
@@ -172,7 +172,7 @@ class _QueueShortfall:
 
 
 class _OnNode:
-    """Strategy: the units of one node by importance, the fit checked by the filters on that node alone."""
+    """Strategy: the units of one node by priority, the fit checked by the filters on that node alone."""
 
     keeps_running_gangs = True
 
@@ -193,7 +193,7 @@ class _OnNode:
             return False
         # Where other pods can be what the pod needs, one that was evicted may have to be put back before it passes at all; and once
         # that one is back, others may follow that could not before.
-        while selection.reprieve(self._most_important_first(list(selection.before)), fits=self._fits):
+        while selection.reprieve(self._highest_priority_first(list(selection.before)), fits=self._fits):
             fits = True
             if not nodes.has_inter_pod_constraints:
                 break
@@ -204,12 +204,12 @@ class _OnNode:
         if not gangs_ended:
             return True
         while selection.reprieve(
-            self._most_important_first([unit for unit in selection.before if not selection.ends_with_gang(unit)]), fits=self._fits
+            self._highest_priority_first([unit for unit in selection.before if not selection.ends_with_gang(unit)]), fits=self._fits
         ):
             pass
         return self._fits()
 
-    def _most_important_first(self, units: list[int]) -> list[int]:
+    def _highest_priority_first(self, units: list[int]) -> list[int]:
         """Those whose budget is violated before all others."""
         return sorted(units, key=lambda unit: (not self.nodes.violates[unit], -self._rank(unit)))
 

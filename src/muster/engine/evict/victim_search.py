@@ -68,7 +68,7 @@ class VictimSearch:
         wait_s = self.units.evictable_at - self.s.now
         if wait_s == np.inf:
             return NoPlan(self.policy.no_victims_message)
-        return self.no_plan(f"whoever it may evict started too short a time ago; the first may go in {wait_s:.0f} s")
+        return self.no_plan(f"every evictable pod started too recently; the first is evictable in {wait_s:.0f} s")
 
 
 class VictimSelection:
@@ -115,7 +115,7 @@ class VictimSelection:
         return any_back
 
     def end_gangs(self, *, keep_running: bool) -> bool:
-        """A gang that is evicted whole ends: its surplus members and its reservations go with it. Were there any?
+        """A gang that is evicted whole ends: its surplus members and its reservations end with it. Were there any?
 
         `keep_running`: where a limit protects some of these, and with all of them the gang still has its minimum, it runs on and
         they stay.

@@ -1,7 +1,7 @@
-"""Everybody who has a seat, as columns: what a search for victims looks at. Derived from the world by following its moves.
+"""The victim table: all placed pods as columns, which a search for victims looks at. Follows the log of placements.
 
-One row is one member that is bound, binding or has a claim. Gangs are numbered; what is asked about a gang (its priority, how many
-of its seats are above its minimum) is a column over gangs.
+One row is one member that is bound, binding, reserved or nominated. Gangs are numbered; what is needed of a gang (its priority, its
+minimum) is a column over gangs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PREEMPTABLE = "volcano.sh/preemptable"
 
 _VICTIM_PHASES = frozenset({Phase.NOMINATED, Phase.RESERVED, Phase.BINDING, Phase.BOUND})
 
-# How long a member may be missing before its gang counts as broken: one lost node does not make the others free to take.
+# How long a member may be missing before its gang counts as broken: one lost node does not make the other members free to evict.
 BROKEN_AFTER_S = 60.0
 
 _MAX_STALE_GANGS = 1000
@@ -55,8 +55,8 @@ class VictimTable:
         self.pods: list[Pod] = []
         self.index: dict[str, int] = {}
         self.last_index: dict[str, int] = {}
-        """Where those stood who lost their seat in this cycle. Their rows go to others only in the next: what was put together in
-        this cycle still means them."""
+        """The rows of pods that were placed until this cycle. They are used again only in the next: what was made in this cycle
+        still refers to them."""
         self._freed_this_cycle: list[int] = []
         self._cycle = -1
         self._free_rows: list[int] = []
@@ -67,7 +67,7 @@ class VictimTable:
         self.row: RowIndex = np.full(size, -1, dtype=np.intp)
         self.gang: IntColumn = np.full(size, -1, dtype=np.int64)
         self.rank: IntColumn = np.zeros(size, dtype=np.int64)
-        """Which member of its gang it is. Which row of this table a seat has is an accident, and decides nothing."""
+        """Which member of its gang it is. Which row of this table a pod has is an accident, and decides nothing."""
         self._rank_of: dict[str, int] = {}
         self.pod_priority: IntColumn = np.zeros(size, dtype=np.int64)
         """The priority of the pod itself: it tells the members of one gang apart."""
@@ -78,9 +78,9 @@ class VictimTable:
         """When the pod last saved its work, or started."""
         self.restart_s: FloatColumn = np.zeros(size)
         self.not_evictable: BoolColumn = np.zeros(size, dtype=np.bool_)
-        """True for whoever may never be told to go."""
+        """True for pods that may never be evicted."""
         self.non_preemptible: BoolColumn = np.zeros(size, dtype=np.bool_)
-        """True for whoever is not preemptible in its quota."""
+        """True for pods that are not preemptible in their quota."""
         self.request: Amounts = np.zeros((size, 0), dtype=np.int64)
         self.gangs: list[Gang] = []
         self.gang_number: dict[str, int] = {}
@@ -89,16 +89,16 @@ class VictimTable:
         self.gang_min: IntColumn = np.zeros(size, dtype=np.int64)
         self.gang_succeeded: IntColumn = np.zeros(size, dtype=np.int64)
         self.gang_per_pod: BoolColumn = np.zeros(size, dtype=np.bool_)
-        """Seats of these go one by one: gangs that are scheduled pod by pod once they are satisfied."""
+        """Pods of these are evicted one by one: gangs that are scheduled pod by pod once they are running."""
         self.gang_queue: IntColumn = np.zeros(size, dtype=np.int64)
         self.queue_number: dict[str, int] = {}
         self.multi_queue: dict[int, frozenset[str]] = {}
         """Gangs whose roles are in several queues, and which."""
         self._gangs_position = -1
         self.generation = object()
-        """Another one whenever the rows were numbered anew."""
+        """Another object whenever the rows were numbered anew."""
         self._by_name: list[tuple[str, str, int]] = []
-        """Title, key and number of each gang, in order."""
+        """Full name, key and number of each gang, in order."""
         self._ranks: IntColumn | None = None
 
     def refresh(self, world: World) -> None:
@@ -120,10 +120,10 @@ class VictimTable:
             self._find_rows(world)
 
     def is_mostly_stale(self, world: World) -> bool:
-        """Are most of its numbers those of gangs that are long gone? Between cycles nobody remembers a number."""
+        """Are most of its numbers those of gangs that are long gone? Between cycles no number is kept anywhere else."""
         return self._cycle != world.memory.cycle and len(self.gangs) > 2 * len(world.facts.gangs) + _MAX_STALE_GANGS
 
-    # -- keeping up ------------------------------------------------------------------------------------------------------------
+    # -- updates ---------------------------------------------------------------------------------------------------------------
 
     def _rebuild(self, world: World, width: int) -> None:
         self.pods, self.index, self.last_index, self._free_rows, self._freed_this_cycle = [], {}, {}, [], []
@@ -207,7 +207,7 @@ class VictimTable:
                     self._rank_of[pod.uid] = rank
                     concerned[pod.uid] = None
         self._gangs_position = world.changes.gangs.position
-        # Whoever changed gangs has its seat for another one now, though it did not move.
+        # A pod that changed gangs is placed for another one now, though it did not move.
         for uid in concerned if self._position >= 0 and self.request.shape[1] == len(world.columns.names) else ():
             if uid in self.index:
                 self._update_pod(world, uid)
@@ -257,18 +257,18 @@ def mask_of(numbers: Sequence[int] | IntColumn, size: int) -> BoolColumn:
 
 
 def is_protected(pod: Pod) -> bool:
-    """Does its owner forbid to evict it? An annotation wins over a label; what is neither true nor false forbids."""
-    said = pod.annotations.get(PREEMPTABLE, pod.labels.get(PREEMPTABLE, "true"))
-    return said.lower() not in ("true", "1", "t") or pod.labels.get(PREEMPTIBLE_LABEL) == "false"
+    """Does its owner forbid its eviction? An annotation wins over a label; what is neither true nor false forbids."""
+    value = pod.annotations.get(PREEMPTABLE, pod.labels.get(PREEMPTABLE, "true"))
+    return value.lower() not in ("true", "1", "t") or pod.labels.get(PREEMPTIBLE_LABEL) == "false"
 
 
-_SEATS: Derived[VictimTable] = Derived("seats")
+_VICTIM_TABLE: Derived[VictimTable] = Derived("victim table")
 """It follows three logs by itself."""
 
 
 def victim_table_of(world: World) -> VictimTable:
-    """The seats as they stand now."""
-    if (found := _SEATS.of(world, VictimTable)).is_mostly_stale(world):
+    """The placed pods as they are now."""
+    if (found := _VICTIM_TABLE.of(world, VictimTable)).is_mostly_stale(world):
         found.__init__()  # type: ignore[misc]
     found.refresh(world)
     return found
