@@ -153,7 +153,7 @@ class _TimelineBuilder:
 
 
 # Nominations and releases have sentences of their own.
-_REPORTED_ELSEWHERE = (PREEMPTING, "GaveWay")
+_REPORTED_ELSEWHERE = (PREEMPTING, "Preempted")
 
 _NodeEffect = Bind | Reserve | Nominate | Release
 
