@@ -79,9 +79,9 @@ name: a small gang waits until a big one is done
 nodes:  [{name: "n[1-4]", gpu: 8}]
 queues: [{name: research}]
 gangs:
-- {name: big, queue: research, pods: 4, each: {gpu: 8}, runs: 10m, created: -1m}
+- {name: big, queue: research, pods: 4, requests: {gpu: 8}, runDuration: 10m, age: 1m}
 steps:
-- submit: {name: small, queue: research, pods: 2, each: {gpu: 4}, runs: 50m}
+- submit: {name: small, queue: research, pods: 2, requests: {gpu: 4}, runDuration: 50m}
 - cycle: 1
 - expect: {bound: {big: "n[1-4]"}, pending: [small], why: {small: "4 nodes full (gpu)"}}
 - run: {for: 11m, every: 30s}
@@ -92,7 +92,7 @@ FAILING_SCENARIO = """\
 name: a pod that fits nowhere is bound
 nodes: [{name: n1, gpu: 1}]
 steps:
-- submit: {name: train, each: {gpu: 2}}
+- submit: {name: train, requests: {gpu: 2}}
 - cycle
 - expect:
     bound: [train]
@@ -102,10 +102,10 @@ RESTARTING_SCENARIO = """\
 name: a scheduler that starts anew goes on
 nodes: [{name: "n[1-2]", gpu: 8}]
 steps:
-- submit: {name: low, pods: 2, each: {gpu: 8}, priority: 1, controller: recreate}
+- submit: {name: low, pods: 2, requests: {gpu: 8}, priority: 1, controller: recreate}
 - run: 1m
 - restart
-- submit: {name: high, pods: 2, each: {gpu: 8}, priority: 9}
+- submit: {name: high, pods: 2, requests: {gpu: 8}, priority: 9}
 - crash: 1
 - run: 5m
 - expect: {bound: [high]}

@@ -24,13 +24,15 @@ objects:
   metadata: {name: llm, namespace: research}
   spec: {selector: {matchLabels: {app: llm}}, maxUnavailable: 3}
 gangs:
-- {name: llm, namespace: research, pods: 3, each: {gpu: 8}, priority: 10, at: "r1n[1-3]", created: -30m, labels: {app: llm}}
-- {name: sweep, namespace: research, pods: 4, min: 3, each: {gpu: 8}, priority: 10, at: "r2n[1-4]", created: -3h}
+- {name: llm, namespace: research, pods: 3, requests: {gpu: 8}, priority: 10, runningOn: "r1n[1-3]", age: 30m, labels: {app: llm}}
+- {name: sweep, namespace: research, pods: 4, min: 3, requests: {gpu: 8}, priority: 10, runningOn: "r2n[1-4]", age: 3h}
 steps:
 - delete: research/sweep
 - run: 1m
 """
-HARD = "{name: train, namespace: prod, pods: 4, each: {gpu: 8}, priority: 100, topology: {hard: 1}}\n"
+HARD = """\
+{name: train, namespace: prod, pods: 4, requests: {gpu: 8}, priority: 100, networkTopology: {mode: hard, highestTierAllowed: 1}}
+"""
 MANIFESTS = """\
 apiVersion: scheduling.volcano.sh/v1beta1
 kind: PodGroup
@@ -62,7 +64,7 @@ def run_plan(workspace: Path, job: str, *more: str) -> tuple[int, str, str]:
 
 
 def test_a_job_that_fits_can_run_now(workspace: Path) -> None:
-    code, out, _ = run_plan(workspace, "{name: small, each: {gpu: 8}}\n")
+    code, out, _ = run_plan(workspace, "{name: small, requests: {gpu: 8}}\n")
     assert code == 0
     assert out == "default/small can run now.\n\n where    1 node: r1n4, 1 member each\n"
 
@@ -84,7 +86,7 @@ def test_a_job_that_needs_evictions_shows_the_victims_and_their_cost(workspace: 
 
 
 def test_evicting_surplus_members_keeps_their_gang_running(workspace: Path) -> None:
-    code, out, _ = run_plan(workspace, "{name: two, pods: 2, each: {gpu: 8}, priority: 100}\n")
+    code, out, _ = run_plan(workspace, "{name: two, pods: 2, requests: {gpu: 8}, priority: 100}\n")
     assert code == 2
     assert "default/two can run after evicting surplus members of 1 gang." in out
     assert "research/sweep   1 of 4 pods, above its minimum of 3   priority 10 < 100   keeps running" in out
@@ -142,7 +144,7 @@ def test_a_snapshot_of_objects_is_a_cluster_too(workspace: Path) -> None:
     other = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "unknown-to-us"}}
     whole = {"apiVersion": "v1", "kind": "List", "items": [other, node]}
     (workspace / "snapshot.json.gz").write_bytes(gzip.compress(json.dumps(whole).encode()))
-    (workspace / "job.yaml").write_text("{name: small, each: {gpu: 8}}\n")
+    (workspace / "job.yaml").write_text("{name: small, requests: {gpu: 8}}\n")
     result = muster("plan", "job.yaml", "--cluster", "snapshot.json.gz", cwd=workspace)
     assert (result.code, result.out) == (0, "default/small can run now.\n\n where    1 node: n1, 1 member each\n"), result.err
 
@@ -170,7 +172,7 @@ def test_wrong_use_is_no_answer(workspace: Path) -> None:
 def test_several_scenarios_in_a_file_are_distinguished_by_their_line(workspace: Path) -> None:
     text = "name: a\nnodes: [{name: n1, gpu: 8}]\n---\nname: b\nnodes: [{name: n2, gpu: 8}]\n"
     (workspace / "two.yaml").write_text(text)
-    (workspace / "job.yaml").write_text("{name: small, each: {gpu: 8}}\n")
+    (workspace / "job.yaml").write_text("{name: small, requests: {gpu: 8}}\n")
     result = muster("plan", "job.yaml", "--cluster", "two.yaml", cwd=workspace)
     assert result.code == 64
     assert "contains 2 scenarios, at lines 1, 4: select one, such as two.yaml:1" in result.err

@@ -35,7 +35,7 @@ def test_the_tree_of_queues_is_shown_where_there_is_more_than_the_default_one(sm
 
 def test_a_cluster_without_queues_shows_none(tmp_path: Path) -> None:
     file = tmp_path / "plain.yaml"
-    file.write_text("name: plain\nnodes: [{name: n1, cpu: 4}]\ngangs: [{name: a, each: {cpu: 1}}]\nsteps: [cycle]\n")
+    file.write_text("name: plain\nnodes: [{name: n1, cpu: 4}]\ngangs: [{name: a, requests: {cpu: 1}}]\nsteps: [cycle]\n")
     out = muster("sim", file).out
     assert "queue" not in out
     assert "default/a" in out
@@ -143,7 +143,7 @@ def test_json_has_everything(small: Path) -> None:
     }
     assert scenario["totals"] == {
         "gangs": 2,
-        "stages": {"finished": 1, "satisfied": 1},
+        "stages": {"finished": 1, "running": 1},
         "evictions": 0,
         "failures": 0,
         "violations": 0,
@@ -158,7 +158,7 @@ def test_json_has_everything(small: Path) -> None:
         "size": 2,
         "succeeded": 0,
         "failed": 0,
-        "stage": "satisfied",
+        "stage": "running",
         "nodes": ["n1"],
         "waitedSeconds": gang["waitedSeconds"],
         "why": "",
@@ -277,7 +277,7 @@ def test_the_demo_is_short_and_shows_the_main_points() -> None:
     result = process("sim", "scenarios/demo.yaml", COLUMNS="120")
     assert result.code == 0
     assert "2h virtual" in result.out
-    assert "lost r6-n3" in result.out
+    assert "node failed: r6-n3" in result.out
     assert "prod/train-xl reclaims" in result.out
     assert "no rack has room for 12 members" in result.out
     assert len(result.out.splitlines()) < 120

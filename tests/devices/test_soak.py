@@ -26,12 +26,14 @@ def with_devices(made: dict[str, Any], dialect: str, chance: Random) -> dict[str
     for node in _nodes(made):
         count = node.pop("gpu", 0)
         if count:
-            islands = {"island": "a"}, {"island": "b"}
-            node["devices"] = [{"count": max(1, count // 4), "memory": "8Gi", "dialect": dialect, **island} for island in islands]
+            islands = {"deviceGroup": "a"}, {"deviceGroup": "b"}
+            node["devices"] = [
+                {"count": max(1, count // 4), "memory": "8Gi", "apiFlavour": dialect, **island} for island in islands
+            ]
     for gang in _gangs(made):
         for seats in gang.get("roles", [gang]):
-            if seats["each"].pop("gpu", 0):
-                seats["each"] |= _ask(dialect, chance)
+            if seats["requests"].pop("gpu", 0):
+                seats["requests"] |= _ask(dialect, chance)
     return made
 
 

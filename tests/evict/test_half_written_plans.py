@@ -14,9 +14,9 @@ def test_a_half_written_plan_whose_gang_was_deleted_evicts_nobody() -> None:
             "actions": ["expire", "enqueue", "allocate", "preempt", "gang-preempt"],
         },
         "nodes": [{"name": "n[1-4]", "gpu": 8}],
-        "gangs": [{"name": "low", "pods": 4, "min": 1, "each": {"gpu": 8}, "priority": 1, "at": "n[1-4]", "created": "-1h"}],
+        "gangs": [{"name": "low", "pods": 4, "min": 1, "requests": {"gpu": 8}, "priority": 1, "runningOn": "n[1-4]", "age": "1h"}],
         "steps": [
-            {"submit": {"name": "hi", "pods": 4, "each": {"gpu": 8}, "priority": 9}},
+            {"submit": {"name": "hi", "pods": 4, "requests": {"gpu": 8}, "priority": 9}},
             {"crash": 2},
             {"delete": "hi"},
             {"run": "2m"},

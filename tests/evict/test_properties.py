@@ -212,9 +212,9 @@ def _queues(seed: int) -> dict[str, object]:
                 "queue": chance.choice(names),
                 "pods": pods,
                 "min": chance.randint(1, pods),
-                "each": {"gpu": chance.choice([1, 2, 4, 8])},
+                "requests": {"gpu": chance.choice([1, 2, 4, 8])},
                 "priority": chance.choice([1, 1, 5]),
-                "created": f"-{chance.randint(1, 50)}m",
+                "age": f"{chance.randint(1, 50)}m",
                 "controller": "recreate",
             }
         )
@@ -231,5 +231,5 @@ def _queues(seed: int) -> dict[str, object]:
         "nodes": [{"name": f"n[1-{nodes}]", "gpu": 8}],
         "queues": queues,
         "gangs": first,
-        "steps": [{"submit": {key: value for key, value in gang.items() if key != "created"}} for gang in late],
+        "steps": [{"submit": {key: value for key, value in gang.items() if key != "age"}} for gang in late],
     }

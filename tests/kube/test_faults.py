@@ -82,12 +82,12 @@ def scarce_scenario(seed: int) -> Scenario:
 
 
 def _tighten(gang: Manifest, chance: Random) -> None:
-    gang |= {"priority": chance.randrange(10), "leaves": chance.choice(("5s", "30s", "90s"))}
-    if chance.random() < 0.4 and "group" not in gang:
-        gang |= {"mode": "NonStrict", "wait": "5m"}
+    gang |= {"priority": chance.randrange(10), "terminationDuration": chance.choice(("5s", "30s", "90s"))}
+    if chance.random() < 0.4 and "gangGroup" not in gang:
+        gang |= {"mode": "NonStrict", "waitingTime": "5m"}
     for seats in gang.get("roles", [gang]):
-        seats["each"] = {"cpu": chance.choice((2, 3, 4))}
-        for narrow in ("selector", "affinity", "labels"):
+        seats["requests"] = {"cpu": chance.choice((2, 3, 4))}
+        for narrow in ("nodeSelector", "affinity", "labels"):
             seats.pop(narrow, None)
 
 

@@ -135,7 +135,7 @@ def test_a_snapshot_of_a_real_cluster_can_be_planned_on_and_simulated(servers: S
         fixture_cluster.gang("waits", pods=2)
         api.request("POST", "/api/v1/namespaces/default/secrets", body={"metadata": {"name": "s"}, "stringData": {"k": "hunter2"}})
     job = tmp_path / "job.yaml"
-    job.write_text("{name: train, pods: 2, each: {cpu: 4}, priority: 2000}\n")
+    job.write_text("{name: train, pods: 2, requests: {cpu: 4}, priority: 2000}\n")
     for number, options in enumerate(((), ("--anonymous",))):
         saved = tmp_path / f"cluster-{number}.json.gz"
         ran = muster("snapshot", "-o", saved, "--kubeconfig", kubeconfig, *options)

@@ -7,9 +7,9 @@ from tests.lifecycle.scenario_runs import EVICTING, run_scenario, total_of
 PREEMPTING = f"""
 {EVICTING}
 nodes: [{{name: "n[1-2]", gpu: 1}}]
-gangs: [{{name: low, pods: 2, each: {{gpu: 1}}, at: "n[1-2]", created: -1h, priority: 1}}]
+gangs: [{{name: low, pods: 2, requests: {{gpu: 1}}, runningOn: "n[1-2]", age: 1h, priority: 1}}]
 steps:
-- submit: {{name: g, pods: 2, each: {{gpu: 1}}, priority: 5}}
+- submit: {{name: g, pods: 2, requests: {{gpu: 1}}, priority: 5}}
 - cycle
 """
 
@@ -27,7 +27,7 @@ def test_nominations_that_are_given_up_for_other_nodes_are_counted() -> None:
 
 
 def test_nominations_that_are_lost_are_counted() -> None:
-    play = run_scenario(PREEMPTING.replace("priority: 1}]", "priority: 1, leaves: never}]") + "- node: {remove: n1}\n- cycle\n")
+    play = run_scenario(PREEMPTING.replace("priority: 1}]", "priority: 1, terminationDuration: never}]") + "- node: {remove: n1}\n- cycle\n")
     assert total_of(play, "reservations lost") == 1
 
 
@@ -38,5 +38,5 @@ def test_nominations_that_are_recovered_are_counted() -> None:
 
 def test_a_nomination_that_is_never_bound_expires_and_is_counted() -> None:
     impatient = PREEMPTING.replace("gang-preempt]}", "gang-preempt], settings: {nominationSeconds: 20}}")
-    play = run_scenario(impatient.replace("priority: 1}]", "priority: 1, leaves: never}]") + "- run: 60s\n")
+    play = run_scenario(impatient.replace("priority: 1}]", "priority: 1, terminationDuration: never}]") + "- run: 60s\n")
     assert total_of(play, "reservations expired") >= 1

@@ -5,20 +5,24 @@ from __future__ import annotations
 import pytest
 from tests.lifecycle.scenario_runs import run_scenario, status
 
-GANG = "{name: g, dialect: DIALECT, pods: 2, each: {gpu: 1}"
+GANG = "{name: g, apiFlavour: DIALECT, pods: 2, requests: {gpu: 1}"
 HEAD = "nodes: [{name: n1, gpu: 2}]\n"
 
 
 @pytest.mark.parametrize(
     ("story", "koordinator", "volcano"),
     [
-        ("- submit: {name: g, dialect: DIALECT, pods: 2, arrived: 1, each: {gpu: 1}}\n- cycle: 2\n", "Pending", "Inqueue"),
-        ("- submit: {name: g, dialect: DIALECT, pods: 2, each: {gpu: 2}}\n- cycle: 2\n", "PreScheduling", "Inqueue"),
-        ("- submit: GANG, at: [n1]}\n- fail: {bind: g/1, times: 9}\n- cycle: 2\n", "Scheduling", "Scheduling"),
-        ("- submit: GANG, starts: 1h}\n- cycle: 3\n", "Scheduled", "Scheduled"),
+        (
+            "- submit: {name: g, apiFlavour: DIALECT, pods: 2, initialPods: 1, requests: {gpu: 1}}\n- cycle: 2\n",
+            "Pending",
+            "Inqueue",
+        ),
+        ("- submit: {name: g, apiFlavour: DIALECT, pods: 2, requests: {gpu: 2}}\n- cycle: 2\n", "PreScheduling", "Inqueue"),
+        ("- submit: GANG, runningOn: [n1]}\n- fail: {bind: g/1, times: 9}\n- cycle: 2\n", "Scheduling", "Scheduling"),
+        ("- submit: GANG, startupDuration: 1h}\n- cycle: 3\n", "Scheduled", "Scheduled"),
         ("- submit: GANG}\n- run: 10s\n- cycle\n", "Running", "Running"),
-        ("- submit: GANG, runs: 10s}\n- run: 30s\n", "Finished", "Completed"),
-        ("- submit: GANG, runs: 10s, ends: Failed}\n- run: 30s\n", "Failed", "Failed"),
+        ("- submit: GANG, runDuration: 10s}\n- run: 30s\n", "Finished", "Completed"),
+        ("- submit: GANG, runDuration: 10s, exitPhase: Failed}\n- run: 30s\n", "Failed", "Failed"),
     ],
 )
 def test_every_phase_as_its_flavour_writes_it(story: str, koordinator: str, volcano: str) -> None:
@@ -28,14 +32,16 @@ def test_every_phase_as_its_flavour_writes_it(story: str, koordinator: str, volc
 
 
 def test_the_counts_and_the_start_are_written() -> None:
-    play = run_scenario(HEAD + "steps:\n- submit: {name: g, dialect: koordinator, pods: 2, each: {gpu: 1}}\n- run: 10s\n- cycle\n")
+    play = run_scenario(
+        HEAD + "steps:\n- submit: {name: g, apiFlavour: koordinator, pods: 2, requests: {gpu: 1}}\n- run: 10s\n- cycle\n"
+    )
     found = status(play, "g")
     assert (found["scheduled"], found["running"], found["succeeded"], found["failed"]) == (2, 2, 0, 0)
     assert found["scheduleStartTime"]
 
 
 def test_the_start_survives_a_restart() -> None:
-    story = HEAD + "steps:\n- submit: {name: g, dialect: koordinator, pods: 3, each: {gpu: 1}}\n- cycle: 2\n"
+    story = HEAD + "steps:\n- submit: {name: g, apiFlavour: koordinator, pods: 3, requests: {gpu: 1}}\n- cycle: 2\n"
     before = status(run_scenario(story), "g")["scheduleStartTime"]
     after = status(run_scenario(story + "- advance: 1h\n- restart\n- cycle: 3\n"), "g")["scheduleStartTime"]
     assert after == before
@@ -48,8 +54,13 @@ def test_one_failed_member_does_not_fail_a_gang_whose_minimum_runs() -> None:
         objects:
         - {apiVersion: scheduling.sigs.k8s.io/v1alpha1, kind: PodGroup, metadata: {name: g}, spec: {minMember: 2}}
         gangs:
-        - {name: good, dialect: lone, pods: 2, each: {gpu: 1}, labels: {pod-group.scheduling.sigs.k8s.io: g}}
-        - {name: bad, dialect: lone, each: {gpu: 1}, runs: 10s, ends: Failed, labels: {pod-group.scheduling.sigs.k8s.io: g}}
+        - {name: good, apiFlavour: single-pod, pods: 2, requests: {gpu: 1}, labels: {pod-group.scheduling.sigs.k8s.io: g}}
+        - name: bad
+          apiFlavour: single-pod
+          requests: {gpu: 1}
+          runDuration: 10s
+          exitPhase: Failed
+          labels: {pod-group.scheduling.sigs.k8s.io: g}
         steps:
         - run: 1m
         """
@@ -65,8 +76,8 @@ def test_a_member_that_succeeded_counts_while_the_others_run() -> None:
         objects:
         - {apiVersion: scheduling.sigs.k8s.io/v1alpha1, kind: PodGroup, metadata: {name: g}, spec: {minMember: 2}}
         gangs:
-        - {name: long, dialect: lone, each: {gpu: 1}, labels: {pod-group.scheduling.sigs.k8s.io: g}}
-        - {name: short, dialect: lone, each: {gpu: 1}, runs: 10s, labels: {pod-group.scheduling.sigs.k8s.io: g}}
+        - {name: long, apiFlavour: single-pod, requests: {gpu: 1}, labels: {pod-group.scheduling.sigs.k8s.io: g}}
+        - {name: short, apiFlavour: single-pod, requests: {gpu: 1}, runDuration: 10s, labels: {pod-group.scheduling.sigs.k8s.io: g}}
         steps:
         - run: 1m
         """
@@ -76,7 +87,7 @@ def test_a_member_that_succeeded_counts_while_the_others_run() -> None:
 
 
 def test_the_condition_says_why_and_then_that_all_is_well() -> None:
-    waits = HEAD + "steps:\n- submit: {name: g, dialect: koordinator, pods: 3, each: {gpu: 1}}\n- cycle: 2\n"
+    waits = HEAD + "steps:\n- submit: {name: g, apiFlavour: koordinator, pods: 3, requests: {gpu: 1}}\n- cycle: 2\n"
     (said,) = status(run_scenario(waits), "g")["conditions"]
     assert (said["type"], said["status"], said["reason"]) == ("Scheduled", "False", "NoRoom")
     assert "2/3 members placed" in said["message"]

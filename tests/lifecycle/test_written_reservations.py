@@ -12,18 +12,20 @@ from muster.kube.write.patch_bodies import RESERVATION_ANNOTATIONS
 PREEMPTING = f"""
 {EVICTING}
 nodes: [{{name: "n[1-2]", gpu: 1}}]
-gangs: [{{name: low, pods: 2, each: {{gpu: 1}}, at: "n[1-2]", created: -1h, priority: 1}}]
+gangs: [{{name: low, pods: 2, requests: {{gpu: 1}}, runningOn: "n[1-2]", age: 1h, priority: 1}}]
 steps:
-- submit: {{name: g, pods: 2, each: {{gpu: 1}}, priority: 5, annotations: {{example.com/mine: kept}}}}
+- submit: {{name: g, pods: 2, requests: {{gpu: 1}}, priority: 5, annotations: {{example.com/mine: kept}}}}
 - cycle
 """
 
 WAITING_ON_PERMIT = """
 policy: {plugins: [priority, fit, binpack], actions: [expire, enqueue, allocate]}
 nodes: [{name: "n[1-2]", gpu: 1}]
-gangs: [{name: block, dialect: lone, each: {gpu: 1}, at: n2, runs: 1m}]
+gangs: [{name: block, apiFlavour: single-pod, requests: {gpu: 1}, runningOn: n2, runDuration: 1m}]
 steps:
-- submit: {name: g, dialect: koordinator, mode: NonStrict, pods: 2, each: {gpu: 1}, wait: 5m, annotations: {example.com/mine: kept}}
+- submit:
+    {name: g, apiFlavour: koordinator, mode: NonStrict, pods: 2, requests: {gpu: 1}, waitingTime: 5m,
+     annotations: {example.com/mine: kept}}
 - cycle
 """
 
@@ -47,10 +49,10 @@ def test_a_nomination_for_which_nobody_is_evicted_does_not_say_so() -> None:
         f"""
         {EVICTING}
         nodes: [{{name: n1, gpu: 1}}]
-        gangs: [{{name: old, each: {{gpu: 1}}, at: n1}}]
+        gangs: [{{name: old, requests: {{gpu: 1}}, runningOn: n1}}]
         steps:
         - delete: old
-        - submit: {{name: g, each: {{gpu: 1}}}}
+        - submit: {{name: g, requests: {{gpu: 1}}}}
         - cycle
         - expect: {{nominated: [g], evicted: []}}
         """
@@ -80,7 +82,9 @@ def test_all_of_a_reservation_is_removed_when_it_is_bound() -> None:
 
 
 def test_all_of_a_reservation_is_removed_when_it_is_released() -> None:
-    play = run_scenario(WAITING_ON_PERMIT.replace(", runs: 1m", "") + "- run: 6m\n- expect: {held: [], released: [g/0]}\n")
+    play = run_scenario(
+        WAITING_ON_PERMIT.replace(", runDuration: 1m", "") + "- run: 6m\n- expect: {reserved: [], released: [g/0]}\n"
+    )
     written = annotations_of(play, "g-0")
     assert not set(RESERVATION_ANNOTATIONS) & set(written)
     assert written[names.GANG_TIMEOUT] == annotations_of(play, "g-1")[names.GANG_TIMEOUT] == "true"
@@ -122,13 +126,13 @@ def test_the_start_of_a_reservation_is_written_anew_after_its_wait_was_paused() 
         {EVICTING}
         nodes: [{{name: "n[1-2]", gpu: 1}}]
         gangs:
-        - {{name: low, each: {{gpu: 1}}, at: n2, created: -1h, priority: 1, leaves: never}}
-        - {{name: g, dialect: koordinator, mode: NonStrict, wait: 1h, pods: 2, each: {{gpu: 1}}, priority: 5}}
+        - {{name: low, requests: {{gpu: 1}}, runningOn: n2, age: 1h, priority: 1, terminationDuration: never}}
+        - {{name: g, apiFlavour: koordinator, mode: NonStrict, waitingTime: 1h, pods: 2, requests: {{gpu: 1}}, priority: 5}}
         steps:
         - cycle
-        - expect: {{held: [g/0], nominated: [g/1]}}
+        - expect: {{reserved: [g/0], nominated: [g/1]}}
         - run: 100s
-        - expect: {{held: [g/0], nominated: []}}
+        - expect: {{reserved: [g/0], nominated: []}}
         """
     )
     began = play.cluster.now - play.at_s

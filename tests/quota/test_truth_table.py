@@ -26,8 +26,8 @@ def quota_scenario(
     }
     plugins: list[Any] = ["priority", "fit", "binpack", "nominated", {"elastic-quota": options}]
     actions = ["expire", "enqueue", "allocate", "job-preempt"]
-    common = {"dialect": "koordinator", "each": {"gpu": 1}}
-    gangs = [{"created": "-1h", "at": "n1", **common, **gang, "labels": _labels(gang)} for gang in running]
+    common = {"apiFlavour": "koordinator", "requests": {"gpu": 1}}
+    gangs = [{"age": "1h", "runningOn": "n1", **common, **gang, "labels": _labels(gang)} for gang in running]
     asks = {"name": "job", "priority": 9, **common, **job, "labels": _labels(job)}
     written = {
         "name": "a row of the table",
@@ -62,10 +62,10 @@ def why_may_not_preempt(*, needs_label: bool, label: str | None, policy: str | N
 @pytest.mark.parametrize(("needs_label", "label", "policy"), TRIGGERS)
 def test_who_may_cause_evictions(*, needs_label: bool, label: str | None, policy: str | None) -> None:
     may = why_may_not_preempt(needs_label=needs_label, label=label, policy=policy)
-    job: dict[str, Any] = {"pods": 1, "each": {"gpu": 8}, "labels": {f"{PREFIX}/can-preempt": label} if label else {}}
+    job: dict[str, Any] = {"pods": 1, "requests": {"gpu": 8}, "labels": {f"{PREFIX}/can-preempt": label} if label else {}}
     if policy is not None:
         job["spec"] = {"preemptionPolicy": policy}
-    low = {"name": "low", "pods": 1, "each": {"gpu": 8}, "priority": 1}
+    low = {"name": "low", "pods": 1, "requests": {"gpu": 8}, "priority": 1}
     expect = {"evicted": ["low/0"], "nominated": {"job": 1}} if may else {"evicted": [], "pending": {"job": 1}}
     options = {"disableDefaultTriggerPreemption": needs_label}
     assert_scenario_holds(quota_scenario(options=options, job=job, expect=expect, least=8, most=16, running=[low]))
@@ -77,8 +77,8 @@ def test_who_may_cause_evictions(*, needs_label: bool, label: str | None, policy
 def test_who_is_preemptible(*, spelling: str, disabled: bool, label: str | None) -> None:
     preemptible = label == "true" or (label is None and not disabled)
     labels = {f"{PREFIX}/preemptible": label} if label else {}
-    low = {"name": "low", "pods": 1, "each": {"gpu": 8}, "priority": 1, "labels": labels}
-    job = {"pods": 1, "each": {"gpu": 8}, "labels": {f"{PREFIX}/preemptible": "true"}}
+    low = {"name": "low", "pods": 1, "requests": {"gpu": 8}, "priority": 1, "labels": labels}
+    job = {"pods": 1, "requests": {"gpu": 8}, "labels": {f"{PREFIX}/preemptible": "true"}}
     expect = {"evicted": ["low/0"], "nominated": {"job": 1}} if preemptible else {"evicted": [], "pending": {"job": 1}}
     assert_scenario_holds(quota_scenario(options={spelling: disabled}, job=job, expect=expect, least=8, most=32, running=[low]))
 
@@ -142,12 +142,18 @@ def test_a_whole_preemptible_job_stays_within_max(
 @pytest.mark.parametrize(("waiting", "asked", "enters"), [(3, 5, True), (3, 6, False), (6, 4, True), (6, 5, False)])
 def test_what_non_preemptible_jobs_wait_for_is_kept_free_up_to_min(*, waiting: int, asked: int, enters: bool) -> None:
     """A quota of min 4, max 8: a non-preemptible job that waits keeps what it asked for, at most min."""
-    waits = {"name": "waits", "pods": waiting, "labels": NON_PREEMPTIBLE, "spec": {"nodeSelector": {"no": "where"}}, "at": None}
+    waits = {
+        "name": "waits",
+        "pods": waiting,
+        "labels": NON_PREEMPTIBLE,
+        "spec": {"nodeSelector": {"no": "where"}},
+        "runningOn": None,
+    }
     text = quota_scenario(options={}, job={"pods": asked}, expect={}, least=4, most=8, running=[], nodes=4)
     written = yaml.safe_load(text)
-    del waits["at"]
+    del waits["runningOn"]
     written["policy"]["plugins"].insert(1, "selectors")
-    written["gangs"] = [{"dialect": "koordinator", "each": {"gpu": 1}, "priority": 20, **waits, "labels": _labels(waits)}]
+    written["gangs"] = [{"apiFlavour": "koordinator", "requests": {"gpu": 1}, "priority": 20, **waits, "labels": _labels(waits)}]
     expect = {"bound": {"job": asked}} if enters else {"pending": {"job": asked}, "why": {"job": "kept for non-preemptible"}}
     written["steps"][-1] = {"expect": expect}
     assert_scenario_holds(yaml.safe_dump(written))
@@ -157,7 +163,7 @@ def test_a_mixed_job_is_refused_and_both_pods_are_named() -> None:
     text = quota_scenario(options={}, job={"pods": 2}, expect={}, least=4, most=8, running=[])
     written = yaml.safe_load(text)
     written["steps"] = [
-        {"submit": {**written["steps"][0]["submit"], "arrived": 1}},
+        {"submit": {**written["steps"][0]["submit"], "initialPods": 1}},
         {"submit": {"apiVersion": "v1", "kind": "Pod",
                     "metadata": {"name": "odd", "labels": {**_labels({}), **NON_PREEMPTIBLE,
                                                          "pod-group.scheduling.sigs.k8s.io": "job"}},

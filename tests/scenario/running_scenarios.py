@@ -12,12 +12,12 @@ BUSY = """
 nodes: [{name: "n[1-4]", gpu: 4, cpu: 16}]
 queues: [{name: top}, {name: below, parent: top}, {name: beside, parent: top}]
 gangs:
-- {name: runs, queue: below, pods: 4, min: 2, each: {gpu: 1}, at: "n[1-4]"}
-- {name: theirs, dialect: lone, scheduler: another, each: {cpu: 2}, at: n1}
+- {name: runs, queue: below, pods: 4, min: 2, requests: {gpu: 1}, runningOn: "n[1-4]"}
+- {name: theirs, apiFlavour: single-pod, schedulerName: another, requests: {cpu: 2}, runningOn: n1}
 steps:
 - submit:
-  - {name: small, queue: beside, pods: 2, each: {gpu: 2}}
-  - {name: big, queue: below, pods: 5, each: {gpu: 3}}
+  - {name: small, queue: beside, pods: 2, requests: {gpu: 2}}
+  - {name: big, queue: below, pods: 5, requests: {gpu: 3}}
 """
 
 

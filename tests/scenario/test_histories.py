@@ -29,15 +29,15 @@ NODES = ("n1", "n2", "n3", "n4")
 SHAPES = st.fixed_dictionaries(
     {
         "pods": st.integers(1, 5),
-        "each": st.fixed_dictionaries({"gpu": st.integers(0, 3), "cpu": st.integers(1, 4)}),
+        "requests": st.fixed_dictionaries({"gpu": st.integers(0, 3), "cpu": st.integers(1, 4)}),
         "priority": st.sampled_from((0, 5, 9)),
         "queue": st.sampled_from(("red", "blue", "default")),
-        "dialect": st.sampled_from(("volcano", "koordinator", "native", "annotation", "lone")),
-        "runs": st.sampled_from(("5s", "40s", "10m")),
-        "leaves": st.sampled_from(("0s", "20s", "100s")),
+        "apiFlavour": st.sampled_from(("volcano", "koordinator", "native", "annotation", "single-pod")),
+        "runDuration": st.sampled_from(("5s", "40s", "10m")),
+        "terminationDuration": st.sampled_from(("0s", "20s", "100s")),
         "mode": st.sampled_from(("Strict", "Strict", "NonStrict")),
     },
-    optional={"controller": st.just("recreate"), "recreate-limit": st.integers(1, 3), "scheduler": st.just("another")},
+    optional={"controller": st.just("recreate"), "recreateLimit": st.integers(1, 3), "schedulerName": st.just("another")},
 )
 
 
@@ -58,7 +58,7 @@ class Histories(RuleBasedStateMachine):
             "steps": [],
         }
         if node_problems:
-            self.document["faults"] = {"late": 0.2, "lost": 0.1, "doubled": 0.2, "reordered": 0.2, "bind_fails": 0.2}
+            self.document["faults"] = {"delayed": 0.2, "dropped": 0.1, "duplicated": 0.2, "reordered": 0.2, "bindFailures": 0.2}
         self.made = 0
         self.play = ScenarioRunner(from_document(self.document), twin=True)
         self.play.set_up()
@@ -105,7 +105,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(target=up, node=consumes(down))
     def recover_node(self, node: str) -> str:
-        self.step({"node": {"return": node}})
+        self.step({"node": {"recover": node}})
         return node
 
     @rule(node=up, verb=st.sampled_from(("cordon", "uncordon")))
@@ -156,7 +156,7 @@ TestHistories = pytest.mark.timeout(600)(Histories.TestCase)
 def test_a_history_that_fails_is_kept_as_a_scenario_file() -> None:
     history = Histories()
     history.begin(2, 0, node_problems=False)
-    name = history.submit({"pods": 2, "each": {"gpu": 1}}, 2)
+    name = history.submit({"pods": 2, "requests": {"gpu": 1}}, 2)
     history.cycles(2)
     history.delete(name)
     assert "written to" in history.as_scenario_file()

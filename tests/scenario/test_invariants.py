@@ -35,9 +35,9 @@ EVICTING = """
 policy: {actions: [expire, enqueue, allocate, gang-preempt]}
 nodes: [{name: "n[1-4]", gpu: 1}]
 gangs:
-- {name: low, pods: 4, min: 1, each: {gpu: 1}, at: "n[1-4]", leaves: 0s, controller: recreate}
+- {name: low, pods: 4, min: 1, requests: {gpu: 1}, runningOn: "n[1-4]", terminationDuration: 0s, controller: recreate}
 steps:
-- submit: {name: high, priority: 9, pods: 1, each: {gpu: 2}}
+- submit: {name: high, priority: 9, pods: 1, requests: {gpu: 2}}
 """
 DOMAINS = """
 nodes: [{name: "n[1-4]", gpu: 1}]
@@ -55,7 +55,7 @@ objects:
   metadata: {name: block}
   spec: {tier: 2, members: [{type: HyperNode, selector: {regexMatch: {pattern: "^rack-.$"}}}]}
 steps:
-- submit: {name: close, pods: 3, each: {gpu: 1}, topology: {hard: 1}}
+- submit: {name: close, pods: 3, requests: {gpu: 1}, networkTopology: {mode: hard, highestTierAllowed: 1}}
 """
 
 
@@ -230,7 +230,7 @@ def the_order_is_random(patch: Patch) -> Violated:
         return chance.sample(gangs, len(gangs))
 
     patch.setattr("muster.engine.allocate.gangs_in_order", shuffled)
-    submit = ", ".join(f"{{name: g{number}, pods: 2, each: {{gpu: 1}}}}" for number in range(8))
+    submit = ", ".join(f"{{name: g{number}, pods: 2, requests: {{gpu: 1}}}}" for number in range(8))
     return violated_invariants(run_steps(f"nodes: [{{name: n1, gpu: 4}}]\nsteps: [{{submit: [{submit}]}}]\n", twin=True))
 
 
@@ -242,7 +242,7 @@ def limits_are_ignored(patch: Patch) -> Violated:
             """
             nodes: [{name: n1, gpu: 8}]
             queues: [{name: q, limit: {gpu: 2}}]
-            steps: [{submit: {name: g, queue: q, pods: 3, each: {gpu: 1}}}]
+            steps: [{submit: {name: g, queue: q, pods: 3, requests: {gpu: 1}}}]
             """
         )
     )

@@ -30,7 +30,7 @@ def test_a_node_has_defaults_and_any_resource_by_its_full_name() -> None:
 
 
 def test_a_gang_becomes_a_pod_group_and_numbered_pods() -> None:
-    (gang,) = parse_one("gangs: [{name: low, pods: 3, min: 2, each: {gpu: 4}, priority: 1, namespace: a}]").gangs
+    (gang,) = parse_one("gangs: [{name: low, pods: 3, min: 2, requests: {gpu: 4}, priority: 1, namespace: a}]").gangs
     declared = group(gang, now=0.0)
     assert declared is not None
     assert declared["apiVersion"] == "scheduling.volcano.sh/v1beta1"
@@ -46,8 +46,8 @@ def test_roles_inherit_what_the_gang_says_and_add_their_own() -> None:
         """
         gangs:
         - name: job
-          each: {cpu: 1}
-          roles: [{name: boss, pods: 1}, {name: worker, pods: 3, min: 2, each: {gpu: 1}}]
+          requests: {cpu: 1}
+          roles: [{name: boss, pods: 1}, {name: worker, pods: 3, min: 2, requests: {gpu: 1}}]
         """
     ).gangs
     assert gang.min == 3
@@ -67,17 +67,17 @@ def test_one_node_takes_all_members_and_a_list_gives_each_its_own() -> None:
         """
         nodes: [{name: "n[1-3]"}]
         gangs:
-        - {name: here, pods: 2, at: n2}
-        - {name: there, pods: 3, at: "n[1-2]"}
+        - {name: here, pods: 2, runningOn: n2}
+        - {name: there, pods: 3, runningOn: "n[1-2]"}
         """
     )
-    assert [gang.roles[0].at for gang in found.gangs] == [("n2", "n2"), ("n1", "n2")]
+    assert [gang.roles[0].running_on for gang in found.gangs] == [("n2", "n2"), ("n1", "n2")]
 
 
-@pytest.mark.parametrize("dialect", ["volcano", "koordinator", "sigs", "native", "annotation", "lone"])
+@pytest.mark.parametrize("dialect", ["volcano", "koordinator", "sigs", "native", "annotation", "single-pod"])
 def test_a_gang_can_be_declared_in_every_flavour(dialect: str) -> None:
-    (gang,) = parse_one(f"gangs: [{{name: g, pods: 2, dialect: {dialect}}}]").gangs
-    assert (group(gang, now=0.0) is None) == (dialect in ("annotation", "lone"))
+    (gang,) = parse_one(f"gangs: [{{name: g, pods: 2, apiFlavour: {dialect}}}]").gangs
+    assert (group(gang, now=0.0) is None) == (dialect in ("annotation", "single-pod"))
 
 
 def test_steps_are_read_in_order_and_some_may_be_a_single_word() -> None:
@@ -133,13 +133,18 @@ WRONG = (
     ("name: a\ngangs: [{name: g, pods: -1}]\n", 2, "gangs[0].pods: -1 is below 1", "1"),
     ("name: a\ngangs: [{name: g, pods: two}]\n", 2, "takes a whole number, not the text 'two'", ""),
     ("name: a\ngangs: [{name: g, pods: 2, min: 3}]\n", 2, "3 is more than the 2 members that can exist", "2"),
-    ("name: a\ngangs: [{name: g, pods: 2, arrived: 3}]\n", 2, "3 is more than the 2 members that can exist", "2"),
-    ("name: a\nnodes: [{name: node1}]\ngangs: [{name: g, at: nod1}]\n", 3, "there is no node 'nod1'", "node1"),
-    ("name: a\nnodes: [{name: 'n[1-3]'}, {name: n2}]\n", 2, "nodes: 'n2' stands twice", ""),
-    ("name: a\ngangs: [{name: g}, {name: g}]\n", 2, "gangs: 'default/g' stands twice", ""),
+    ("name: a\ngangs: [{name: g, pods: 2, initialPods: 3}]\n", 2, "3 is more than the 2 members that can exist", "2"),
+    ("name: a\nnodes: [{name: node1}]\ngangs: [{name: g, runningOn: nod1}]\n", 3, "there is no node 'nod1'", "node1"),
+    ("name: a\nnodes: [{name: 'n[1-3]'}, {name: n2}]\n", 2, "nodes: duplicate name 'n2'", ""),
+    ("name: a\ngangs: [{name: g}, {name: g}]\n", 2, "gangs: duplicate name 'default/g'", ""),
     ("name: a\nqueues: [{name: prod}]\ngangs: [{name: g, queue: prd}]\n", 3, "there is no queue 'prd'", "prod"),
     ("name: a\nqueues: [{name: q, parent: p}]\n", 2, "there is no queue 'p'", ""),
-    ("name: a\nclasses: [{name: high, value: 9}]\ngangs: [{name: g, class: hihg}]\n", 3, "there is no class 'hihg'", "high"),
+    (
+        "name: a\npriorityClasses: [{name: high, value: 9}]\ngangs: [{name: g, priorityClassName: hihg}]\n",
+        3,
+        "there is no priority class 'hihg'",
+        "high",
+    ),
     ("name: a\nsteps: [{advance: 300}]\n", 2, "'300' is no duration", "300s"),
     ("name: a\nsteps: [{run: {every: 5s}}]\n", 2, "has no for", ""),
     ("name: a\nsteps: [{run: {for: 5s, every: 0s}}]\n", 2, "must be above zero", "10s"),
@@ -147,23 +152,28 @@ WRONG = (
     ("name: a\ngangs: [{name: gang-a}]\nsteps:\n- expect: {bound: {gang-b: 2}}\n", 4, "there is no gang 'gang-b'", "gang-a"),
     ("name: a\nsteps: [{delete: Quueue/q}]\n", 2, "Quueue", ""),
     ("name: a\nsteps: [{node: {fail: n1}}]\n", 2, "there is no node 'n1'", ""),
-    ("name: a\nnodes: [{name: n1}]\nsteps: [{node: {fail: n1, cordon: n1}}]\n", 3, "takes one of fail, return", ""),
+    ("name: a\nnodes: [{name: n1}]\nsteps: [{node: {fail: n1, cordon: n1}}]\n", 3, "takes one of fail, recover", ""),
     ("name: a\nnodes: [{name: n1, taints: 'a=b:NoSchedul'}]\n", 2, "'NoSchedul' is no effect of a taint", "NoSchedule"),
     ("name: a\nnodes: [{name: n1, cpu: 4x}]\n", 2, "'4x' is not a quantity", ""),
     ("name: a\nnodes: [{name: N_1}]\n", 2, "'N_1' is no name", "n-1"),
     ("name: a\ngangs: [{name: g, mode: strict}]\n", 2, "unknown mode 'strict'", "Strict"),
-    ("name: a\ngangs: [{name: g, dialect: koord, roles: [{name: a}]}]\n", 2, "unknown dialect 'koord'", "koordinator"),
-    ("name: a\ngangs: [{name: g, dialect: lone, roles: [{name: a}]}]\n", 2, "only a gang of the dialect volcano has roles", ""),
+    ("name: a\ngangs: [{name: g, apiFlavour: koord, roles: [{name: a}]}]\n", 2, "unknown apiFlavour 'koord'", "koordinator"),
+    (
+        "name: a\ngangs: [{name: g, apiFlavour: single-pod, roles: [{name: a}]}]\n",
+        2,
+        "only a gang of the API flavour volcano has roles",
+        "",
+    ),
     ("name: a\ngangs: [{name: g, roles: [{name: a}, {name: a}]}]\n", 2, "there are two roles 'a'", ""),
-    ("name: a\nfaults: {late: 2}\n", 2, "takes a share from 0 to 1", ""),
+    ("name: a\nfaults: {delayed: 2}\n", 2, "takes a fraction from 0 to 1", ""),
     ("name: a\nobjects: [{kind: Pod, apiVersion: v1, metadata: {}}]\n", 2, "metadata.name", ""),
     ("name: a\nobjects: [{kind: Pood, apiVersion: v1, metadata: {name: a}}]\n", 2, "'Pood'", ""),
-    ("name: a\nsteps: [{edit: {object: Queue/q}}]\n", 2, "has no patch", ""),
-    ("name: a\ngangs: [{name: g}]\nsteps: [{expect: {stage: {g: wating}}}]\n", 3, "there is no stage 'wating'", "waiting"),
+    ("name: a\nsteps: [{patch: {object: Queue/q}}]\n", 2, "has no merge", ""),
+    ("name: a\ngangs: [{name: g}]\nsteps: [{expect: {stage: {g: wating}}}]\n", 3, "unknown stage 'wating'", "waiting"),
     ("name: a\npolicy: {plugins: [fitt]}\n", 2, "unknown plugin 'fitt'", "fit"),
     ("steps: []\n", 1, "scenario has no name", ""),
     ("", 1, "there is no scenario in this file", ""),
-    ("name: a\n---\nname: a\n", 3, "scenarios: 'a' stands twice", ""),
+    ("name: a\n---\nname: a\n", 3, "scenarios: duplicate name 'a'", ""),
 )
 
 

@@ -18,7 +18,9 @@ from muster.yaml_positions import InputError
 ONE_GANG_WAITS = """
 nodes: [{name: n1, gpu: 4}]
 steps:
-- submit: [{name: first, pods: 2, each: {gpu: 2}, runs: 5m}, {name: second, pods: 2, each: {gpu: 2}, runs: 5m}]
+- submit:
+  - {name: first, pods: 2, requests: {gpu: 2}, runDuration: 5m}
+  - {name: second, pods: 2, requests: {gpu: 2}, runDuration: 5m}
 - run: {for: 7m, every: 1m}
 """
 
@@ -37,13 +39,13 @@ def test_a_report_has_a_row_for_each_gang() -> None:
     rows = {row.gang: row for row in run_one(ONE_GANG_WAITS).gangs}
     first, second = rows["default/first"], rows["default/second"]
     assert (first.stage, first.succeeded, first.waited_s) == ("finished", 2, 0.0)
-    assert (second.stage, second.members, second.nodes) == ("satisfied", 2, ("n1",))
+    assert (second.stage, second.members, second.nodes) == ("running", 2, ("n1",))
     assert second.waited_s == pytest.approx(360.0, abs=61.0)
     assert second.why == ""
 
 
 def test_a_waiting_gang_says_why_in_the_report() -> None:
-    report = run_one("nodes: [{name: n1, gpu: 1}]\nsteps: [{submit: {name: g, pods: 2, each: {gpu: 1}}}, cycle]\n")
+    report = run_one("nodes: [{name: n1, gpu: 1}]\nsteps: [{submit: {name: g, pods: 2, requests: {gpu: 1}}}, cycle]\n")
     (row,) = report.gangs
     assert (row.stage, row.code, row.members, row.min, row.attempts) == ("waiting", "NoRoom", 0, 2, 1)
     assert "1/2 members placed" in row.why
@@ -59,13 +61,13 @@ def test_marks_show_what_happened_to_nodes_and_to_the_scheduler() -> None:
     report = run_one(
         """
         nodes: [{name: "n[1-5]"}]
-        steps: [{node: {fail: "n[1-5]"}}, {advance: 90s}, restart, {node: {return: n1}}]
+        steps: [{node: {fail: "n[1-5]"}}, {advance: 90s}, restart, {node: {recover: n1}}]
         """
     )
     assert [(mark.at_s, mark.text) for mark in report.timeline_notes] == [
-        (0.0, "lost n1, n2, n3 and 2 more"),
+        (0.0, "node failed: n1, n2, n3 and 2 more"),
         (90.0, "restart"),
-        (90.0, "back: n1"),
+        (90.0, "node recovered: n1"),
     ]
 
 
@@ -109,9 +111,9 @@ def test_a_decision_log_of_a_scenario_replays_to_the_same_decisions(tmp_path: Pa
 GIVEN = """
 nodes: [{name: "n[1-2]", gpu: 2}]
 queues: [{name: q}]
-gangs: [{name: there, queue: q, pods: 2, each: {gpu: 1}, at: n1}]
+gangs: [{name: there, queue: q, pods: 2, requests: {gpu: 1}, runningOn: n1}]
 steps:
-- submit: {name: big, queue: q, pods: 4, each: {gpu: 1}}
+- submit: {name: big, queue: q, pods: 4, requests: {gpu: 1}}
 - cycle
 - expect: {%s}
 """
@@ -119,22 +121,22 @@ DIFFERENCES = (
     ("bound: {there: 3}", "bound of there", "3", "2: default/there-0 on n1, default/there-1 on n1"),
     ("bound: {there: n2}", "bound of there", "on n2", "on n1, n1"),
     ("bound: [big]", "bound, exactly", "default/big-0, default/big-1", "but also default/there-0, default/there-1"),
-    ("pending: []", "pending, exactly", "nobody", "but also default/big-0"),
-    ("held: {big: 1}", "held of big", "1", "0"),
+    ("pending: []", "pending, exactly", "none", "but also default/big-0"),
+    ("reserved: {big: 1}", "reserved of big", "1", "0"),
     ("nominated: [big/0]", "nominated, exactly", "default/big-0", "not default/big-0"),
     ("evicted: [there/0]", "evicted, exactly", "default/there-0", "not default/there-0"),
     ("released: {big: 1}", "released of big", "1", "0"),
     ("finished: {there: 2}", "finished of there", "2", "0"),
-    ("order: [big, there]", "order", "big, there", "nobody"),
-    ("where: {there: n2}", "where of there", "n2", "n1"),
+    ("bindOrder: [big, there]", "bindOrder", "big, there", "none"),
+    ("nodes: {there: n2}", "nodes of there", "n2", "n1"),
     ("why: {big: 'the moon'}", "why of big", "'the moon'", "2/4 members placed"),
-    ("why: {there: 'the moon'}", "why of there", "'the moon'", "it does not wait"),
+    ("why: {there: 'the moon'}", "why of there", "'the moon'", "not waiting"),
     ("code: {big: Fits}", "code of big", "Fits", "NoRoom"),
-    ("stage: {big: satisfied}", "stage of big", "satisfied", "waiting"),
-    ("queue: {q: {used: {gpu: 3}}}", "used gpu of queue q", "3", "2"),
-    ("queue: {q: {requested: {gpu: 2}}}", "requested gpu of queue q", "2", "6"),
-    ("condition: {big: 'the moon'}", "condition of big", "'the moon'", "2/4 members placed"),
-    ("condition: {Queue/q: 'the moon'}", "condition of Queue/q", "'the moon'", "no condition"),
+    ("stage: {big: running}", "stage of big", "running", "waiting"),
+    ("queues: {q: {used: {gpu: 3}}}", "used gpu of queue q", "3", "2"),
+    ("queues: {q: {requested: {gpu: 2}}}", "requested gpu of queue q", "2", "6"),
+    ("conditions: {big: 'the moon'}", "conditions of big", "'the moon'", "2/4 members placed"),
+    ("conditions: {Queue/q: 'the moon'}", "conditions of Queue/q", "'the moon'", "no condition"),
     ("attempts: {big: 7}", "attempts of big", "7", "1"),
     ("cycles: 9", "cycles", "9", "1"),
     ("writes: 0", "writes", "0", "patch"),
@@ -177,7 +179,7 @@ def test_stable_fails_where_something_still_happens() -> None:
         """
         nodes: [{name: n1, gpu: 1}]
         steps:
-        - submit: [{name: a, each: {gpu: 1}, runs: 1m}, {name: b, each: {gpu: 1}}]
+        - submit: [{name: a, requests: {gpu: 1}, runDuration: 1m}, {name: b, requests: {gpu: 1}}]
         - cycle: 3
         - expect: {stable: 3}
         - expect: {stable: {for: 5m, every: 30s}}
@@ -203,7 +205,7 @@ def test_a_restart_keeps_nothing_of_the_scheduler() -> None:
 
 def test_what_no_api_server_would_accept_is_reported_with_its_line() -> None:
     with pytest.raises(InputError) as caught:
-        run_one("nodes: [{name: n1}]\nsteps:\n- node: {return: n1}\n")
+        run_one("nodes: [{name: n1}]\nsteps:\n- node: {recover: n1}\n")
     assert (caught.value.file, caught.value.line) == (FILE, 4)
     assert "n1 did not fail" in caught.value.message
 
@@ -213,11 +215,11 @@ def test_deleting_a_gang_takes_its_pods_and_its_pod_group_for_good() -> None:
         """
         nodes: [{name: n1}]
         steps:
-        - submit: {name: g, pods: 3, controller: recreate, leaves: 1s}
+        - submit: {name: g, pods: 3, controller: recreate, terminationDuration: 1s}
         - run: 10s
         - delete: g
         - run: 1m
-        - expect: {bound: [], pending: [], stage: {g: gone}}
+        - expect: {bound: [], pending: [], stage: {g: deleted}}
         """
     )
     assert report.ok, report.explain()
@@ -228,7 +230,7 @@ def test_a_gang_that_is_scaled_down_loses_its_last_members() -> None:
         """
         nodes: [{name: n1}]
         steps:
-        - submit: {name: g, pods: 4, min: 1, leaves: 1s}
+        - submit: {name: g, pods: 4, min: 1, terminationDuration: 1s}
         - run: 10s
         - scale: {g: 2}
         - run: 10s
@@ -246,10 +248,10 @@ def test_an_edit_is_a_merge_patch_of_any_object() -> None:
         """
         nodes: [{name: n1, labels: {disk: slow}}]
         steps:
-        - submit: {name: g, selector: {disk: fast}}
+        - submit: {name: g, nodeSelector: {disk: fast}}
         - cycle
         - expect: {bound: []}
-        - edit: {object: Node/n1, patch: {metadata: {labels: {disk: fast}}}}
+        - patch: {object: Node/n1, merge: {metadata: {labels: {disk: fast}}}}
         - cycle
         - expect: {bound: [g]}
         """
@@ -262,7 +264,7 @@ def test_a_failed_eviction_and_a_failed_bind_are_reported_to_the_scheduler() -> 
         """
         nodes: [{name: n1, gpu: 1}]
         steps:
-        - submit: {name: g, each: {gpu: 1}}
+        - submit: {name: g, requests: {gpu: 1}}
         - fail: {bind: g, times: 3}
         - cycle: 3
         - expect: {bound: [], writes: {bind: 0}}

@@ -30,9 +30,7 @@ from muster.scenario.run_report import EvictionRow, GangRow, QueueRow, Report, R
 MAX_ROWS = 20
 _LABEL_WIDTH = 16
 _MAX_WHERE_WIDTH = 26
-_GONE = "gone"
-_RUNNING = "running"
-_STAGE_NAMES = {Stage.SATISFIED.value: _RUNNING}
+_DELETED = "deleted"
 _STAGE_STYLES = {
     Stage.SATISFIED.value: GOOD,
     Stage.WAITING.value: NOTE,
@@ -41,8 +39,8 @@ _STAGE_STYLES = {
     Stage.PREEMPTING.value: NOTE,
     Stage.TIMED_OUT.value: BAD,
 }
-_ENDED_STAGES = (Stage.FINISHED.value, _GONE)
-_MARK_PREFIXES = ("lost", "removed", "restart", "back")
+_ENDED_STAGES = (Stage.FINISHED.value, _DELETED)
+_MARK_PREFIXES = ("node failed", "node removed", "restart", "node recovered")
 _MAX_MARKS = 6
 _MIN_GROUP_SIZE = 3
 # The stages that need attention first.
@@ -138,7 +136,7 @@ def _marks(report: Report) -> list[tuple[float, str]]:
     """The marks of a chart: nodes lost, restarts, evicting gangs; nodes that came back unless there are too many marks."""
     notes = [note for note in report.timeline_notes if note.text.startswith(_MARK_PREFIXES)]
     if len(notes) > _MAX_MARKS:
-        notes = [note for note in notes if not note.text.startswith("back")]
+        notes = [note for note in notes if not note.text.startswith("node recovered")]
     marks = [(note.at_s, note.text) for note in notes]
     plans = dict.fromkeys(
         (eviction.at_s, eviction.for_gang, EVICTION_VERBS.get(eviction.cause, "preempts")) for eviction in report.evictions
@@ -279,7 +277,7 @@ def _gang_cells(rows: Sequence[GangRow], evictions: _EvictionIndex, *, with_queu
         TableCell(compact_names(each.gang for each in rows), BOLD if row.stage != Stage.FINISHED.value else PLAIN),
         queue_name(row.queue) if with_queue else "",
         f"{times}{placed}/{row.min}",
-        TableCell(_STAGE_NAMES.get(row.stage, row.stage), _STAGE_STYLES.get(row.stage, PLAIN)),
+        TableCell(row.stage, _STAGE_STYLES.get(row.stage, PLAIN)),
         _where(sorted({node for each in rows for node in each.nodes})),
         duration(row.waited_s),
         evictions.why(row),
@@ -359,7 +357,7 @@ def totals(report: Report, resource: str, *, width: int | None) -> list[TextLine
     stages: dict[str, int] = {}
     for row in report.gangs:
         stages[row.stage] = stages.get(row.stage, 0) + 1
-    by_stage = [f"{stages[stage]} {_STAGE_NAMES.get(stage, stage)}" for stage in reversed(_STAGE_ORDER) if stage in stages]
+    by_stage = [f"{stages[stage]} {stage}" for stage in reversed(_STAGE_ORDER) if stage in stages]
     gangs = f" {count(len(report.gangs), 'gang')}: {', '.join(by_stage)}." if by_stage else " No gangs."
     violations = f"{count(len(report.violations), 'invariant')} violated." if report.violations else "No invariant violated."
     parts = [(gangs, BOLD), (f" {_evicted(report, resource)}", PLAIN), (f" {violations}", BAD if report.violations else GOOD)]

@@ -33,12 +33,12 @@ class MatchPolicy(Enum):
 class Stage(Enum):
     """How far a gang is. Derived from its children every time, never stored."""
 
-    WAITING_FOR_PODS = "gathering"
+    WAITING_FOR_PODS = "waiting-for-pods"
     WAITING = "waiting"
-    WAITING_ON_PERMIT = "holding"
-    PREEMPTING = "clearing"
-    SATISFIED = "satisfied"
-    TIMED_OUT = "timed out"
+    WAITING_ON_PERMIT = "waiting-on-permit"
+    PREEMPTING = "preempting"
+    SATISFIED = "running"
+    TIMED_OUT = "timed-out"
     FINISHED = "finished"
 
 

@@ -32,20 +32,20 @@ class NodeDevice:
 def parse_devices(fields: FieldReader) -> tuple[NodeDevice, ...]:
     found = [spec for path, item in fields.items("devices") for spec in _parse_device(item, path, fields)]
     if len({spec.flavour for spec in found}) > 1:
-        fields.report_invalid("devices", "the devices of one node are of one dialect")
+        fields.report_invalid("devices", "the devices of one node have one API flavour")
     return tuple(found)
 
 
 def _parse_device(item: YamlValue, path: str, outer: FieldReader) -> Iterator[NodeDevice]:
     fields = FieldReader(item, table="device", path=path, faults=outer.faults)
-    fields.choice("kind", ("gpu",))
+    fields.choice("type", ("gpu",))
     memory = fields.get("memory")
     room = dict(parse_amounts(YamlValue({MEMORY: memory}), field=path, faults=outer.faults)) if memory is not None else {}
     spec = NodeDevice(
-        flavour=fields.choice("dialect", DEVICE_FLAVOURS, DEVICE_FLAVOURS[0]),
+        flavour=fields.choice("apiFlavour", DEVICE_FLAVOURS, DEVICE_FLAVOURS[0]),
         memory=amount(MEMORY, room.get(MEMORY, DEFAULT_MEMORY)),
         shares=fields.count("shares", DEFAULT_SHARES, least=1),
-        device_group=fields.text("island"),
+        device_group=fields.text("deviceGroup"),
         healthy=fields.boolean("healthy", default=True),
     )
     for _ in range(fields.count("count", 1, least=1)):

@@ -1,4 +1,4 @@
-"""Is what was expected true? Pods are looked up in the cluster, which is the truth; claims and verdicts in the scheduler."""
+"""Compares expectations with the cluster's pods, and with the scheduler's reservations, nominations and verdicts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MAX_NAMES = 12
 
 
 class ScenarioState(Protocol):
-    """Where to look."""
+    """What an expectation is compared with."""
 
     @property
     def cluster(self) -> ClusterBackend: ...
@@ -46,14 +46,14 @@ class ScenarioState(Protocol):
 
 
 def mismatches(expect: ExpectStep, found: ScenarioState) -> list[Mismatch]:
-    """All that is not as expected, apart from `stable`, which needs time."""
+    """All mismatches, except those of `stable`, which runs further cycles."""
     observed = _ObservedState(found)
     return [difference for check in expect.checks if check.key != "stable" for difference in _CHECKS[check.key](check, observed)]
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedPod:
-    """A pod in one of the states that a scenario asks about. `node` is empty where it has none."""
+    """A pod in one of the states that an expectation names. `node` is empty where it has none."""
 
     title: str
     gang: str
@@ -63,7 +63,7 @@ class ObservedPod:
 
 
 class _ObservedState:
-    """The state of everything at this moment, gathered once for all checks of a step."""
+    """The state at this moment, collected once for all checks of a step."""
 
     def __init__(self, found: ScenarioState) -> None:
         self.found = found
@@ -79,23 +79,22 @@ class _ObservedState:
         return {pod["metadata"]["uid"]: _observed_pod(pod) for pod in self.pods}
 
     def pods_in_state(self, key: str) -> list[ObservedPod]:
-        """Who is in this state now."""
-        claims = {Phase.RESERVED: "held", Phase.NOMINATED: "nominated"}
+        """The pods in this state now."""
+        scheduler_states = {Phase.RESERVED: "reserved", Phase.NOMINATED: "nominated"}
         found: list[ObservedPod] = []
         for pod in self.pods:
             uid, placement = pod["metadata"]["uid"], self.world.placements.by_uid.get(pod["metadata"]["uid"])
             state = _state(pod)
             node = pod["spec"].get("nodeName", "")
-            if state == "pending" and placement is not None and placement.phase in claims:
-                state, node = claims[placement.phase], placement.node or ""
+            if state == "pending" and placement is not None and placement.phase in scheduler_states:
+                state, node = scheduler_states[placement.phase], placement.node or ""
             if state == key:
                 observed_pod = self.observed_pods[uid]
                 found.append(ObservedPod(observed_pod.title, observed_pod.gang, observed_pod.role, node, observed_pod.is_managed))
         return found
 
     def pods_with_effect(self, kind: type[Evict] | type[Release]) -> list[ObservedPod]:
-        """Whom this ever happened to, in order."""
-        # Who is only told that it timed out had nothing that could end.
+        """The pods with such an effect since the start, in order. A Release without a node is a timeout that released nothing."""
         return [
             _pod_of_effect(decided.effect)
             for decided in self.found.decided_effects
@@ -103,7 +102,7 @@ class _ObservedState:
         ]
 
     def members(self, target: PodTarget) -> list[str]:
-        """The pods that a name stands for."""
+        """The pods that a name means."""
         if target.pod:
             return [f"{target.namespace}/{target.pod}"]
         spec = self.found.gangs.get(f"{target.namespace}/{target.gang}")
@@ -117,7 +116,7 @@ class _ObservedState:
         return [observed_pod.title for observed_pod in self.observed_pods.values() if _matches(target, observed_pod)]
 
     def gang(self, target: PodTarget) -> Gang | None:
-        """The scheduler's gang that a name stands for: of several, one that waits."""
+        """The scheduler's gang that a name means: of several, one that waits."""
         title = f"{target.namespace}/{target.gang or target.pod}"
         gangs = self.world.facts.gangs.values()
         found = [gang for gang in gangs if title in gang.full_name.split("+")]
@@ -145,7 +144,7 @@ def _state(pod: Manifest) -> str:
     if phase in ("Succeeded", "Failed"):
         return "finished"
     if pod["metadata"].get("deletionTimestamp"):
-        return "leaving"
+        return "terminating"
     return "bound" if pod["spec"].get("nodeName") else "pending"
 
 
@@ -159,7 +158,7 @@ def _matches(target: PodTarget, observed_pod: ObservedPod) -> bool:
     return observed_pod.gang == f"{target.namespace}/{target.gang}" and target.role in (None, observed_pod.role)
 
 
-# -- who ---------------------------------------------------------------------------------------------------------------------------
+# -- pods --------------------------------------------------------------------------------------------------------------------------
 
 
 def _check_pods_now(check: Check, observed: _ObservedState) -> Iterator[Mismatch]:
@@ -198,21 +197,21 @@ def _check_exact(check: Check, observed_pods: list[ObservedPod], observed: _Obse
     if expected != found:
         extra, missing = sorted((found - expected).elements()), sorted((expected - found).elements())
         text = "; ".join(f"{word} {_shortened(names)}" for word, names in (("not", missing), ("but also", extra)) if names)
-        yield Mismatch(f"{check.key}, exactly", _shortened(sorted(expected.elements())) or "nobody", text, check.line)
+        yield Mismatch(f"{check.key}, exactly", _shortened(sorted(expected.elements())) or "none", text, check.line)
 
 
 def _check_on_nodes(what: str, wanted: Wanted, matching: list[ObservedPod]) -> Iterator[Mismatch]:
-    """One node alone is for each of them; several are one for each, in any order."""
+    """A single node is expected of each of them; several nodes are one for each, in any order."""
     found = sorted(observed_pod.node for observed_pod in matching)
     expected = sorted(wanted.nodes or ())
     ok = bool(found) and set(found) == set(expected) if wanted.texts else found == expected
     if not ok:
-        yield Mismatch(what, f"on {_shortened(expected)}", f"on {_shortened(found)}" if found else "nobody", wanted.line)
+        yield Mismatch(what, f"on {_shortened(expected)}", f"on {_shortened(found)}" if found else "none", wanted.line)
 
 
 def _names_suffix(observed_pods: list[ObservedPod]) -> str:
-    named = [f"{pod.title} on {pod.node}" if pod.node else pod.title for pod in observed_pods]
-    return f": {_shortened(named)}" if observed_pods else ""
+    names = [f"{pod.title} on {pod.node}" if pod.node else pod.title for pod in observed_pods]
+    return f": {_shortened(names)}" if names else ""
 
 
 def _shortened(names: list[str]) -> str:
@@ -230,7 +229,7 @@ def _check_order(check: Check, observed: _ObservedState) -> Iterator[Mismatch]:
                     seen[target.text] = None
     expected = [target.text for target in wanted]
     if list(seen) != expected:
-        yield Mismatch("order", ", ".join(expected), ", ".join(seen) or "nobody", check.line)
+        yield Mismatch("bindOrder", ", ".join(expected), ", ".join(seen) or "none", check.line)
 
 
 def _check_nodes(check: Check, observed: _ObservedState) -> Iterator[Mismatch]:
@@ -240,7 +239,7 @@ def _check_nodes(check: Check, observed: _ObservedState) -> Iterator[Mismatch]:
         found = sorted({observed_pod.node for observed_pod in _matching(wanted.target, bound, observed)})
         if found != list(wanted.nodes or ()):
             yield Mismatch(
-                f"where of {wanted.target.text}", _shortened(list(wanted.nodes or ())), _shortened(found) or "nowhere", wanted.line
+                f"nodes of {wanted.target.text}", _shortened(list(wanted.nodes or ())), _shortened(found) or "none", wanted.line
             )
 
 
@@ -267,7 +266,7 @@ def _check_verdicts(check: Check, observed: _ObservedState) -> Iterator[Mismatch
         if check.key == "why":
             missing = [text for text in wanted.texts if text not in found]
             if missing:
-                yield Mismatch(what, " and ".join(repr(text) for text in missing), found or "it does not wait", wanted.line)
+                yield Mismatch(what, " and ".join(repr(text) for text in missing), found or "not waiting", wanted.line)
         elif (wanted.texts[0] if wanted.texts else str(wanted.count)) != found:
             yield Mismatch(what, wanted.texts[0] if wanted.texts else str(wanted.count), found, wanted.line)
 
@@ -283,7 +282,7 @@ def _code(gang: Gang | None, observed: _ObservedState) -> str:
 
 
 def _stage(gang: Gang | None, observed: _ObservedState) -> str:
-    return "gone" if gang is None else stage(observed.world, gang).value
+    return "deleted" if gang is None else stage(observed.world, gang).value
 
 
 def _attempts(gang: Gang | None, observed: _ObservedState) -> str:
@@ -301,7 +300,7 @@ _VERDICT_READERS: dict[str, Callable[[Gang | None, _ObservedState], str]] = {
 def _check_conditions(check: Check, observed: _ObservedState) -> Iterator[Mismatch]:
     for wanted in check.wanted:
         texts = list(_condition_texts(wanted.target, observed))
-        what = f"condition of {wanted.target.text if not isinstance(wanted.target, str) else wanted.target}"
+        what = f"conditions of {wanted.target.text if not isinstance(wanted.target, str) else wanted.target}"
         missing = [text for text in wanted.texts if not any(text in each for each in texts)]
         if missing:
             yield Mismatch(what, " and ".join(repr(text) for text in missing), " | ".join(texts) or "no condition", wanted.line)
@@ -327,20 +326,20 @@ def _conditions_of(found: Manifest) -> Iterator[str]:
         yield f"{one.get('type')}={one.get('status')} {one.get('reason', '')}: {one.get('message', '')}"
 
 
-# -- figures -----------------------------------------------------------------------------------------------------------------------
+# -- amounts and counts ------------------------------------------------------------------------------------------------------------
 
 
 def _check_queues(check: Check, observed: _ObservedState) -> Iterator[Mismatch]:
     ledger, columns = observed.world.ledger, observed.world.columns
+    read = {"used": ledger.used, "releasing": ledger.releasing, "nominated": ledger.nominated, "requested": ledger.requested}
     for wanted in check.wanted:
         key = "root" if wanted.target == "root" else f"queue/{wanted.target}"
-        for figure, amounts in wanted.amounts:
-            read = {"used": ledger.used, "leaving": ledger.releasing, "promised": ledger.nominated, "requested": ledger.requested}
-            said = read[figure](key).tolist() if key in ledger else [0] * len(columns.names)
-            found = dict(zip(columns.names, said, strict=True))
+        for column, amounts in wanted.amounts:
+            row = read[column](key).tolist() if key in ledger else [0] * len(columns.names)
+            found = dict(zip(columns.names, row, strict=True))
             for name, amount in amounts.items():
                 if found.get(name, 0) != amount:
-                    what = f"{figure} {short_name(name)} of queue {wanted.target}"
+                    what = f"{column} {short_name(name)} of queue {wanted.target}"
                     yield Mismatch(what, show_amount(name, amount), show_amount(name, found.get(name, 0)), wanted.line)
 
 
@@ -360,14 +359,14 @@ def _check_writes(check: Check, observed: _ObservedState) -> Iterator[Mismatch]:
 
 
 _CHECKS: dict[str, Callable[[Check, _ObservedState], Iterator[Mismatch]]] = {
-    **dict.fromkeys(("bound", "held", "nominated", "pending", "finished"), _check_pods_now),
+    **dict.fromkeys(("bound", "reserved", "nominated", "pending", "finished"), _check_pods_now),
     **dict.fromkeys(("evicted", "released"), _check_pods_so_far),
     **dict.fromkeys(("why", "code", "stage", "attempts"), _check_verdicts),
-    "order": _check_order,
-    "where": _check_nodes,
+    "bindOrder": _check_order,
+    "nodes": _check_nodes,
     "devices": _check_devices,
-    "condition": _check_conditions,
-    "queue": _check_queues,
+    "conditions": _check_conditions,
+    "queues": _check_queues,
     "cycles": _check_cycles,
     "writes": _check_writes,
 }

@@ -7,15 +7,23 @@ from dataclasses import replace
 
 from muster.model.gang import Stage
 from muster.model.resource_amounts import amount
-from muster.scenario.field_reader import FieldReader, parse_amounts, parse_count, parse_names, parse_run_span, require_known_name
-from muster.scenario.key_tables import names
+from muster.scenario.field_reader import (
+    FieldReader,
+    parse_amounts,
+    parse_count,
+    parse_names,
+    parse_run_span,
+    report_unknown_value,
+    require_known_name,
+)
+from muster.scenario.key_tables import key_names
 from muster.scenario.literals import is_range
 from muster.scenario.object_parser import ParseScope
 from muster.scenario.symbol_table import is_object_name
 from muster.scenario.syntax_tree import Check, ExpectStep, NamedObject, PodTarget, Wanted
 from muster.yaml_positions import YamlValue
 
-STAGES = (*(stage.value for stage in Stage), "gone")
+STAGES = (*(stage.value for stage in Stage), "deleted")
 WRITE_VERBS = ("bind", "patch", "delete", "evict")
 
 
@@ -65,7 +73,7 @@ def _parse_nodes_by_gang(key: str, at: YamlValue, path: str, scope: ParseScope) 
 def _parse_nodes(value: YamlValue, path: str, scope: ParseScope) -> tuple[str, ...]:
     items = value.items if value.is_list else (value,)
     expanded_names = [word for item in items for word in parse_names(item, field=path, faults=scope.faults)]
-    return tuple(word for word, mark in expanded_names if scope.symbols.node(word, mark, field=path, faults=scope.faults))
+    return tuple(word for word, mark in expanded_names if scope.symbols.has_node(word, mark, field=path, faults=scope.faults))
 
 
 def _parse_devices(key: str, at: YamlValue, path: str, scope: ParseScope) -> Check:
@@ -82,7 +90,8 @@ def _parse_texts(key: str, at: YamlValue, path: str, scope: ParseScope) -> Check
 
 def _parse_stage(key: str, at: YamlValue, path: str, scope: ParseScope) -> Check:
     def read(value: YamlValue, place: str) -> Wanted:
-        require_known_name(value, value.text, "stage", STAGES, field=place, faults=scope.faults)
+        if value.text not in STAGES:
+            report_unknown_value(value, "stage", STAGES, field=place, faults=scope.faults)
         return _wanted(texts=(value.text,))
 
     return _parse_by_subject(key, at, path, scope, read)
@@ -104,8 +113,8 @@ def _parse_queue(key: str, at: YamlValue, path: str, scope: ParseScope) -> Check
     for name, value in at.mapping.items():
         place, mark = f"{path}.{name}", at.keys[name]
         require_known_name(mark, name, "queue", scope.symbols.queues, field=path, faults=scope.faults)
-        fields = FieldReader(value, table="figures", path=place, faults=scope.faults)
-        amounts_by_column = [(column, fields.get(column)) for column in names("figures")]
+        fields = FieldReader(value, table="queue amounts", path=place, faults=scope.faults)
+        amounts_by_column = [(column, fields.get(column)) for column in key_names("queue amounts")]
         amounts = tuple(
             (column, {name: amount(name, text) for name, text in parse_amounts(found, field=place, faults=scope.faults)})
             for column, found in amounts_by_column
@@ -142,7 +151,7 @@ def _parse_by_subject(key: str, at: YamlValue, path: str, scope: ParseScope, rea
     wanted: list[Wanted] = []
     for text, value in at.mapping.items():
         for word, mark in parse_names(at.keys[text], field=path, faults=scope.faults):
-            target = _parse_subject(word, mark, path, scope, objects=key == "condition")
+            target = _parse_subject(word, mark, path, scope, objects=key == "conditions")
             made = read(value, f"{path}.{text}")
             if target is not None:
                 wanted.append(replace(made, target=target, line=mark.line))
@@ -151,7 +160,7 @@ def _parse_by_subject(key: str, at: YamlValue, path: str, scope: ParseScope, rea
 
 def _parse_subject(word: str, mark: YamlValue, path: str, scope: ParseScope, *, objects: bool) -> PodTarget | NamedObject | None:
     if objects and is_object_name(word):
-        return scope.symbols.object(word, mark, field=path, faults=scope.faults)
+        return scope.symbols.named_object(word, mark, field=path, faults=scope.faults)
     return _pod_target(word, mark, path, scope)
 
 
@@ -168,12 +177,12 @@ def _parse_text_list(value: YamlValue, path: str, scope: ParseScope) -> tuple[st
 
 
 _PARSERS: dict[str, Callable[[str, YamlValue, str, ParseScope], Check]] = {
-    **dict.fromkeys(("bound", "held", "nominated", "pending", "finished", "evicted", "released", "order"), _parse_pods),
-    **dict.fromkeys(("why", "code", "condition"), _parse_texts),
-    "where": _parse_nodes_by_gang,
+    **dict.fromkeys(("bound", "reserved", "nominated", "pending", "finished", "evicted", "released", "bindOrder"), _parse_pods),
+    **dict.fromkeys(("why", "code", "conditions"), _parse_texts),
+    "nodes": _parse_nodes_by_gang,
     "devices": _parse_devices,
     "stage": _parse_stage,
-    "queue": _parse_queue,
+    "queues": _parse_queue,
     "attempts": _parse_attempts,
     "cycles": _parse_count,
     "writes": _parse_writes,

@@ -1,6 +1,6 @@
-"""Reading one mapping of a scenario file, key by key, against its table. What is wrong is collected, never raised here.
+"""Reads one mapping of a scenario file, key by key, against its key table. Faults are collected, never raised here.
 
-A reader that finds a fault gives back the default, so that the rest of the file is still read and all faults are told at once.
+A reader returns the default where it finds a fault, so that the rest of the file is still read and all faults are reported at once.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from typing import TypeVar
 
-from muster.scenario.key_tables import names
+from muster.scenario.key_tables import RETIRED_VALUES, key_names, retired_keys
 from muster.scenario.literals import BadLiteral, duration, expand_names, quantity, resource_name
 from muster.yaml_positions import InputFaults, YamlValue, nearest
 
@@ -18,11 +18,11 @@ D = TypeVar("D")
 
 MAX_COUNT = 1_000_000
 DEFAULT_CYCLE_INTERVAL_S = 10.0
-"""From one cycle to the next, where a scenario does not say."""
+"""The time from one cycle to the next, unless the scenario sets it."""
 
 
 class FieldReader:
-    """`path` is where the mapping stands, such as `gangs[2]`; `is_extra_key` says which keys beside the table's are allowed."""
+    """`path` is the mapping's place in the file, such as `gangs[2]`; `is_extra_key` allows keys that are not in the table."""
 
     def __init__(
         self, at: YamlValue, *, table: str, path: str, faults: InputFaults, is_extra_key: Callable[[str], bool] | None = None
@@ -33,10 +33,10 @@ class FieldReader:
         self._table = table
         if not at.is_mapping:
             faults.add(at, f"{path or table} takes a mapping, not {at.type_text}", field=path)
-        known = names(table)
+        known = key_names(table)
         for key, mark in at.keys.items():
             if key not in known and not (is_extra_key is not None and is_extra_key(key)):
-                faults.unknown(mark, "key", known, field=self.field(key))
+                report_unknown_key(mark, table=table, field=self.field(key), faults=faults)
 
     def field(self, key: str) -> str:
         return f"{self.path}.{key}" if self.path else key
@@ -45,7 +45,7 @@ class FieldReader:
         return self.get(key) is not None
 
     def get(self, key: str) -> YamlValue | None:
-        """The value, or None where the key is absent or says nothing."""
+        """The value, or None where the key is absent or empty."""
         found = self.at.mapping.get(key)
         return None if found is None or found.value is None else found
 
@@ -72,7 +72,7 @@ class FieldReader:
         if not found:
             return default
         if found not in choices:
-            self.faults.unknown(self.at.mapping[key], key, choices, field=self.field(key))
+            report_unknown_value(self.at.mapping[key], key, choices, field=self.field(key), faults=self.faults)
             return default
         return found
 
@@ -96,7 +96,7 @@ class FieldReader:
         if found is None:
             return 0.0
         if isinstance(found.value, bool) or not isinstance(found.value, int | float) or not 0 <= found.value <= 1:
-            self.report_invalid(key, f"takes a share from 0 to 1, not {found.type_text}")
+            self.report_invalid(key, f"takes a fraction from 0 to 1, not {found.type_text}")
             return 0.0
         return float(found.value)
 
@@ -118,7 +118,7 @@ class FieldReader:
     # -- lists and mappings ----------------------------------------------------------------------------------------------------
 
     def items(self, key: str) -> Iterator[tuple[str, YamlValue]]:
-        """The items of a list with their paths; one thing alone is a list of it."""
+        """The items of a list with their paths; a single value is a list of one."""
         found = self.get(key)
         if found is None:
             return
@@ -138,7 +138,7 @@ class FieldReader:
             yield found.keys[name], value
 
     def expanded_names(self, key: str) -> list[tuple[str, YamlValue]]:
-        """Names, alone or in a list, with ranges expanded; each with the place where it was written."""
+        """Names, alone or in a list, with ranges expanded; each with its position."""
         return [word for path, item in self.items(key) for word in parse_names(item, field=path, faults=self.faults)]
 
     def amounts(self, key: str) -> tuple[tuple[str, str], ...]:
@@ -146,7 +146,7 @@ class FieldReader:
         return () if found is None else parse_amounts(found, field=self.field(key), faults=self.faults)
 
     def string_map(self, key: str) -> dict[str, str]:
-        """A mapping from text to text; numbers and booleans count as the texts that were written."""
+        """A mapping from text to text; numbers and booleans are taken as written."""
         string_map: dict[str, str] = {}
         for name, value in self.entries(key):
             if value.is_scalar and value.value is not None:
@@ -156,7 +156,7 @@ class FieldReader:
         return string_map
 
     def mapping(self, key: str) -> dict[str, object]:
-        """A mapping as Kubernetes writes it, whatever is in it."""
+        """A mapping that is part of a Kubernetes manifest, as it is."""
         found = self.get(key)
         if found is None:
             return {}
@@ -165,6 +165,23 @@ class FieldReader:
             self.report_invalid(key, f"takes a mapping, not {found.type_text}")
             return {}
         return plain
+
+
+def report_unknown_key(at: YamlValue, *, table: str, field: str, faults: InputFaults, what: str = "key") -> None:
+    """The fault names the present key where the key is a retired one."""
+    present = retired_keys(table).get(at.text)
+    if present is None:
+        faults.unknown(at, what, key_names(table), field=field)
+    else:
+        faults.add(at, f"{at.text!r} is now {present!r}", field=field, suggestion=present)
+
+
+def report_unknown_value(at: YamlValue, key: str, choices: Collection[str], *, field: str, faults: InputFaults) -> None:
+    present = RETIRED_VALUES.get(key, {}).get(at.text)
+    if present is None:
+        faults.unknown(at, key, choices, field=field)
+    else:
+        faults.add(at, f"{field}: {at.text!r} is now {present!r}", field=field, suggestion=present)
 
 
 def parse_count(found: YamlValue, *, field: str, faults: InputFaults, least: int = 0, default: int = 0) -> int:
@@ -210,7 +227,7 @@ def parse_amounts(found: YamlValue, *, field: str, faults: InputFaults) -> tuple
 
 
 def parse_scalar(found: YamlValue, read: Callable[[str], T], *, field: str, faults: InputFaults, default: D) -> T | D:
-    """What `read` makes of the text; a bad word is a fault, and the default."""
+    """The result of `read`; a bad literal is a fault, and the default is returned."""
     try:
         return read(found.text)
     except BadLiteral as bad:
@@ -219,7 +236,7 @@ def parse_scalar(found: YamlValue, read: Callable[[str], T], *, field: str, faul
 
 
 def require_known_name(found: YamlValue, word: str, what: str, choices: Iterable[str], *, field: str, faults: InputFaults) -> bool:
-    """Is this one of the names that exist? If not, say which was probably meant."""
+    """Whether the name exists. A fault suggests the nearest one."""
     choices = list(choices)
     if word in choices:
         return True
@@ -230,7 +247,7 @@ def require_known_name(found: YamlValue, word: str, what: str, choices: Iterable
 
 
 def parse_run_span(at: YamlValue, *, path: str, faults: InputFaults) -> tuple[float, float]:
-    """`{for: 2h, every: 10s}`: how long, and how long from one cycle to the next."""
+    """`{for: 2h, every: 10s}`: the time that passes, and the time from one cycle to the next."""
     fields = FieldReader(at, table="run", path=path, faults=faults)
     if "for" not in fields:
         fields.report_missing("for")

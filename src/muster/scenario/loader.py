@@ -56,7 +56,7 @@ def _parse_scenario(at: YamlValue, *, file: str, faults: InputFaults) -> Scenari
         policy=_parse_policy(fields, file),
         nodes=_parse_list(fields, "nodes", parse_node, scope),
         queues=_parse_list(fields, "queues", parse_queue, scope),
-        classes=_parse_list(fields, "classes", parse_priority_class, scope),
+        classes=_parse_list(fields, "priorityClasses", parse_priority_class, scope),
         gangs=_parse_list(fields, "gangs", parse_gang, scope),
         objects=tuple(_parse_objects(fields, scope)),
         seed=fields.number("seed", 0),
@@ -82,11 +82,11 @@ def _parse_faults(fields: FieldReader) -> FaultSpec:
         return FaultSpec()
     inner = FieldReader(found, table="faults", path="faults", faults=fields.faults)
     return FaultSpec(
-        delayed=inner.fraction("late"),
-        dropped=inner.fraction("lost"),
-        duplicated=inner.fraction("doubled"),
+        delayed=inner.fraction("delayed"),
+        dropped=inner.fraction("dropped"),
+        duplicated=inner.fraction("duplicated"),
         reordered=inner.fraction("reordered"),
-        bind_failures=inner.fraction("bind_fails"),
+        bind_failures=inner.fraction("bindFailures"),
     )
 
 
@@ -119,7 +119,7 @@ def policy_of(scenario: Scenario) -> Policy:
 
 
 def _check_names(scenario: Scenario, at: YamlValue, faults: InputFaults) -> None:
-    for key, made in (("nodes", scenario.nodes), ("queues", scenario.queues), ("classes", scenario.classes)):
+    for key, made in (("nodes", scenario.nodes), ("queues", scenario.queues), ("priorityClasses", scenario.classes)):
         named = [manifest["metadata"]["name"] for manifest in made if manifest["kind"] != "Device"]
         _check_duplicates(((name, at.mapping[key]) for name in named), key, faults)
     _check_gangs(scenario, faults)
@@ -141,5 +141,5 @@ def _check_duplicates(named: Iterable[tuple[str, YamlValue]], what: str, faults:
     seen: set[str] = set()
     for name, at in named:
         if name in seen:
-            faults.add(at, f"{what}: {name!r} stands twice", field=what)
+            faults.add(at, f"{what}: duplicate name {name!r}", field=what)
         seen.add(name)

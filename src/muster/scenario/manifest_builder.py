@@ -11,7 +11,7 @@ from muster.kube.read import names
 from muster.model.resource_amounts import CPU, MEMORY, PODS
 from muster.scenario.syntax_tree import GangSpec, Manifest, PodTemplate, Quantities, RoleSpec
 
-GANG_FLAVOURS = ("volcano", "koordinator", "sigs", "native", "annotation", "lone")
+GANG_FLAVOURS = ("volcano", "koordinator", "sigs", "native", "annotation", "single-pod")
 SCENARIO_GANG_LABEL = "sim.muster.dev/gang"
 """Label of every pod that a short form made: to which of the scenario's gangs it belongs."""
 
@@ -93,7 +93,7 @@ def group(gang: GangSpec, *, now: float) -> Manifest | None:
     metadata: Manifest = {
         "name": gang.name,
         "namespace": gang.namespace,
-        "creationTimestamp": rfc3339(now + gang.creation_offset_s),
+        "creationTimestamp": rfc3339(now - gang.age_s),
     }
     if annotations:
         metadata["annotations"] = annotations
@@ -156,15 +156,15 @@ def pod(gang: GangSpec, role: RoleSpec, number: int, *, now: float) -> Manifest:
         "metadata": {
             "name": pod_name(gang.name, role.name, number),
             "namespace": gang.namespace,
-            "creationTimestamp": rfc3339(now + gang.creation_offset_s),
+            "creationTimestamp": rfc3339(now - gang.age_s),
             "labels": labels,
             "annotations": annotations,
         },
         "spec": spec,
     }
-    if number < len(role.at):
-        spec["nodeName"] = role.at[number]
-        made["status"] = {"phase": "Running", "startTime": rfc3339(now + gang.creation_offset_s)}
+    if number < len(role.running_on):
+        spec["nodeName"] = role.running_on[number]
+        made["status"] = {"phase": "Running", "startTime": rfc3339(now - gang.age_s)}
     return made
 
 

@@ -20,9 +20,23 @@ from muster.yaml_positions import InputFaults, YamlValue, nearest
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _TAINT = re.compile(r"([^=:\s]+)(?:=([^=:\s]*))?(?::(\w+))?")
+PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
 _TAINT_EFFECTS = tuple(effect.value for effect in TaintEffect)
 _INHERITED_BY_ROLES = frozenset(
-    {"each", "runs", "ends", "starts", "leaves", "selector", "tolerations", "affinity", "labels", "annotations", "spec", "at"}
+    {
+        "requests",
+        "runDuration",
+        "exitPhase",
+        "startupDuration",
+        "terminationDuration",
+        "nodeSelector",
+        "tolerations",
+        "affinity",
+        "labels",
+        "annotations",
+        "spec",
+        "runningOn",
+    }
 )
 """Keys of a gang that hold for each of its roles, unless the role says otherwise."""
 
@@ -43,7 +57,7 @@ def parse_node(at: YamlValue, *, path: str, scope: ParseScope) -> Iterator[Manif
     amounts = YamlValue({key: value for key, value in at.mapping.items() if is_resource(key)}, at.line, at.column)
     allocatable = parse_amounts(amounts, field=path, faults=scope.faults)
     labels, taints = fields.string_map("labels"), parse_taints(fields, "taints")
-    unschedulable, devices = fields.boolean("cordoned", default=False), parse_devices(fields)
+    unschedulable, devices = fields.boolean("unschedulable", default=False), parse_devices(fields)
     for name in parse_name(fields):
         yield from with_registered_devices(
             manifest_builder.node(name, allocatable=allocatable, labels=labels, taints=taints, unschedulable=unschedulable), devices
@@ -68,11 +82,11 @@ def parse_queue(at: YamlValue, *, path: str, scope: ParseScope) -> Iterator[Mani
 
 
 def parse_priority_class(at: YamlValue, *, path: str, scope: ParseScope) -> Iterator[Manifest]:
-    fields = FieldReader(at, table="class", path=path, faults=scope.faults)
+    fields = FieldReader(at, table="priority class", path=path, faults=scope.faults)
     if "value" not in fields:
         fields.report_missing("value")
-    value, is_default = fields.number("value", 0), fields.boolean("default", default=False)
-    preempts = fields.boolean("preempts", default=True)
+    value, is_default = fields.number("value", 0), fields.boolean("globalDefault", default=False)
+    preempts = fields.choice("preemptionPolicy", PREEMPTION_POLICIES, "PreemptLowerPriority") != "Never"
     for name in parse_name(fields):
         yield manifest_builder.priority_class(name, value=value, is_default=is_default, preempts=preempts)
 
@@ -148,33 +162,33 @@ def parse_gang(at: YamlValue, *, path: str, scope: ParseScope) -> Iterator[GangS
 
 def _gang_fields(fields: FieldReader, scope: ParseScope) -> Manifest:
     """What a gang says of itself, apart from its name and members."""
-    scheduler_name = fields.text("scheduler", "muster")
+    scheduler_name = fields.text("schedulerName", "muster")
     return {
         "namespace": fields.text("namespace", DEFAULT_NAMESPACE),
         "flavour": _parse_flavour(fields),
         "queue": _known_name(fields, "queue", scope.symbols.queues, scope),
         "priority": fields.number("priority", 0) if "priority" in fields else None,
-        "priority_class_name": _known_name(fields, "class", scope.symbols.classes, scope),
-        "creation_offset_s": fields.duration("created", 0.0, signed=True),
+        "priority_class_name": _known_name(fields, "priorityClassName", scope.symbols.classes, scope, what="priority class"),
+        "age_s": fields.duration("age", 0.0, signed=True),
         "recreate": fields.choice("controller", ("recreate",)) == "recreate",
-        "recreate_after_s": fields.duration("recreate-after"),
-        "recreate_limit": fields.count("recreate-limit", 0) if "recreate-limit" in fields else None,
+        "recreate_after_s": fields.duration("recreateAfter"),
+        "recreate_limit": fields.count("recreateLimit", 0) if "recreateLimit" in fields else None,
         "scheduler_name": scheduler_name,
         "mode": fields.choice("mode", [mode.value for mode in Mode]),
         "waiting_time": _parse_waiting_time(fields),
-        "match": fields.choice("match", [policy.value for policy in MatchPolicy]),
-        "total_members": fields.count("total", 1, least=1) if "total" in fields else None,
+        "match": fields.choice("matchPolicy", [policy.value for policy in MatchPolicy]),
+        "total_members": fields.count("totalNumber", 1, least=1) if "totalNumber" in fields else None,
         "group": tuple(_parse_gang_group(fields, scope)),
         "topology": _parse_topology(fields),
     }
 
 
 def _parse_flavour(fields: FieldReader) -> str:
-    flavour = fields.choice("dialect", manifest_builder.GANG_FLAVOURS, "volcano")
+    flavour = fields.choice("apiFlavour", manifest_builder.GANG_FLAVOURS, "volcano")
     if flavour != "volcano" and "roles" in fields:
-        fields.report_invalid("roles", f"only a gang of the dialect volcano has roles, not {flavour}")
-    if flavour != "volcano" and "topology" in fields:
-        fields.report_invalid("topology", f"only a gang of the dialect volcano says this, not {flavour}")
+        fields.report_invalid("roles", f"only a gang of the API flavour volcano has roles, not {flavour}")
+    if flavour != "volcano" and "networkTopology" in fields:
+        fields.report_invalid("networkTopology", f"only a gang of the API flavour volcano has it, not {flavour}")
     return flavour
 
 
@@ -188,34 +202,31 @@ def _known_name(fields: FieldReader, key: str, choices: dict[str, None], scope: 
 
 def _parse_waiting_time(fields: FieldReader) -> str:
     """As Koordinator writes it. Checked here, and passed on as written."""
-    found = fields.duration("wait")
+    found = fields.duration("waitingTime")
     return "" if found is None else f"{found:g}s"
 
 
 def _parse_gang_group(fields: FieldReader, scope: ParseScope) -> Iterator[str]:
-    for text, at in fields.expanded_names("group"):
-        target = scope.symbols.target(text, at, field=fields.field("group"), faults=scope.faults)
+    for text, at in fields.expanded_names("gangGroup"):
+        target = scope.symbols.target(text, at, field=fields.field("gangGroup"), faults=scope.faults)
         if target is not None:
             yield f"{target.namespace}/{target.gang}"
 
 
 def _parse_topology(fields: FieldReader) -> Manifest | None:
-    found = fields.get("topology")
+    found = fields.get("networkTopology")
     if found is None:
         return None
-    inner = FieldReader(found, table="topology", path=fields.field("topology"), faults=fields.faults)
-    if ("hard" in inner) == ("soft" in inner):
-        fields.report_invalid("topology", "takes hard or soft, one of them")
-    mode = "hard" if "hard" in inner else "soft"
-    return {"mode": mode, "highestTierAllowed": inner.count(mode, 1)}
+    inner = FieldReader(found, table="network topology", path=fields.field("networkTopology"), faults=fields.faults)
+    return {"mode": inner.choice("mode", ("hard", "soft"), "hard"), "highestTierAllowed": inner.count("highestTierAllowed", 1)}
 
 
 def _parse_roles(fields: FieldReader, scope: ParseScope) -> Iterator[RoleSpec]:
     if "roles" not in fields:
         yield _parse_role(fields, "", scope)
         return
-    if "pods" in fields or "arrived" in fields:
-        fields.report_invalid("pods" if "pods" in fields else "arrived", "stands with each role where a gang has roles")
+    if "pods" in fields or "initialPods" in fields:
+        fields.report_invalid("pods" if "pods" in fields else "initialPods", "is a key of each role where a gang has roles")
     inherited = {key: value for key, value in fields.at.mapping.items() if key in _INHERITED_BY_ROLES}
     seen: set[str] = set()
     for path, item in fields.items("roles"):
@@ -232,10 +243,10 @@ def _parse_roles(fields: FieldReader, scope: ParseScope) -> Iterator[RoleSpec]:
 
 def _parse_role(fields: FieldReader, name: str, scope: ParseScope) -> RoleSpec:
     count = fields.count("pods", 1, least=1)
-    existing = fields.count("arrived", count)
+    existing = fields.count("initialPods", count)
     least = fields.count("min", count, least=0 if name else 1)
     if existing > count:
-        fields.report_invalid("arrived", f"{existing} is more than the {count} members that can exist", suggestion=str(count))
+        fields.report_invalid("initialPods", f"{existing} is more than the {count} members that can exist", suggestion=str(count))
     if least > count:
         fields.report_invalid("min", f"{least} is more than the {count} members that can exist", suggestion=str(count))
     return RoleSpec(
@@ -244,14 +255,14 @@ def _parse_role(fields: FieldReader, name: str, scope: ParseScope) -> RoleSpec:
 
 
 def _parse_template(fields: FieldReader) -> PodTemplate:
-    leaves = fields.get("leaves")
+    termination = fields.get("terminationDuration")
     return PodTemplate(
-        requests=fields.amounts("each"),
-        run_s=fields.duration("runs"),
-        exit_phase=fields.choice("ends", ("Succeeded", "Failed"), "Succeeded"),
-        startup_s=fields.duration("starts"),
-        termination_s=inf if leaves is not None and leaves.text == "never" else fields.duration("leaves"),
-        node_selector=fields.string_map("selector"),
+        requests=fields.amounts("requests"),
+        run_s=fields.duration("runDuration"),
+        exit_phase=fields.choice("exitPhase", ("Succeeded", "Failed"), "Succeeded"),
+        startup_s=fields.duration("startupDuration"),
+        termination_s=inf if termination is not None and termination.text == "never" else fields.duration("terminationDuration"),
+        node_selector=fields.string_map("nodeSelector"),
         tolerations=tuple(
             made for path, item in fields.items("tolerations") for made in _parse_toleration(item, field=path, faults=fields.faults)
         ),
@@ -264,13 +275,17 @@ def _parse_template(fields: FieldReader) -> PodTemplate:
 
 def _parse_running_on(fields: FieldReader, count: int, scope: ParseScope) -> tuple[str, ...]:
     """One node takes all members; a list or a range gives each a node, and the members beyond it wait."""
-    found = fields.get("at")
+    found = fields.get("runningOn")
     if found is None:
         return ()
-    expanded_names = fields.expanded_names("at")
-    nodes = [word for word, at in expanded_names if scope.symbols.node(word, at, field=fields.field("at"), faults=scope.faults)]
+    expanded_names = fields.expanded_names("runningOn")
+    nodes = [
+        word
+        for word, at in expanded_names
+        if scope.symbols.has_node(word, at, field=fields.field("runningOn"), faults=scope.faults)
+    ]
     if found.is_scalar and not is_range(found.text):
         return tuple(nodes * count)
     if len(nodes) > count:
-        fields.report_invalid("at", f"{len(nodes)} nodes for {count} members")
+        fields.report_invalid("runningOn", f"{len(nodes)} nodes for {count} members")
     return tuple(nodes)

@@ -122,7 +122,7 @@ class RunRecorder:
             size=gang.size,
             succeeded=sum(role.succeeded for role in gang.roles),
             failed=sum(role.failed for role in gang.roles),
-            stage=stage(world, gang).value if alive else "gone",
+            stage=stage(world, gang).value if alive else "deleted",
             nodes=tuple(sorted({world.placements.by_uid[pod.uid].node or "" for pod in seats})),
             waited_s=max(0.0, waited_s),
             why=why if gang.key in world.placements.unplaced_members else "",

@@ -90,7 +90,7 @@ def _faults(chance: random.Random) -> ScenarioDocument:
     """Every other cluster behaves."""
     if chance.random() < 0.5:
         return {}
-    kinds = ("late", "lost", "doubled", "reordered", "bind_fails")
+    kinds = ("delayed", "dropped", "duplicated", "reordered", "bindFailures")
     return {"faults": {kind: round(chance.uniform(0.0, 0.2), 2) for kind in kinds if chance.random() < 0.6}}
 
 
@@ -147,9 +147,9 @@ class _EventGenerator:
             made["roles"] = [self._pods(name) for name in ("boss", "worker")]
         else:
             made |= self._pods("")
-            made["dialect"] = chance.choice(("volcano", "volcano", "koordinator", "sigs", "native", "annotation", "lone"))
+            made["apiFlavour"] = chance.choice(("volcano", "volcano", "koordinator", "sigs", "native", "annotation", "single-pod"))
         if chance.random() < 0.75:
-            made["runs"] = f"{chance.randrange(10, 600)}s"
+            made["runDuration"] = f"{chance.randrange(10, 600)}s"
         made |= self._lifecycle_keys()
         self._live_gangs.append(made)
         return made
@@ -159,10 +159,10 @@ class _EventGenerator:
         pods = 1 if chance.random() < 0.3 else chance.randint(1, self._max_members)
         made: ScenarioDocument = {"name": name} if name else {}
         made |= {"pods": pods, "min": chance.randint(1, pods)}
-        each: ScenarioDocument = {"cpu": chance.choice(("500m", 1, 2, 4)), "memory": f"{chance.choice((1, 2, 4))}Gi"}
-        made["each"] = each | ({"gpu": chance.choice((1, 1, 2, 4))} if chance.random() < 0.5 else {})
+        requests: ScenarioDocument = {"cpu": chance.choice(("500m", 1, 2, 4)), "memory": f"{chance.choice((1, 2, 4))}Gi"}
+        made["requests"] = requests | ({"gpu": chance.choice((1, 1, 2, 4))} if chance.random() < 0.5 else {})
         if chance.random() < 0.15:
-            made["selector"] = {"zone": chance.choice(_ZONES)}
+            made["nodeSelector"] = {"zone": chance.choice(_ZONES)}
         if chance.random() < 0.4:
             made["tolerations"] = ["dedicated"]
         if chance.random() < 0.1:
@@ -174,15 +174,15 @@ class _EventGenerator:
         chance = self._random
         made: ScenarioDocument = {}
         if chance.random() < 0.3:
-            made |= {"controller": "recreate", "recreate-limit": chance.randint(1, 4)}
+            made |= {"controller": "recreate", "recreateLimit": chance.randint(1, 4)}
         if chance.random() < 0.3:
-            made["leaves"] = chance.choice(("0s", "5s", "90s"))
+            made["terminationDuration"] = chance.choice(("0s", "5s", "90s"))
         if chance.random() < 0.15:
-            made["ends"] = "Failed"
+            made["exitPhase"] = "Failed"
         if chance.random() < 0.15:
-            made |= {"mode": "NonStrict", "wait": chance.choice(("30s", "5m"))}
+            made |= {"mode": "NonStrict", "waitingTime": chance.choice(("30s", "5m"))}
         if chance.random() < 0.1:
-            made["scheduler"] = "another"
+            made["schedulerName"] = "another"
         return made
 
     # -- what happens ----------------------------------------------------------------------------------------------------------
@@ -223,14 +223,14 @@ class _EventGenerator:
         for gang in pair:
             if gang.pop("roles", None) is not None:
                 gang |= self._pods("")
-            gang.pop("scheduler", None)
-            gang |= {"dialect": "koordinator", "group": names, "each": {"cpu": 1}}
+            gang.pop("schedulerName", None)
+            gang |= {"apiFlavour": "koordinator", "gangGroup": names, "requests": {"cpu": 1}}
         return {"submit": pair}
 
     def _change_queue(self) -> ScenarioDocument:
         limit = {"nvidia.com/gpu": str(self._random.randint(1, 4 * self._nodes_made))}
         patch = {"spec": {"capability": self._random.choice((limit, None))}}
-        return {"edit": {"object": f"Queue/{self._random.choice(('red', 'blue', 'navy'))}", "patch": patch}}
+        return {"patch": {"object": f"Queue/{self._random.choice(('red', 'blue', 'navy'))}", "merge": patch}}
 
     def _delete(self) -> ScenarioDocument:
         gang = self._live_gangs.pop(self._random.randrange(len(self._live_gangs)))
@@ -260,7 +260,7 @@ class _EventGenerator:
     def _return_node(self) -> ScenarioDocument:
         name = self._failed_nodes.pop(self._random.randrange(len(self._failed_nodes)))
         self._ready_nodes.append(name)
-        return {"node": {"return": name}}
+        return {"node": {"recover": name}}
 
     def _change_node(self) -> ScenarioDocument:
         name = self._random.choice(self._ready_nodes)

@@ -31,13 +31,13 @@ from muster.scenario.syntax_tree import (
     CrashStep,
     CycleStep,
     DeleteStep,
-    EditStep,
     ExpectStep,
     FailStep,
     GangSpec,
     Manifest,
     NamedObject,
     NodeStep,
+    PatchStep,
     PodTarget,
     RestartStep,
     RunStep,
@@ -209,7 +209,7 @@ class ScenarioRunner:
                     self._apply_step(what)
         return []
 
-    def _apply_step(self, what: SubmitStep | DeleteStep | ScaleStep | NodeStep | FailStep | EditStep) -> None:
+    def _apply_step(self, what: SubmitStep | DeleteStep | ScaleStep | NodeStep | FailStep | PatchStep) -> None:
         """Something happens in the cluster."""
         match what:
             case SubmitStep():
@@ -224,8 +224,8 @@ class ScenarioRunner:
                 self._node(what)
             case FailStep():
                 self._fail(what)
-            case EditStep():
-                self.cluster.patch(what.object.kind, what.object.namespace, what.object.name, what.patch)
+            case PatchStep():
+                self.cluster.patch(what.object.kind, what.object.namespace, what.object.name, what.merge_patch)
 
     def _submit(self, what: SubmitStep) -> None:
         for written in what.objects:
@@ -290,7 +290,7 @@ class ScenarioRunner:
         role = chosen[0]
         for number in range(role.existing, count):
             self._create_member(
-                gang, manifest_builder.pod(replace(gang, creation_offset_s=0.0), replace(role, at=()), number, now=self.cluster.now)
+                gang, manifest_builder.pod(replace(gang, age_s=0.0), replace(role, running_on=()), number, now=self.cluster.now)
             )
         for number in range(count, role.existing):
             self._delete_member(gang, role.name, number)
@@ -304,7 +304,7 @@ class ScenarioRunner:
             self.cluster.patch("Node", "", name, patch)
         act: dict[str, Callable[[str], object]] = {
             "fail": self.cluster.fail_node,
-            "return": self.cluster.recover_node,
+            "recover": self.cluster.recover_node,
             "remove": lambda name: self.cluster.fail_node(name, gone=True),
             "cordon": lambda name: self.cluster.patch("Node", "", name, {"spec": {"unschedulable": True}}),
             "uncordon": lambda name: self.cluster.patch("Node", "", name, {"spec": {"unschedulable": None}}),
@@ -429,15 +429,15 @@ def _sim_cluster(scenario: Scenario, policy: Policy) -> SimCluster:
 
 
 _NODE_NOTES = {
-    "fail": "lost",
-    "return": "back:",
-    "remove": "removed",
-    "cordon": "cordoned",
-    "uncordon": "uncordoned",
-    "taint": "tainted",
-    "label": "labelled",
-    "resize": "resized",
-    "add": "added",
+    "fail": "node failed:",
+    "recover": "node recovered:",
+    "remove": "node removed:",
+    "cordon": "node cordoned:",
+    "uncordon": "node uncordoned:",
+    "taint": "node tainted:",
+    "label": "node labelled:",
+    "resize": "node resized:",
+    "add": "node added:",
 }
 
 

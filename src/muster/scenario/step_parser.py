@@ -1,4 +1,4 @@
-"""Reading steps: what happens in a scenario, one thing after the other."""
+"""Parses steps: what happens in a scenario, in order."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from muster.scenario.field_reader import (
     parse_duration,
     parse_names,
     parse_run_span,
+    report_unknown_key,
 )
-from muster.scenario.key_tables import names
+from muster.scenario.key_tables import key_names
 from muster.scenario.object_parser import ParseScope, parse_gang, parse_node, parse_taint
 from muster.scenario.symbol_table import is_manifest, is_object_name
 from muster.scenario.syntax_tree import (
@@ -23,12 +24,12 @@ from muster.scenario.syntax_tree import (
     CrashStep,
     CycleStep,
     DeleteStep,
-    EditStep,
     FailStep,
     GangSpec,
     Manifest,
     NamedObject,
     NodeStep,
+    PatchStep,
     PodTarget,
     RestartStep,
     RunStep,
@@ -41,7 +42,7 @@ from muster.sim.api_kinds import BadManifest, ref_of
 from muster.yaml_positions import InputFaults, YamlValue
 
 STEPS_WITHOUT_VALUE = ("cycle", "restart")
-"""Steps that may stand as a word alone."""
+"""Steps that may be written without a value."""
 
 
 def parse_step(at: YamlValue, *, path: str, scope: ParseScope) -> ScenarioStep | None:
@@ -52,8 +53,8 @@ def parse_step(at: YamlValue, *, path: str, scope: ParseScope) -> ScenarioStep |
         scope.faults.add(at, f"{path}: a step has one key, such as cycle or expect, not {what}", field=path)
         return None
     (key,) = at.mapping
-    if key not in names("step"):
-        scope.faults.unknown(at.keys[key], "step", names("step"), field=path)
+    if key not in key_names("step"):
+        report_unknown_key(at.keys[key], table="step", field=path, faults=scope.faults, what="step")
         return None
     return _PARSERS[key](at.mapping[key], f"{path}.{key}", scope, at.keys[key].line)
 
@@ -71,7 +72,7 @@ def _parse_submit(at: YamlValue, path: str, scope: ParseScope, line: int) -> Sub
 
 
 def parse_manifest(at: YamlValue, *, path: str, faults: InputFaults) -> Iterator[SourceManifest]:
-    """A manifest, with annotations as texts. Only what no API server would take is a fault; the rest is the scheduler's concern."""
+    """A manifest, with annotations as texts. A fault is only what no API server would accept."""
     plain = at.plain()
     if not isinstance(plain, dict):
         faults.add(at, f"{path}: takes a Kubernetes manifest, not {at.type_text}", field=path)
@@ -107,7 +108,7 @@ def _parse_delete(at: YamlValue, path: str, scope: ParseScope, line: int) -> Del
 
 
 def parse_target(word: str, at: YamlValue, path: str, scope: ParseScope) -> PodTarget | NamedObject | None:
-    look_up = scope.symbols.object if is_object_name(word) else scope.symbols.target
+    look_up = scope.symbols.named_object if is_object_name(word) else scope.symbols.target
     return look_up(word, at, field=path, faults=scope.faults)
 
 
@@ -141,9 +142,9 @@ def _parse_run(at: YamlValue, path: str, scope: ParseScope, line: int) -> RunSte
 
 def _parse_node(at: YamlValue, path: str, scope: ParseScope, line: int) -> NodeStep | None:
     fields = FieldReader(at, table="node step", path=path, faults=scope.faults)
-    verbs = [verb for verb in names("node step") if verb in fields]
+    verbs = [verb for verb in key_names("node step") if verb in fields]
     if len(verbs) != 1:
-        scope.faults.add(at, f"{path}: takes one of {', '.join(names('node step'))}", field=path)
+        scope.faults.add(at, f"{path}: takes one of {', '.join(key_names('node step'))}", field=path)
         return None
     verb = verbs[0]
     if verb == "add":
@@ -179,7 +180,7 @@ def _parse_node_patch(verb: str, value: YamlValue, place: str, scope: ParseScope
 
 
 def _is_known_node(word: str, mark: YamlValue, field: str, scope: ParseScope) -> bool:
-    return scope.symbols.node(word, mark, field=field, faults=scope.faults)
+    return scope.symbols.has_node(word, mark, field=field, faults=scope.faults)
 
 
 def _parse_fail(at: YamlValue, path: str, scope: ParseScope, line: int) -> FailStep:
@@ -208,14 +209,14 @@ def _parse_crash(at: YamlValue, path: str, scope: ParseScope, line: int) -> Cras
     return CrashStep(line, parse_count(at, field=path, faults=scope.faults))
 
 
-def _parse_edit(at: YamlValue, path: str, scope: ParseScope, line: int) -> EditStep | None:
-    fields = FieldReader(at, table="edit", path=path, faults=scope.faults)
-    for key in ("object", "patch"):
+def _parse_patch(at: YamlValue, path: str, scope: ParseScope, line: int) -> PatchStep | None:
+    fields = FieldReader(at, table="patch", path=path, faults=scope.faults)
+    for key in ("object", "merge"):
         if key not in fields:
             fields.report_missing(key)
     mark = fields.get("object")
-    found = None if mark is None else scope.symbols.object(mark.text, mark, field=fields.field("object"), faults=scope.faults)
-    return None if found is None else EditStep(line, found, fields.mapping("patch"))
+    found = None if mark is None else scope.symbols.named_object(mark.text, mark, field=fields.field("object"), faults=scope.faults)
+    return None if found is None else PatchStep(line, found, fields.mapping("merge"))
 
 
 _PARSERS: dict[str, Callable[[YamlValue, str, ParseScope, int], ScenarioStep | None]] = {
@@ -229,6 +230,6 @@ _PARSERS: dict[str, Callable[[YamlValue, str, ParseScope, int], ScenarioStep | N
     "fail": _parse_fail,
     "restart": _parse_restart,
     "crash": _parse_crash,
-    "edit": _parse_edit,
+    "patch": _parse_patch,
     "expect": parse_expect,
 }

@@ -36,7 +36,7 @@ class SymbolTable:
         top = document.mapping
         self._add_names(self.nodes, top.get("nodes"))
         self._add_names(self.queues, top.get("queues"))
-        self._add_names(self.classes, top.get("classes"))
+        self._add_names(self.classes, top.get("priorityClasses"))
         for item in (*_as_items(top.get("gangs")), *_as_items(top.get("objects"))):
             self._add_submitted(item)
         for step in _as_items(top.get("steps")):
@@ -86,7 +86,7 @@ class SymbolTable:
 
     # -- looking up ------------------------------------------------------------------------------------------------------------
 
-    def node(self, name: str, at: YamlValue, *, field: str, faults: InputFaults) -> bool:
+    def has_node(self, name: str, at: YamlValue, *, field: str, faults: InputFaults) -> bool:
         return require_known_name(at, name, "node", self.nodes, field=field, faults=faults)
 
     def target(self, text: str, at: YamlValue, *, field: str, faults: InputFaults) -> PodTarget | None:
@@ -141,7 +141,7 @@ class SymbolTable:
                 return space, name
         return None
 
-    def object(self, text: str, at: YamlValue, *, field: str, faults: InputFaults) -> NamedObject | None:
+    def named_object(self, text: str, at: YamlValue, *, field: str, faults: InputFaults) -> NamedObject | None:
         """`Queue/q`, `PodGroup/default/low`, `PodGroup.scheduling.sigs.k8s.io/default/low`."""
         kind, _, rest = text.partition("/")
         try:

@@ -33,14 +33,14 @@ class PodTemplate:
 
 @dataclass(frozen=True, slots=True)
 class RoleSpec:
-    """`at` has a node for each of the first members; the others wait. `name` is empty where the gang has no roles."""
+    """`running_on` has a node for each of the first members; the others wait. `name` is empty where the gang has no roles."""
 
     name: str
     pods: int
     existing: int
     min: int
     template: PodTemplate
-    at: tuple[str, ...] = ()
+    running_on: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class GangSpec:
     min: int
     priority: int | None = None
     priority_class_name: str = ""
-    creation_offset_s: float = 0.0
+    age_s: float = 0.0
     recreate: bool = False
     recreate_after_s: float | None = None
     recreate_limit: int | None = None
@@ -174,10 +174,10 @@ class CrashStep:
 
 
 @dataclass(frozen=True, slots=True)
-class EditStep:
+class PatchStep:
     line: int
     object: NamedObject
-    patch: Manifest
+    merge_patch: Manifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +222,7 @@ ScenarioStep = (
     | FailStep
     | RestartStep
     | CrashStep
-    | EditStep
+    | PatchStep
     | ExpectStep
 )
 

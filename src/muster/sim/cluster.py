@@ -34,8 +34,7 @@ RejectedObject = tuple[str, str, str]
 
 
 class SimCluster:
-    """`startup_s`: from a bind to the start of the pod; `pod_eviction_timeout_s`: from the failure of a node to the deletion of
-    its pods."""
+    """`startup_s`: from bind to start of a pod; `pod_eviction_timeout_s`: from a node's failure to the deletion of its pods."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
-"""What happens to nodes: they fail and return, and the control plane clears away the pods of those that are lost.
+"""The node lifecycle controller: nodes fail and recover, and the pods of failed nodes are deleted.
 
-A node that fails is tainted at once. Its pods stay a while (`pod_eviction_timeout_s`), or for as long as they tolerate that, and
-are then deleted. A node whose object is gone takes its pods with it after the same while: nobody is left to ask.
+A failed node is tainted at once. Its pods are deleted after `pod_eviction_timeout_s`, or after their own toleration seconds.
+The pods of a node whose object was deleted are deleted after the same time: no kubelet is left to terminate them.
 """
 
 from __future__ import annotations
