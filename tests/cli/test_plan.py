@@ -151,7 +151,7 @@ def test_a_snapshot_of_objects_is_a_cluster_too(workspace: Path) -> None:
 
 def test_bad_input_is_no_answer(workspace: Path) -> None:
     for job, said in (
-        ("{name: small, ech: {gpu: 8}}\n", "Did you mean 'each'?"),
+        ("{name: small, request: {gpu: 8}}\n", "Did you mean 'requests'?"),
         ("{name: small, queue: taem}\n", "Did you mean 'team'?"),
         (CLUSTER, "this is a scenario, not a job: pass it as --cluster"),
         ("", "no job in this file"),

@@ -17,7 +17,7 @@ from muster.scenario.syntax_tree import ExpectStep
 from muster.state.gangs.gang_stage import stage
 
 SCENARIO_DIR = Path(__file__).parents[2]
-GONE = "gone"
+GONE = "deleted"
 
 
 def table(heading: str) -> list[list[str]]:
