@@ -27,7 +27,9 @@ def test_nominations_that_are_given_up_for_other_nodes_are_counted() -> None:
 
 
 def test_nominations_that_are_lost_are_counted() -> None:
-    play = run_scenario(PREEMPTING.replace("priority: 1}]", "priority: 1, terminationDuration: never}]") + "- node: {remove: n1}\n- cycle\n")
+    play = run_scenario(
+        PREEMPTING.replace("priority: 1}]", "priority: 1, terminationDuration: never}]") + "- node: {remove: n1}\n- cycle\n"
+    )
     assert total_of(play, "reservations lost") == 1
 
 
