@@ -34,7 +34,7 @@ def only_memory_is_checked(patch: Patch) -> None:
 
 
 def device_groups_do_not_matter(patch: Patch) -> None:
-    patch.setattr(device_slot_choice, "_fewest_islands", lambda islands, _count: iter([tuple(islands)]))
+    patch.setattr(device_slot_choice, "_fewest_groups", lambda groups, _count: iter([tuple(groups)]))
 
 
 def only_the_first_choice_is_tried(patch: Patch) -> None:

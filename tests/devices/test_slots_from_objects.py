@@ -62,7 +62,7 @@ def test_a_pod_that_fits_no_device_overcommits_the_lowest() -> None:
         Upsert(node()), *(Upsert(bound(f"p{i}", ask=replace(HALF, memory=6 * GIB), started=float(i))) for i in range(3))
     )
     assert [found[0].index for found in slots(world).values()] == [0, 1, 0]
-    assert device_usage(world).left_on(0, after_releases=False)[0] == [-4 * GIB, 2 * GIB]
+    assert device_usage(world).free_on(0, after_releases=False)[0] == [-4 * GIB, 2 * GIB]
 
 
 def test_a_later_annotation_corrects_what_was_assumed() -> None:
@@ -119,7 +119,7 @@ def test_a_terminating_pod_keeps_its_slots_until_it_is_deleted() -> None:
         Phase.TERMINATING,
         (DeviceSlot(1, 4 * GIB, 0),),
     )
-    assert device_usage(world).left_on(0, after_releases=False)[0] == [8 * GIB, 4 * GIB]
-    assert device_usage(world).left_on(0, after_releases=True)[0] == [8 * GIB, 8 * GIB]
+    assert device_usage(world).free_on(0, after_releases=False)[0] == [8 * GIB, 4 * GIB]
+    assert device_usage(world).free_on(0, after_releases=True)[0] == [8 * GIB, 8 * GIB]
     store.fold(Delete("Pod", "a", 3))
-    assert device_usage(store.world(2.0)).left_on(0, after_releases=False)[0] == [8 * GIB, 8 * GIB]
+    assert device_usage(store.world(2.0)).free_on(0, after_releases=False)[0] == [8 * GIB, 8 * GIB]

@@ -131,7 +131,7 @@ def test_the_device_usage_of_a_world_is_the_sum_over_its_placements(case: Case) 
     for name in here.world.facts.nodes:
         for after_releases in (False, True):
             node_devices = twin.devices_of(here.world, name, after_releases=after_releases)
-            memory, cores, holders = device_usage(here.world).left_on(here.world.table.row[name], after_releases=after_releases)
+            memory, cores, holders = device_usage(here.world).free_on(here.world.table.row[name], after_releases=after_releases)
             fulls = [node_devices[index] for index in sorted(node_devices)]
             assert memory == [min(full.memory for full in some) for some in fulls]
             assert cores == [min(full.cores for full in some) for some in fulls]

@@ -28,8 +28,8 @@ def assert_no_trace(world: World) -> None:
         fresh = kind()
         fresh.follow(world)
         if isinstance(kept, SelectorView) and isinstance(fresh, SelectorView):
-            for (aim, scope), topology_count in kept._tallies.made.items():
+            for (aim, scope), topology_count in kept._counts_by_key.made.items():
                 assert np.array_equal(topology_count.counts, fresh.topology_count(world, aim, scope).counts), (aim, scope)
         if isinstance(kept, TermHolders) and isinstance(fresh, TermHolders):
-            for term, topology_count in kept._tallies.made.items():
+            for term, topology_count in kept._counts_by_key.made.items():
                 assert np.array_equal(topology_count.counts, fresh.topology_count(world, term).counts), term

@@ -49,24 +49,24 @@ def assert_trial_undone(case: Case) -> None:
 
 
 def terminating_pods_block_nobody(patch: pytest.MonkeyPatch) -> None:
-    real = topology_counts.TopologyCount.in_the_way
-    patch.setattr(topology_counts.TopologyCount, "in_the_way", lambda self, **_: real(self, after_releases=True))
+    real = topology_counts.TopologyCount.blocked_domains
+    patch.setattr(topology_counts.TopologyCount, "blocked_domains", lambda self, **_: real(self, after_releases=True))
 
 
 def terminating_pods_block_nominations(patch: pytest.MonkeyPatch) -> None:
-    real = topology_counts.TopologyCount.in_the_way
-    patch.setattr(topology_counts.TopologyCount, "in_the_way", lambda self, **_: real(self, after_releases=False))
+    real = topology_counts.TopologyCount.blocked_domains
+    patch.setattr(topology_counts.TopologyCount, "blocked_domains", lambda self, **_: real(self, after_releases=False))
 
 
 def nominated_pods_match_for_a_bind(patch: pytest.MonkeyPatch) -> None:
-    real = topology_counts.TopologyCount.worlds
-    patch.setattr(topology_counts.TopologyCount, "worlds", lambda self, **_: real(self, after_releases=True))
+    real = topology_counts.TopologyCount.views
+    patch.setattr(topology_counts.TopologyCount, "views", lambda self, **_: real(self, after_releases=True))
 
 
 def terminating_pods_count_as_placed(patch: pytest.MonkeyPatch) -> None:
     patch.setitem(
-        placement_counters._STANDING,
-        next(phase for phase in placement_counters._STANDING if phase.name == "TERMINATING"),
+        placement_counters._PRESENCE,
+        next(phase for phase in placement_counters._PRESENCE if phase.name == "TERMINATING"),
         placement_counters.PLACED,
     )
 
@@ -79,14 +79,14 @@ def placement_changes_are_missed(patch: pytest.MonkeyPatch) -> None:
 
 
 def removed_pods_are_not_subtracted(patch: pytest.MonkeyPatch) -> None:
-    real = topology_counts.CountedPods.shift
+    real = topology_counts.CountedPods.change
     patch.setattr(
-        topology_counts.CountedPods, "shift", lambda self, node, placed, by, rows: real(self, node, placed, abs(by), rows)
+        topology_counts.CountedPods, "change", lambda self, node, placed, by, rows: real(self, node, placed, abs(by), rows)
     )
 
 
 def new_selector_views_find_no_count(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(pod_terms.BySelection, "meaning", lambda *_: [])
+    patch.setattr(pod_terms.BySelection, "matching", lambda *_: [])
 
 
 # -- whom a term means ---------------------------------------------------------------------------------------------------------
@@ -107,27 +107,29 @@ def own_label_keys_are_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 
 def namespaces_do_not_matter(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(pod_terms.Reach, "means", lambda self, _, __, labels: self.labels is not None and self.labels.selects(labels))
+    patch.setattr(
+        pod_terms.TermSelector, "matches", lambda self, _, __, labels: self.labels is not None and self.labels.selects(labels)
+    )
 
 
 def a_namespace_selector_takes_the_place_of_the_names(patch: pytest.MonkeyPatch) -> None:
-    real = pod_terms._reach
+    real = pod_terms._term_selector
 
-    def reach(term: PodTerm, pod: object) -> pod_terms.Reach:
+    def reach(term: PodTerm, pod: object) -> pod_terms.TermSelector:
         found = real(term, pod)  # type: ignore[arg-type]
         return found if term.namespace_selector is None else replace(found, namespaces=())
 
-    patch.setattr(pod_terms, "_reach", reach)
+    patch.setattr(pod_terms, "_term_selector", reach)
 
 
 def terms_count_one_by_one(patch: pytest.MonkeyPatch) -> None:
-    real = pod_terms.wants
+    real = pod_terms.terms_of
 
-    def wants(pod: Pod) -> pod_terms.PodTerms:
+    def terms_of(pod: Pod) -> pod_terms.PodTerms:
         found = real(pod)
-        return replace(found, near=tuple(pod_terms._aim(term, pod) for term in pod.signature.affinity.required))
+        return replace(found, required_affinity=tuple(pod_terms._target(term, pod) for term in pod.signature.affinity.required))
 
-    patch.setattr(topology_counts, "wants", wants)
+    patch.setattr(topology_counts, "terms_of", terms_of)
 
 
 # -- affinity ------------------------------------------------------------------------------------------------------------------
@@ -170,7 +172,7 @@ def all_pods_of_a_signature_are_alike(patch: pytest.MonkeyPatch) -> None:
 
 def a_missing_label_is_a_domain(patch: pytest.MonkeyPatch) -> None:
     def add(self: topology_counts.TopologyCount, row: int, placed: int, by: int) -> None:
-        self.counts[topology_counts._FIRST_FIGURE[placed] :, self.codes[row]] += by
+        self.counts[topology_counts._FIRST_COLUMN[placed] :, self.codes[row]] += by
 
     patch.setattr(topology_counts.TopologyCount, "add", add)
 

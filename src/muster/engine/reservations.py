@@ -18,7 +18,7 @@ from muster.model.topics import Topic
 from muster.state.derived_values import Derived
 from muster.state.empty_world import empty_world
 from muster.state.gangs.gang_stage import reaches_min
-from muster.state.pod_terms import wants
+from muster.state.pod_terms import terms_of
 from muster.state.trial import Trial
 from muster.state.world import World
 
@@ -131,6 +131,6 @@ def _fits_empty_cluster(s: Session, gang: Gang) -> bool:
 def _without_required_affinity(world: World, pod: Pod) -> Pod:
     """Other pods that its affinity requires are not on the empty copy; they are assumed to be possible."""
     required = pod.signature.affinity.required
-    if not required or wants(pod).near[0].selection.means_pod(world.facts.namespaces, pod):
+    if not required or terms_of(pod).required_affinity[0].selection.matches_pod(world.facts.namespaces, pod):
         return pod
     return replace(pod, signature=replace(pod.signature, affinity=replace(pod.signature.affinity, required=())))

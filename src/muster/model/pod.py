@@ -41,7 +41,7 @@ class Phase(IntEnum):
 RESERVATIONS = frozenset({Phase.NOMINATED, Phase.RESERVED})
 PLACED = frozenset({Phase.RESERVED, Phase.BINDING, Phase.BOUND})
 PLACED_OR_NOMINATED = PLACED | {Phase.NOMINATED}
-NOT_PLACED = frozenset({Phase.PENDING, Phase.NOMINATED, Phase.RESERVED})
+UNBOUND = frozenset({Phase.PENDING, Phase.NOMINATED, Phase.RESERVED})
 RELEASING = frozenset({Phase.TERMINATING, Phase.OVERDUE})
 
 

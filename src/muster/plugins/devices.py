@@ -15,9 +15,9 @@ from muster.model.pod import Pod
 from muster.model.resource_amounts import MEMORY, show_amount
 from muster.model.topics import Topic
 from muster.plugins._option_field import option
-from muster.state.derived.device_usage import DeviceUsage, Left, device_usage
+from muster.state.derived.device_usage import DeviceCapacity, DeviceUsage, device_usage
 from muster.state.derived_values import Derived
-from muster.state.device_slot_choice import Choices, seats_by_device
+from muster.state.device_slot_choice import Choices, fits_by_device
 from muster.state.node_table import BoolColumn, NodeRows
 from muster.state.world import World
 
@@ -43,8 +43,8 @@ class Devices:
             return np.ones(len(rows), dtype=np.bool_)
         if len({ask.api for ask in asks}) > 1:
             return np.zeros(len(rows), dtype=np.bool_)
-        book = device_usage(s.world)
-        return _can_serve(book, asks, rows, book.bounds(rows.index)) | _without_device_list(book, asks, rows)
+        usage = device_usage(s.world)
+        return _can_serve(usage, asks, rows, usage.bounds(rows.index)) | _without_device_list(usage, asks, rows)
 
     def applies_to(self, s: Session, pod: Pod) -> bool:
         asks = pod.signature.devices
@@ -54,19 +54,19 @@ class Devices:
         asks = pod.signature.devices
         if not asks:
             return np.ones(len(rows), dtype=np.bool_)
-        book = device_usage(s.world)
-        if not book.width:
-            return _without_device_list(book, asks, rows)
-        left = book.left(rows.index, after_releases=rows.after_releases)
+        usage = device_usage(s.world)
+        if not usage.width:
+            return _without_device_list(usage, asks, rows)
+        left = usage.free(rows.index, after_releases=rows.after_releases)
         if len(asks) == 1 and asks[0].count == 1:
-            column = seats_by_device(book, asks[0], rows.index, left).sum(axis=1) > (0 if rows.extra is None else rows.extra)
+            column = fits_by_device(usage, asks[0], rows.index, left).sum(axis=1) > (0 if rows.extra is None else rows.extra)
         else:
-            column = _can_serve(book, asks, rows, left)
-            self._check_slot_choice(s.world, book, asks, rows, column)
-        return np.asarray(column | _without_device_list(book, asks, rows), dtype=np.bool_)
+            column = _can_serve(usage, asks, rows, left)
+            self._check_slot_choice(s.world, usage, asks, rows, column)
+        return np.asarray(column | _without_device_list(usage, asks, rows), dtype=np.bool_)
 
     def _check_slot_choice(
-        self, world: World, book: DeviceUsage, asks: tuple[DeviceRequest, ...], rows: NodeRows, column: BoolColumn
+        self, world: World, usage: DeviceUsage, asks: tuple[DeviceRequest, ...], rows: NodeRows, column: BoolColumn
     ) -> None:
         """Rows on which the choice of slots decides how many pods fit: asked one by one."""
         if len(asks) == 1 and rows.extra is None:
@@ -77,19 +77,19 @@ class Devices:
             if number or len(asks) > 1:
                 row = at if rows.index is None else int(rows.index[at])
                 column[at] = (
-                    choices.run(book, row, asks, spread=self._is_spread, after_releases=rows.after_releases).at(number) is not None
+                    choices.run(usage, row, asks, spread=self._is_spread, after_releases=rows.after_releases).at(number) is not None
                 )
 
     def slots(self, s: Session, pod: Pod, places: Sequence[str], *, after_releases: bool) -> list[tuple[DeviceSlot, ...]] | None:
         """The slots of equal pods that are put onto these nodes one after the other; none on a node where they are only counted."""
-        asks, book = pod.signature.devices, device_usage(s.world)
-        if not asks or not book.width:
+        asks, usage = pod.signature.devices, device_usage(s.world)
+        if not asks or not usage.width:
             return None
         choices, put = _slot_choices(s.world), dict[str, int]()
         found: list[tuple[DeviceSlot, ...]] = []
         for node in places:
             number = put[node] = put.get(node, -1) + 1
-            run = choices.run(book, s.world.table.row[node], asks, spread=self._is_spread, after_releases=after_releases)
+            run = choices.run(usage, s.world.table.row[node], asks, spread=self._is_spread, after_releases=after_releases)
             found.append(run.at(number) or ())
         return found
 
@@ -108,19 +108,19 @@ class Devices:
         return ", ".join(f"{nodes(count)} {text}" for count, text in said if count)
 
 
-def _can_serve(book: DeviceUsage, asks: tuple[DeviceRequest, ...], rows: NodeRows, left: Left) -> BoolColumn:
+def _can_serve(usage: DeviceUsage, asks: tuple[DeviceRequest, ...], rows: NodeRows, left: DeviceCapacity) -> BoolColumn:
     """Where each ask alone could be served."""
     column = np.ones(len(rows), dtype=np.bool_)
     for ask in asks:
-        column &= (seats_by_device(book, ask, rows.index, left) > 0).sum(axis=1) >= ask.count
+        column &= (fits_by_device(usage, ask, rows.index, left) > 0).sum(axis=1) >= ask.count
     return column
 
 
-def _without_device_list(book: DeviceUsage, asks: tuple[DeviceRequest, ...], rows: NodeRows) -> BoolColumn:
+def _without_device_list(usage: DeviceUsage, asks: tuple[DeviceRequest, ...], rows: NodeRows) -> BoolColumn:
     """Nodes that do not say which devices they have: whole ones are counted there like any other resource."""
     if asks[0].api is not DeviceApi.WHOLE:
         return np.zeros(len(rows), dtype=np.bool_)
-    return ~book.has_devices(rows.index) if book.width else np.ones(len(rows), dtype=np.bool_)
+    return ~usage.has_devices(rows.index) if usage.width else np.ones(len(rows), dtype=np.bool_)
 
 
 _CHOICES: Derived[Choices] = Derived("choices of device slots", Topic.NODE_LAYOUT, Topic.NODE_DEVICES)

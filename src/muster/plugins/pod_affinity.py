@@ -33,8 +33,8 @@ class InterPodAffinity:
         """Members that need the company of others come after those who do not: the company may be of their own gang."""
         if not pod.signature.affinity.required:
             return 0
-        near = counter_of(s.world, TermHolders).wants(pod).near
-        return int(not near[0].selection.means_pod(s.world.facts.namespaces, pod))
+        near = counter_of(s.world, TermHolders).terms_of(pod).required_affinity
+        return int(not near[0].selection.matches_pod(s.world.facts.namespaces, pod))
 
     def has_inter_pod_constraints(self, s: Session, pod: Pod) -> bool:
         signature = pod.signature
@@ -48,11 +48,11 @@ class InterPodAffinity:
 
     def inter_pod_key(self, s: Session, pod: Pod) -> object:
         """Pods of one kind with equal stamps are the same to this check."""
-        wants = counter_of(s.world, TermHolders).wants(pod)
+        wants = counter_of(s.world, TermHolders).terms_of(pod)
         return (
             wants,
-            _matches_itself(s, wants.near[:1], pod),
-            _matches_itself(s, wants.apart, pod),
+            _matches_itself(s, wants.required_affinity[:1], pod),
+            _matches_itself(s, wants.required_anti_affinity, pod),
             _existing_anti_affinity(s, pod),
         )
 
@@ -69,12 +69,12 @@ class InterPodAffinity:
 
 def _existing_anti_affinity(s: Session, pod: Pod) -> list[TermTarget]:
     """What pods that are placed keep away from, where that is this pod."""
-    apart = counter_of(s.world, TermHolders).apart
-    return apart.meaning(s.world.facts.namespaces, pod.namespace, pod.labels) if apart else []
+    apart = counter_of(s.world, TermHolders).anti_affinity
+    return apart.matching(s.world.facts.namespaces, pod.namespace, pod.labels) if apart else []
 
 
 def _matches_itself(s: Session, aims: tuple[TermTarget, ...], pod: Pod) -> tuple[bool, ...]:
-    return tuple([aim.selection.means_pod(s.world.facts.namespaces, pod) for aim in aims])
+    return tuple([aim.selection.matches_pod(s.world.facts.namespaces, pod) for aim in aims])
 
 
 def _domain_codes(table: NodeTable, aim: TermTarget) -> Codes:
@@ -84,20 +84,20 @@ def _domain_codes(table: NodeTable, aim: TermTarget) -> Codes:
 class _RequiredAffinity(InterPodState):
     def __init__(self, s: Session, pod: Pod, table: NodeTable, *, after_releases: bool) -> None:
         world, holders = s.world, counter_of(s.world, TermHolders)
-        wants = holders.wants(pod)
+        wants = holders.terms_of(pod)
         closed = np.zeros(len(table), dtype=np.bool_)
         for aim in _existing_anti_affinity(s, pod):
-            closed |= holders.topology_count(world, aim).in_the_way(after_releases=after_releases)[_domain_codes(table, aim)]
-        if wants.apart:
+            closed |= holders.topology_count(world, aim).blocked_domains(after_releases=after_releases)[_domain_codes(table, aim)]
+        if wants.required_anti_affinity:
             looks = counter_of(world, SelectorView)
-            for aim in wants.apart:
-                closed |= looks.topology_count(world, aim).in_the_way(after_releases=after_releases)[_domain_codes(table, aim)]
+            for aim in wants.required_anti_affinity:
+                closed |= looks.topology_count(world, aim).blocked_domains(after_releases=after_releases)[_domain_codes(table, aim)]
         self._feasible: BoolColumn = ~closed
-        means_itself = _matches_itself(s, wants.apart, pod)
+        means_itself = _matches_itself(s, wants.required_anti_affinity, pod)
         self._anti_affinity_codes = [
-            _domain_codes(table, aim) for aim, itself in zip(wants.apart, means_itself, strict=True) if itself
+            _domain_codes(table, aim) for aim, itself in zip(wants.required_anti_affinity, means_itself, strict=True) if itself
         ]
-        self._affinity = _AffinityTerms(s, pod, wants, table, after_releases=after_releases) if wants.near else None
+        self._affinity = _AffinityTerms(s, pod, wants, table, after_releases=after_releases) if wants.required_affinity else None
 
     def feasible_rows(self) -> BoolColumn:
         return self._feasible if self._affinity is None else self._feasible & self._affinity.feasible_rows
@@ -115,11 +115,11 @@ class _AffinityTerms:
 
     def __init__(self, s: Session, pod: Pod, wants: PodTerms, table: NodeTable, *, after_releases: bool) -> None:
         looks = counter_of(s.world, SelectorView)
-        self._domain_codes = [_domain_codes(table, aim) for aim in wants.near]
-        tallies = [looks.topology_count(s.world, aim).worlds(after_releases=after_releases) for aim in wants.near]
+        self._domain_codes = [_domain_codes(table, aim) for aim in wants.required_affinity]
+        tallies = [looks.topology_count(s.world, aim).views(after_releases=after_releases) for aim in wants.required_affinity]
         # For each world, for each term: in which domains there is company.
         self._has_match: list[list[BoolColumn]] = [[counts > 0 for counts in world] for world in zip(*tallies, strict=True)]
-        self._matches_itself = wants.near[0].selection.means_pod(s.world.facts.namespaces, pod)
+        self._matches_itself = wants.required_affinity[0].selection.matches_pod(s.world.facts.namespaces, pod)
         self.feasible_rows: BoolColumn = self._feasible_nodes()
 
     def add_pod(self, row: int) -> None:
@@ -146,20 +146,20 @@ def _reasons(s: Session, pod: Pod, rows: NodeRows) -> Iterator[tuple[BoolColumn,
     """Rows that are closed, all told, and why, in the order in which reasons are given."""
     world, table, after_releases = s.world, rows.table, rows.after_releases
     holders = counter_of(world, TermHolders)
-    wants = holders.wants(pod)
-    for aim in wants.near:
+    wants = holders.terms_of(pod)
+    for aim in wants.required_affinity:
         yield _domain_codes(table, aim) < 0, f"without the label {aim.key}, by which it looks for company"
-    for term, aim in zip(pod.signature.anti_affinity.required, wants.apart, strict=True):
+    for term, aim in zip(pod.signature.anti_affinity.required, wants.required_anti_affinity, strict=True):
         topology_count = counter_of(world, SelectorView).topology_count(world, aim)
         words = f"with a pod in their {aim.key} that it keeps away from ({show_selector(term.selector)})"
-        yield topology_count.in_the_way(after_releases=after_releases)[_domain_codes(table, aim)], words
+        yield topology_count.blocked_domains(after_releases=after_releases)[_domain_codes(table, aim)], words
     for aim in _existing_anti_affinity(s, pod):
         topology_count = holders.topology_count(world, aim)
         yield (
-            topology_count.in_the_way(after_releases=after_releases)[_domain_codes(table, aim)],
+            topology_count.blocked_domains(after_releases=after_releases)[_domain_codes(table, aim)],
             f"with a pod in their {aim.key} that keeps away from it",
         )
-    if wants.near:
+    if wants.required_affinity:
         sought = " and ".join(
             f"{show_selector(term.selector)} in their {term.topology_key}" for term in pod.signature.affinity.required
         )

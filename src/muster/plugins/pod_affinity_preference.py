@@ -13,7 +13,7 @@ from muster.engine.session import Session
 from muster.model.pod import Pod
 from muster.plugins._option_field import option
 from muster.state.derived.placement_counters import counter_of
-from muster.state.derived.topology_counts import TO_BE_THERE, Codes, SelectorView, TermHolders, TopologyCount
+from muster.state.derived.topology_counts import WILL_COUNT, Codes, SelectorView, TermHolders, TopologyCount
 from muster.state.node_table import BoolColumn, FloatColumn, NodeRows, NodeTable, RowIndex
 from muster.state.pod_terms import WeightedTarget
 
@@ -44,36 +44,36 @@ class PodAffinityPreference:
     def inter_pod_state(self, s: Session, pod: Pod, rows: NodeRows) -> _PreferredAffinity:
         inter_pod_state = _PreferredAffinity(len(rows.table))
         for topology_count, pull in self._term_counts(s, pod):
-            codes = rows.table.label_codes(pull.aim.key)[0]
-            inter_pod_state.add(codes, self._weight(pull) * topology_count.counts[TO_BE_THERE].astype(np.int64))
+            codes = rows.table.label_codes(pull.target.key)[0]
+            inter_pod_state.add(codes, self._weight(pull) * topology_count.counts[WILL_COUNT].astype(np.int64))
         for pull in self._self_matching_terms(s, pod):
-            inter_pod_state.add_per_pod(rows.table, pull.aim.key, self._weight(pull))
+            inter_pod_state.add_per_pod(rows.table, pull.target.key, self._weight(pull))
         return inter_pod_state
 
     def inter_pod_key(self, s: Session, pod: Pod) -> object:
         """Pods of one kind with equal stamps are the same to this check."""
-        return (counter_of(s.world, TermHolders).wants(pod), self._self_matching_terms(s, pod), self._existing_terms(s, pod))
+        return (counter_of(s.world, TermHolders).terms_of(pod), self._self_matching_terms(s, pod), self._existing_terms(s, pod))
 
     def _term_counts(self, s: Session, pod: Pod) -> Iterator[tuple[TopologyCount, WeightedTarget]]:
         """Who is meant by the pod's own terms, and who holds terms that mean the pod."""
         holders = counter_of(s.world, TermHolders)
-        pulls = holders.wants(pod).pulls
+        pulls = holders.terms_of(pod).preferences
         if pulls:
             looks = counter_of(s.world, SelectorView)
-            yield from ((looks.topology_count(s.world, pull.aim), pull) for pull in pulls)
+            yield from ((looks.topology_count(s.world, pull.target), pull) for pull in pulls)
         yield from ((holders.topology_count(s.world, pull), pull) for pull in self._existing_terms(s, pod))
 
     def _existing_terms(self, s: Session, pod: Pod) -> list[WeightedTarget]:
         """The terms of placed pods that mean this one."""
-        pulls = counter_of(s.world, TermHolders).pulls
-        found = pulls.meaning(s.world.facts.namespaces, pod.namespace, pod.labels) if pulls else []
+        pulls = counter_of(s.world, TermHolders).weighted
+        found = pulls.matching(s.world.facts.namespaces, pod.namespace, pod.labels) if pulls else []
         return [pull for pull in found if self._weight(pull)]
 
     def _self_matching_terms(self, s: Session, pod: Pod) -> list[WeightedTarget]:
         """The pod's own terms that mean the pod itself, and so every equal one: as it looks at them, and as they look at it."""
-        wants = counter_of(s.world, TermHolders).wants(pod)
-        both = (*wants.pulls, *wants.gives)
-        return [pull for pull in both if self._weight(pull) and pull.aim.selection.means_pod(s.world.facts.namespaces, pod)]
+        wants = counter_of(s.world, TermHolders).terms_of(pod)
+        both = (*wants.preferences, *wants.existing_pod_terms)
+        return [pull for pull in both if self._weight(pull) and pull.target.selection.matches_pod(s.world.facts.namespaces, pod)]
 
     def _weight(self, pull: WeightedTarget) -> int:
         return self.hard_pod_affinity_weight if pull.weight is None else pull.weight

@@ -22,7 +22,7 @@ from muster.state.derived.placement_counters import counter_of
 from muster.state.derived.topology_counts import Codes, Counts, SelectorView
 from muster.state.derived_values import Derived
 from muster.state.node_table import BoolColumn, FloatColumn, NodeRows, NodeTable, RowIndex
-from muster.state.pod_terms import PerTermsCache, Reach, Selection, TermTarget, with_own_labels
+from muster.state.pod_terms import PerTermsCache, Selection, TermSelector, TermTarget, with_own_labels
 
 _FORBIDDING_EFFECTS = (TaintEffect.NO_SCHEDULE, TaintEffect.NO_EXECUTE)
 _UNSCHEDULABLE_TAINT = Taint("node.kubernetes.io/unschedulable", TaintEffect.NO_SCHEDULE)
@@ -57,7 +57,7 @@ class SpreadConstraints:
     def inter_pod_key(self, s: Session, pod: Pod) -> object:
         """Pods of one kind with equal stamps are the same to this check."""
         rules = _parsed_constraints(s, pod)
-        return (rules, [rule.aim.selection.means_pod(s.world.facts.namespaces, pod) for rule in rules])
+        return (rules, [rule.aim.selection.matches_pod(s.world.facts.namespaces, pod) for rule in rules])
 
     def reasons(self, s: Session, pod: Pod, rows: NodeRows) -> str:
         left = np.arange(len(rows.table)) if rows.index is None else rows.index
@@ -136,7 +136,7 @@ def _parsed_constraint(pod: Pod, constraint: SpreadConstraint) -> _ParsedConstra
         node_terms=signature.node_affinity.required if constraint.honor_affinity else None,
         tolerations=signature.tolerations if constraint.honor_taints else None,
     )
-    aim = TermTarget(Selection((Reach((pod.namespace,), None, labels),)), constraint.topology_key)
+    aim = TermTarget(Selection((TermSelector((pod.namespace,), None, labels),)), constraint.topology_key)
     return _ParsedConstraint(aim, scope, hard, constraint.max_skew, constraint.min_domains or 1)
 
 
@@ -177,8 +177,8 @@ class _ConstraintCounts:
         self._parsed_constraint = rule
         self._counted_codes: Codes = topology_count.codes
         self._has_node = topology_count.has_node
-        self._worlds: list[Counts] = topology_count.worlds(after_releases=after_releases)
-        self._self_match = int(rule.aim.selection.means_pod(s.world.facts.namespaces, pod))
+        self._worlds: list[Counts] = topology_count.views(after_releases=after_releases)
+        self._self_match = int(rule.aim.selection.matches_pod(s.world.facts.namespaces, pod))
         self.codes: Codes = table.label_codes(rule.aim.key)[0]
         self.feasible_rows: BoolColumn = self._feasible_nodes() if rule.hard else np.zeros(0, dtype=np.bool_)
 
@@ -201,7 +201,7 @@ class _ConstraintCounts:
 
     def reason_text(self, rows: RowIndex) -> str:
         """Why these rows are closed, with the figures of the emptiest domain and of the fullest of these."""
-        counts, selector = self._worlds[-1], self._parsed_constraint.aim.selection.reaches[0].labels
+        counts, selector = self._worlds[-1], self._parsed_constraint.aim.selection.selectors[0].labels
         fullest = int(counts[self.codes[rows]].max())
         return (
             f"in a {self._parsed_constraint.aim.key} that already has {fullest} of the pods it is spread with "

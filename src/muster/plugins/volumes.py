@@ -15,7 +15,7 @@ from muster.model.volume import ONE_POD
 from muster.plugins._select_rows import select_rows
 from muster.state.derived.node_term_matches import matching_column
 from muster.state.derived.placement_counters import counter_of
-from muster.state.derived.volume_choice import can_be_had, room_for, waiting_claim
+from muster.state.derived.volume_choice import is_available, unbound_claim, volumes_suffice
 from muster.state.derived.volume_mounts import IntColumn, Mounts, Volume, claim_keys, csi_volume
 from muster.state.derived_values import Derived
 from muster.state.node_table import BoolColumn, NodeRows
@@ -70,8 +70,8 @@ def _reachable(world: World, key: str) -> BoolColumn:
     if claim.volume:
         volume = storage.volumes.get(claim.volume)
         return matching_column(world, volume.node_terms if volume is not None else ())
-    waiting = waiting_claim(storage, key)
-    return can_be_had(world, *waiting) if waiting is not None else np.zeros(len(world.table), dtype=np.bool_)
+    waiting = unbound_claim(storage, key)
+    return is_available(world, *waiting) if waiting is not None else np.zeros(len(world.table), dtype=np.bool_)
 
 
 def _why_unreachable(world: World, key: str) -> str:
@@ -119,9 +119,9 @@ def _checks_with_other_pods(world: World, pod: Pod, *, after_releases: bool) -> 
             new = [volume for volume in volumes if volume[0] == driver]
             words = f"to which {driver} can attach no more volumes"
             yield _attachable(world, mounts, limit, new, after_releases=after_releases), words
-    waiting = [key for key in keys if waiting_claim(world.facts.storage, key) is not None]
+    waiting = [key for key in keys if unbound_claim(world.facts.storage, key) is not None]
     if waiting:
-        yield room_for(world, pod), f"without a volume left for claim {', '.join(waiting)}"
+        yield volumes_suffice(world, pod), f"without a volume left for claim {', '.join(waiting)}"
 
 
 def _attachable(world: World, mounts: Mounts, limit: IntColumn, new: list[Volume], *, after_releases: bool) -> BoolColumn:

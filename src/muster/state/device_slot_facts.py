@@ -1,6 +1,6 @@
-"""The slots of pods that stand on a node already: as somebody wrote them onto the pod, else as they must be supposed.
+"""The device slots of pods that are on a node already: as they are written on the pod, else as they must be assumed.
 
-Objects come in any order: the pod before its node, the node before its devices. Whoever has no slots yet is looked at again when
+Objects come in any order: the pod before its node, the node before its devices. A pod without slots is looked at again when
 the next cycle begins, the longest there first, so that what is supposed does not depend on that order.
 """
 
@@ -20,15 +20,15 @@ class DeviceSlotFacts:
     def __init__(self, world: World) -> None:
         self._world = world
         self._vague: dict[str, None] = {}
-        """Pods that ask for devices and may not have the slots that they should."""
+        """Pods that request devices and may not have the right slots."""
         self._inventories: dict[str, tuple[Device, ...]] = {}
         """Devices that were declared by an object of their own, by node."""
 
     # -- facts in --------------------------------------------------------------------------------------------------------------
 
     def with_devices(self, node: Node) -> Node:
-        """The node with the devices that another object says it has, unless it says so itself. Devices that did not change stay the
-        same object: device plugins report them again and again, and nobody has to look at them anew."""
+        """The node with the devices that another object declares for it, unless it declares them itself. Devices that did not
+        change stay the same object: device plugins report them again and again, and nothing is derived anew."""
         devices = node.devices or self._inventories.get(node.name, ())
         before = self._world.facts.nodes.get(node.name)
         if before is not None and before.devices == devices:
@@ -80,7 +80,7 @@ class DeviceSlotFacts:
             return ()
         pairs = zip(pod.device_slots, requests_by_slot(pod.signature.devices), strict=False)
         found = [(_device(note, node.devices), note, ask) for note, ask in pairs]
-        # Anybody can write annotations: which device it is they tell, but never that it is less than was asked for.
+        # Anybody can write annotations: they decide which device it is, but never that it is less than was requested.
         return tuple(
             DeviceSlot(device.index, max(ask.memory_of(device.memory), note.memory), max(ask.cores, note.cores))
             for device, note, ask in found
@@ -88,10 +88,10 @@ class DeviceSlotFacts:
         )
 
     def _supposed(self, pod: Pod, node: str) -> tuple[DeviceSlot, ...]:
-        book, row = device_usage(self._world), self._world.table.row.get(node)
-        if row is None or not book.devices_by_row[row]:
+        usage, row = device_usage(self._world), self._world.table.row.get(node)
+        if row is None or not usage.devices_by_row[row]:
             return ()
-        return assume(book.devices_by_row[row], book.left_on(row, after_releases=False), pod.signature.devices)
+        return assume(usage.devices_by_row[row], usage.free_on(row, after_releases=False), pod.signature.devices)
 
 
 def _device(note: DeviceSlotNote, devices: tuple[Device, ...]) -> Device | None:

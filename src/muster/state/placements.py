@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from muster.model.device import DeviceSlot
-from muster.model.pod import NOT_PLACED, RELEASING, RESERVATIONS, UNPLACED, Phase, Placement, Pod
+from muster.model.pod import RELEASING, RESERVATIONS, UNBOUND, UNPLACED, Phase, Placement, Pod
 from muster.model.topics import Topic
 from muster.state.changes import Changes
 from muster.state.derived_values import DerivedValues
@@ -142,7 +142,7 @@ class Placements:
         if before.phase is not placement.phase:
             self._index_phase(pod.uid, before.phase, placement.phase)
         if member is not None:
-            change = (placement.phase in NOT_PLACED) - (before.phase in NOT_PLACED)
+            change = (placement.phase in UNBOUND) - (before.phase in UNBOUND)
             if change:
                 self.count_unplaced(member.gang, change)
         return before
@@ -221,7 +221,7 @@ class Placements:
         self.changes.placements.extend([pod.uid for pod in pods])
         member = self._members[pods[0].uid]
         self.ledger.charge(member.queue, amounts, phase=phase, preemptible=member.preemptible, count=len(pods))
-        if phase not in NOT_PLACED:
+        if phase not in UNBOUND:
             self.count_unplaced(member.gang, -len(pods))
 
     def count_unplaced(self, gang: str, change: int) -> None:

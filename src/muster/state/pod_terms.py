@@ -1,7 +1,7 @@
-"""Which pods the terms of a pod mean: namespaces and labels, worked out once for all pods that are alike in them.
+"""Which pods the inter-pod terms of a pod select: namespaces and labels, resolved once for all pods with equal terms.
 
-A term is written relative to its pod: no namespaces means the pod's own, and `matchLabelKeys` stands for the pod's own values. Here
-it becomes a `Selection`, which means the same to everybody.
+A term is written relative to its pod: no namespaces means the pod's own, and `matchLabelKeys` uses the pod's own values. Here
+it becomes a `Selection`, which is independent of the pod.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from muster.model.pod import Pod, PodSignature
 from muster.model.pod_constraints import LabelSelector, Operator, PodTerm, Requirement
 
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
-"""The label that every namespace has, whoever made it and whether it was seen yet or not."""
+"""The label that every namespace has, observed yet or not."""
 
 Namespaces = Mapping[str, Namespace]
 Labels = Mapping[str, str]
@@ -26,19 +26,19 @@ _MOST_REMEMBERED = 8192
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
-    """The pods that one term means: with these labels (None: nobody), in these namespaces or in those that a selector selects."""
+class TermSelector:
+    """The pods that one term selects: with these labels (None: none), in these namespaces or in those of a namespace selector."""
 
     namespaces: tuple[str, ...]
-    of_namespaces: LabelSelector | None
+    namespace_selector: LabelSelector | None
     labels: LabelSelector | None
 
-    def means(self, namespaces: Namespaces, namespace: str, labels: Labels) -> bool:
+    def matches(self, namespaces: Namespaces, namespace: str, labels: Labels) -> bool:
         if self.labels is None or not self.labels.selects(labels):
             return False
         if namespace in self.namespaces:
             return True
-        return self.of_namespaces is not None and self.of_namespaces.selects(_namespace_labels(namespaces, namespace))
+        return self.namespace_selector is not None and self.namespace_selector.selects(_namespace_labels(namespaces, namespace))
 
 
 def _namespace_labels(namespaces: Namespaces, name: str) -> Labels:
@@ -48,27 +48,27 @@ def _namespace_labels(namespaces: Namespaces, name: str) -> Labels:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The pods that every one of these reaches means."""
+    """The pods that every one of these term selectors matches."""
 
-    reaches: tuple[Reach, ...]
+    selectors: tuple[TermSelector, ...]
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_hash", hash(self.reaches))
+        object.__setattr__(self, "_hash", hash(self.selectors))
 
     def __hash__(self) -> int:
         return self._hash
 
-    def means(self, namespaces: Namespaces, namespace: str, labels: Labels) -> bool:
-        return all(reach.means(namespaces, namespace, labels) for reach in self.reaches)
+    def matches(self, namespaces: Namespaces, namespace: str, labels: Labels) -> bool:
+        return all(selector.matches(namespaces, namespace, labels) for selector in self.selectors)
 
-    def means_pod(self, namespaces: Namespaces, pod: Pod) -> bool:
-        return self.means(namespaces, pod.namespace, pod.labels)
+    def matches_pod(self, namespaces: Namespaces, pod: Pod) -> bool:
+        return self.matches(namespaces, pod.namespace, pod.labels)
 
     def pairs(self) -> tuple[Pair, ...] | None:
-        """Labels of which every pod that is meant has one, or None where there are no such labels."""
-        for reach in self.reaches:
-            for one in reach.labels.requirements if reach.labels is not None else ():
+        """Labels of which every matching pod has one, or None where there are no such labels."""
+        for selector in self.selectors:
+            for one in selector.labels.requirements if selector.labels is not None else ():
                 if one.operator is Operator.IN:
                     return tuple((one.key, value) for value in dict.fromkeys(one.values))
         return None
@@ -76,7 +76,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class TermTarget:
-    """A selection, and the label whose values are the domains in which those pods are looked for."""
+    """A selection, and the topology key whose values are the domains."""
 
     selection: Selection
     key: str
@@ -84,22 +84,22 @@ class TermTarget:
 
 @dataclass(frozen=True, slots=True)
 class WeightedTarget:
-    """An aim with a weight; below zero it pushes. None is the weight of a required affinity, which whoever asks decides."""
+    """A target with a weight, negative for anti-affinity. None: a required affinity, whose weight the scoring plugin decides."""
 
-    aim: TermTarget
+    target: TermTarget
     weight: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class PodTerms:
-    """The terms of a pod. `near` have one selection in common: a pod counts for them only if it is meant by all of them."""
+    """The terms of a pod. Its required affinity terms share one selection: a pod counts only if all of them match it."""
 
-    near: tuple[TermTarget, ...]
-    apart: tuple[TermTarget, ...]
-    pulls: tuple[WeightedTarget, ...]
+    required_affinity: tuple[TermTarget, ...]
+    required_anti_affinity: tuple[TermTarget, ...]
+    preferences: tuple[WeightedTarget, ...]
     """Its preferences."""
-    gives: tuple[WeightedTarget, ...]
-    """What it says to those who come later: its preferences, and what it required to be near."""
+    existing_pod_terms: tuple[WeightedTarget, ...]
+    """What later pods are scored by once it is placed: its preferences and its required affinity."""
 
 
 def has_terms(kind: PodSignature) -> bool:
@@ -107,38 +107,38 @@ def has_terms(kind: PodSignature) -> bool:
     return bool(near.required or apart.required or near.preferred or apart.preferred)
 
 
-def wants(pod: Pod) -> PodTerms:
+def terms_of(pod: Pod) -> PodTerms:
     near, apart = pod.signature.affinity, pod.signature.anti_affinity
-    together = Selection(tuple(_reach(term, pod) for term in near.required))
+    together = Selection(tuple(_term_selector(term, pod) for term in near.required))
     pulls = (
-        *(WeightedTarget(_aim(each.term, pod), each.weight) for each in near.preferred),
-        *(WeightedTarget(_aim(each.term, pod), -each.weight) for each in apart.preferred),
+        *(WeightedTarget(_target(each.term, pod), each.weight) for each in near.preferred),
+        *(WeightedTarget(_target(each.term, pod), -each.weight) for each in apart.preferred),
     )
     return PodTerms(
-        near=tuple(TermTarget(together, term.topology_key) for term in near.required),
-        apart=tuple(_aim(term, pod) for term in apart.required),
-        pulls=pulls,
-        gives=(*pulls, *(WeightedTarget(_aim(term, pod), None) for term in near.required)),
+        required_affinity=tuple(TermTarget(together, term.topology_key) for term in near.required),
+        required_anti_affinity=tuple(_target(term, pod) for term in apart.required),
+        preferences=pulls,
+        existing_pod_terms=(*pulls, *(WeightedTarget(_target(term, pod), None) for term in near.required)),
     )
 
 
 def own_label_keys(kind: PodSignature) -> tuple[str, ...]:
-    """The labels of its own that the terms of such a pod refer to."""
+    """The labels of the pod itself that its terms refer to."""
     both = (kind.affinity, kind.anti_affinity)
     terms = [term for part in both for term in (*part.required, *(each.term for each in part.preferred))]
     keys = {key for term in terms for key in (*term.match_label_keys, *term.mismatch_label_keys)}
     return tuple(sorted(keys | {key for constraint in kind.spread for key in constraint.match_label_keys}))
 
 
-def _aim(term: PodTerm, pod: Pod) -> TermTarget:
-    return TermTarget(Selection((_reach(term, pod),)), term.topology_key)
+def _target(term: PodTerm, pod: Pod) -> TermTarget:
+    return TermTarget(Selection((_term_selector(term, pod),)), term.topology_key)
 
 
-def _reach(term: PodTerm, pod: Pod) -> Reach:
+def _term_selector(term: PodTerm, pod: Pod) -> TermSelector:
     own_namespace = not term.namespaces and term.namespace_selector is None
-    return Reach(
+    return TermSelector(
         namespaces=(pod.namespace,) if own_namespace else tuple(sorted(set(term.namespaces))),
-        of_namespaces=term.namespace_selector,
+        namespace_selector=term.namespace_selector,
         labels=with_own_labels(term.selector, pod.labels, like=term.match_label_keys, unlike=term.mismatch_label_keys),
     )
 
@@ -158,7 +158,7 @@ T = TypeVar("T")
 
 
 class PerTermsCache(Generic[T]):
-    """What is made of the terms of a pod, once for all pods that are alike in everything that their terms refer to."""
+    """A value computed from the terms of a pod, once for all pods with equal terms."""
 
     def __init__(self, make: Callable[[Pod], T]) -> None:
         self._make = make
@@ -181,7 +181,7 @@ class PerTermsCache(Generic[T]):
 
 
 class BySelection(Generic[T]):
-    """Things found by the pods that their selection means, without looking at every one of them."""
+    """Finds the selections that match a pod without trying every one of them."""
 
     def __init__(self) -> None:
         self._by_pair: dict[Pair, dict[T, Selection]] = {}
@@ -208,12 +208,12 @@ class BySelection(Generic[T]):
         self._by_pair.clear()
         self._others.clear()
 
-    def meaning(self, namespaces: Namespaces, namespace: str, labels: Labels) -> list[T]:
-        """The things whose selection means a pod with this namespace and these labels, each once."""
+    def matching(self, namespaces: Namespaces, namespace: str, labels: Labels) -> list[T]:
+        """The entries whose selection matches a pod with this namespace and these labels, each once."""
         found: dict[T, None] = {}
         for bucket in (self._others, *(self._by_pair[pair] for pair in labels.items() if pair in self._by_pair)):
             for thing, selection in bucket.items():
-                if selection.means(namespaces, namespace, labels):
+                if selection.matches(namespaces, namespace, labels):
                     found[thing] = None
         return list(found)
 

@@ -15,9 +15,9 @@ from muster.engine.evict.victims import IntColumn, VictimTable
 from muster.model.device import DeviceApi, DeviceRequest, DeviceSlot
 from muster.model.pod import Placement, Pod
 from muster.model.topics import Topic
-from muster.state.derived.device_usage import PLENTY, DeviceUsage, Left, device_usage, place_of
+from muster.state.derived.device_usage import PLENTY, DeviceCapacity, DeviceUsage, device_position, device_usage
 from muster.state.derived_values import Derived
-from muster.state.device_slot_choice import seats_by_device
+from muster.state.device_slot_choice import fits_by_device
 from muster.state.node_table import BoolColumn, RowIndex
 from muster.state.resource_columns import Amounts
 from muster.state.world import World
@@ -45,7 +45,7 @@ class NodeAmounts:
         if self.device_usage is None:
             return free
         device_usage(self._world)
-        left = self.device_usage.left(None, after_releases=True)
+        left = self.device_usage.free(None, after_releases=True)
         return np.hstack([free, left.memory, left.cores, left.shares])
 
     def of_pod(self, pod: Pod, placement: Placement) -> Amounts:
@@ -79,7 +79,7 @@ class NodeAmounts:
     def _add_slots(self, taken: Amounts, row: int, slots: tuple[DeviceSlot, ...]) -> None:
         assert self.device_usage is not None
         for slot in slots:
-            device_index = place_of(self.device_usage.devices_by_row[row], slot.index)
+            device_index = device_position(self.device_usage.devices_by_row[row], slot.index)
             if device_index is not None:
                 taken[device_index] += slot.memory
                 taken[self.devices + device_index] += slot.cores
@@ -96,8 +96,8 @@ class NodeAmounts:
             return None
         width, start = self.devices, self.columns
         memory, cores, shares = (free[:, start + i * width : start + (i + 1) * width] for i in range(3))
-        left = Left(memory, cores, shares)
-        counts = [seats_by_device(self.device_usage, ask, rows, left).sum(axis=1) // ask.count for ask in asks]
+        left = DeviceCapacity(memory, cores, shares)
+        counts = [fits_by_device(self.device_usage, ask, rows, left).sum(axis=1) // ask.count for ask in asks]
         least: IntColumn = np.minimum.reduce(counts)
         if asks[0].api is DeviceApi.WHOLE:
             least[~self.device_usage.has_devices(rows)] = PLENTY

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from muster.model.device import Device, DeviceSlot
 from muster.model.pod import Placement, Pod
 from muster.model.topics import Topic
-from muster.state.derived.placement_counters import NOMINATED, TERMINATING, PlacementCounter, counter_of, standing_of
+from muster.state.derived.placement_counters import NOMINATED, TERMINATING, PlacementCounter, counter_of, presence_of
 from muster.state.node_table import BoolColumn, NodeTable, RowIndex
 from muster.state.world import World
 
@@ -32,7 +32,7 @@ _MOST_CHANGES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class DeviceCapacity:
     """What is left of each device of some nodes: memory, cores, and how many more may share it."""
 
     memory: Figures
@@ -70,14 +70,16 @@ class DeviceUsage(PlacementCounter[_Taken]):
         """How many devices the node with most of them has."""
         return self.memory.shape[1]
 
-    def left(self, index: RowIndex | None, *, after_releases: bool) -> Left:
+    def free(self, index: RowIndex | None, *, after_releases: bool) -> DeviceCapacity:
         """What a further pod may have of the devices of these rows: never what somebody else was promised."""
         found = self._figures if index is None else self._figures[index]
         gone = found[:, :, _TAKEN] if after_releases else found.max(axis=2)
         bounds = self.bounds(index)
-        return Left(bounds.memory - gone[:, :, MEMORY], bounds.cores - gone[:, :, CORES], bounds.shares - gone[:, :, HOLDERS])
+        return DeviceCapacity(
+            bounds.memory - gone[:, :, MEMORY], bounds.cores - gone[:, :, CORES], bounds.shares - gone[:, :, HOLDERS]
+        )
 
-    def left_on(self, row: int, *, after_releases: bool) -> tuple[list[int], list[int], list[int]]:
+    def free_on(self, row: int, *, after_releases: bool) -> tuple[list[int], list[int], list[int]]:
         """The same of one node, as plain lists: memory, cores and holders of each of its devices."""
         count = len(self.devices_by_row[row])
         found = self._figures[row, :count]
@@ -88,7 +90,7 @@ class DeviceUsage(PlacementCounter[_Taken]):
     def may_be_overcommitted(self, row: int) -> bool:
         """Is there a device on this node that is broken, or of which more is promised than there is? It may say yes in vain."""
         if self._checked != self._position:
-            left = self.left(None, after_releases=True)
+            left = self.free(None, after_releases=True)
             over = (left.memory < 0) | (left.cores < 0) | (left.shares < 0)
             over |= (self.shares - left.shares > 1) & (left.cores <= 0)
             self._over = np.asarray((over | (self._kind == _BROKEN)).any(axis=1), dtype=np.bool_)
@@ -99,17 +101,17 @@ class DeviceUsage(PlacementCounter[_Taken]):
         """Which of these nodes say what devices they have."""
         return self._has if index is None else self._has[index]
 
-    def of_kind(self, kind: str, index: RowIndex | None) -> BoolColumn:
+    def of_type(self, kind: str, index: RowIndex | None) -> BoolColumn:
         """The places that have a device of this kind which takes further pods; as wide as the widest node."""
         code = self._kinds.get(kind, -1)
         found: BoolColumn = (self._kind if index is None else self._kind[index]) == code
         return found
 
-    def bounds(self, index: RowIndex | None) -> Left:
+    def bounds(self, index: RowIndex | None) -> DeviceCapacity:
         """The same of empty devices."""
         if index is None:
-            return Left(self.memory, self.cores, self.shares)
-        return Left(self.memory[index], self.cores[index], self.shares[index])
+            return DeviceCapacity(self.memory, self.cores, self.shares)
+        return DeviceCapacity(self.memory[index], self.cores[index], self.shares[index])
 
     def figures(self) -> dict[object, object]:
         """All that is counted, as plain values: two of these can be compared."""
@@ -127,7 +129,7 @@ class DeviceUsage(PlacementCounter[_Taken]):
         layout = world.changes.stamp(_LAID_OUT_BY)
         if self._layout != layout:
             self._layout = layout
-            self._look_at_nodes(world.table)
+            self._read_nodes(world.table)
         if self.width:
             super().follow(world)
         elif self._counted:
@@ -136,35 +138,35 @@ class DeviceUsage(PlacementCounter[_Taken]):
             self._position = -1
 
     def entry(self, pod: Pod, node: str, placement: Placement) -> _Taken | None:  # noqa: ARG002
-        return (placement.devices, node, standing_of(placement)) if placement.devices else None
+        return (placement.devices, node, presence_of(placement)) if placement.devices else None
 
     def count(self, entry: _Taken, *, by: int) -> None:
-        slots, node, standing = entry
+        slots, node, presence = entry
         row = self._row.get(node)
         if row is None:
             return
         for slot in slots:
-            place = place_of(self.devices_by_row[row], slot.index)
+            place = device_position(self.devices_by_row[row], slot.index)
             if place is not None:
                 here = self._figures[row, place]
-                here += self._change(slot.memory, slot.cores, standing, by)
+                here += self._change(slot.memory, slot.cores, presence, by)
 
-    def _change(self, memory: int, cores: int, standing: int, by: int) -> Figures:
+    def _change(self, memory: int, cores: int, presence: int, by: int) -> Figures:
         """What a slot adds to the figures of its device. There are few different ones."""
-        key = (memory, cores, standing, by)
+        key = (memory, cores, presence, by)
         found = self._changes.get(key)
         if found is None:
             if len(self._changes) >= _MOST_CHANGES:
                 self._changes.clear()
             found = np.zeros((2, 3), dtype=np.int64)
-            found[[standing != NOMINATED, standing != TERMINATING]] = (by * memory, by * cores, by)
+            found[[presence != NOMINATED, presence != TERMINATING]] = (by * memory, by * cores, by)
             self._changes[key] = found
         return found
 
     def clear(self) -> None:
         self._figures[:] = 0
 
-    def _look_at_nodes(self, table: NodeTable) -> None:
+    def _read_nodes(self, table: NodeTable) -> None:
         """Most changes of nodes have nothing to do with their devices."""
         same = self._names == table.names
         if same and all(known is node.devices for known, node in zip(self._devices, table.nodes, strict=True)):
@@ -177,7 +179,7 @@ class DeviceUsage(PlacementCounter[_Taken]):
     def _lay_out(self, devices: Sequence[tuple[Device, ...]]) -> None:
         self._devices = list(devices)
         made: dict[object, tuple[Device, ...]] = {}
-        self.devices_by_row = [_shelf(some, made) if some else () for some in devices]
+        self.devices_by_row = [_node_devices(some, made) if some else () for some in devices]
         shape = (len(devices), max(map(len, self.devices_by_row), default=0))
         self.memory, self.cores, self.shares = (np.zeros(shape, dtype=np.int64) for _ in range(3))
         self._kind = np.full(shape, _NONE, dtype=np.int8)
@@ -185,24 +187,24 @@ class DeviceUsage(PlacementCounter[_Taken]):
         self._over = np.zeros(len(devices), dtype=np.bool_)
         self._kinds: dict[str, int] = {}
         self._figures: Figures = np.zeros((*shape, 2, 3), dtype=np.int64)
-        self._has: BoolColumn = np.array([bool(shelf) for shelf in self.devices_by_row], dtype=np.bool_)
-        rows: dict[int, list[int]] = {}
-        for row, shelf in enumerate(self.devices_by_row):
-            if shelf:
-                rows.setdefault(id(shelf), []).append(row)
+        self._has: BoolColumn = np.array([bool(on_node) for on_node in self.devices_by_row], dtype=np.bool_)
+        rows: dict[tuple[Device, ...], list[int]] = {}
+        for row, on_node in enumerate(self.devices_by_row):
+            if on_node:
+                rows.setdefault(on_node, []).append(row)
         for some in rows.values():
             self._put(some, self.devices_by_row[some[0]])
 
-    def _put(self, rows: list[int], shelf: tuple[Device, ...]) -> None:
-        count = len(shelf)
-        self.memory[rows, :count] = [device.memory for device in shelf]
-        self.cores[rows, :count] = [device.cores for device in shelf]
-        self.shares[rows, :count] = [device.shares or PLENTY for device in shelf]
+    def _put(self, rows: list[int], devices: tuple[Device, ...]) -> None:
+        count = len(devices)
+        self.memory[rows, :count] = [device.memory for device in devices]
+        self.cores[rows, :count] = [device.cores for device in devices]
+        self.shares[rows, :count] = [device.shares or PLENTY for device in devices]
         kinds = self._kinds
-        self._kind[rows, :count] = [kinds.setdefault(device.kind, len(kinds)) if device.healthy else _BROKEN for device in shelf]
+        self._kind[rows, :count] = [kinds.setdefault(device.kind, len(kinds)) if device.healthy else _BROKEN for device in devices]
 
 
-def _shelf(devices: tuple[Device, ...], made: dict[object, tuple[Device, ...]]) -> tuple[Device, ...]:
+def _node_devices(devices: tuple[Device, ...], made: dict[object, tuple[Device, ...]]) -> tuple[Device, ...]:
     ordered = tuple(sorted(devices, key=lambda device: device.index))
     key = _key(ordered)
     found = made.get(key)
@@ -211,8 +213,8 @@ def _shelf(devices: tuple[Device, ...], made: dict[object, tuple[Device, ...]]) 
     return found
 
 
-def _key(shelf: tuple[Device, ...]) -> tuple[object, ...]:
-    return tuple([(d.index, d.kind, d.memory, d.cores, d.device_group, d.shares, d.healthy, d.api) for d in shelf])
+def _key(devices: tuple[Device, ...]) -> tuple[object, ...]:
+    return tuple([(d.index, d.kind, d.memory, d.cores, d.device_group, d.shares, d.healthy, d.api) for d in devices])
 
 
 def device_usage(world: World) -> DeviceUsage:
@@ -221,24 +223,24 @@ def device_usage(world: World) -> DeviceUsage:
 
 def are_free(world: World, node: str, slots: Iterable[DeviceSlot], *, after_releases: bool) -> bool:
     """Could exactly these slots be taken on this node, as the world stands?"""
-    book = device_usage(world)
+    usage = device_usage(world)
     row = world.table.row.get(node)
     if row is None:
         return False
-    shelf, left = book.devices_by_row[row], book.left_on(row, after_releases=after_releases)
+    devices, left = usage.devices_by_row[row], usage.free_on(row, after_releases=after_releases)
     for slot in slots:
-        place = place_of(shelf, slot.index)
-        if place is None or not takes(shelf[place], slot.memory, slot.cores, *(figure[place] for figure in left)):
+        place = device_position(devices, slot.index)
+        if place is None or not takes(devices[place], slot.memory, slot.cores, *(figure[place] for figure in left)):
             return False
         take(left, place, slot)
     return True
 
 
-def place_of(shelf: tuple[Device, ...], index: int) -> int | None:
+def device_position(devices: tuple[Device, ...], index: int) -> int | None:
     """Where the device of this index stands among the node's devices; nearly always at its own number."""
-    if 0 <= index < len(shelf) and shelf[index].index == index:
+    if 0 <= index < len(devices) and devices[index].index == index:
         return index
-    return next((place for place, device in enumerate(shelf) if device.index == index), None)
+    return next((place for place, device in enumerate(devices) if device.index == index), None)
 
 
 def takes(device: Device, memory: int, cores: int, memory_left: int, cores_left: int, holders: int) -> bool:
@@ -257,19 +259,19 @@ def take(left: tuple[list[int], list[int], list[int]], place: int, slot: DeviceS
 
 def overcommitted_device(world: World, node: str, slots: Iterable[DeviceSlot]) -> int | None:
     """The index of a device among these slots that is gone, takes nobody any more, or has more promised of it than there is."""
-    book = device_usage(world)
+    usage = device_usage(world)
     row = world.table.row.get(node)
     if row is None:
         return None
-    shelf = book.devices_by_row[row]
-    if not book.may_be_overcommitted(row) and all(place_of(shelf, slot.index) is not None for slot in slots):
+    devices = usage.devices_by_row[row]
+    if not usage.may_be_overcommitted(row) and all(device_position(devices, slot.index) is not None for slot in slots):
         return None
-    memory, cores, holders = book.left_on(row, after_releases=True)
+    memory, cores, holders = usage.free_on(row, after_releases=True)
     for slot in slots:
-        place = place_of(shelf, slot.index)
-        if place is None or not shelf[place].healthy or memory[place] < 0 or cores[place] < 0:
+        place = device_position(devices, slot.index)
+        if place is None or not devices[place].healthy or memory[place] < 0 or cores[place] < 0:
             return slot.index
-        most = 1 if slot.cores == shelf[place].cores else shelf[place].shares or PLENTY
+        most = 1 if slot.cores == devices[place].cores else devices[place].shares or PLENTY
         if holders[place] > most:
             return slot.index
     return None

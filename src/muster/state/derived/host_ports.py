@@ -1,4 +1,4 @@
-"""Host ports of nodes: which are taken, and how those who have them stand. Follows the moves of the world."""
+"""Host ports in use on nodes, by the presence of the pods that use them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from muster.model.pod import Placement, Pod
 from muster.model.pod_constraints import HostPort
-from muster.state.derived.placement_counters import STANDINGS, TERMINATING, PlacementCounter, standing_of
+from muster.state.derived.placement_counters import PRESENCES, TERMINATING, PlacementCounter, presence_of
 from muster.state.node_table import BoolColumn, NodeTable
 
 EVERY_ADDRESS = frozenset({"0.0.0.0", "::", ""})
@@ -19,7 +19,7 @@ EVERY_ADDRESS = frozenset({"0.0.0.0", "::", ""})
 class _Taken:
     ports: tuple[HostPort, ...]
     node: str
-    standing: int
+    presence: int
 
 
 class HostPorts(PlacementCounter[_Taken]):
@@ -29,11 +29,11 @@ class HostPorts(PlacementCounter[_Taken]):
         """By port and protocol, by address, by node: how many have it, by standing."""
 
     def is_taken(self, port: HostPort, node: str, *, after_releases: bool) -> bool:
-        """Has somebody on this node a port that conflicts with this one?"""
+        """Does a pod on this node use a port that conflicts with this one?"""
         return any(_stands(by_node.get(node), after_releases=after_releases) for by_node in self._conflicting(port))
 
     def free(self, port: HostPort, table: NodeTable, *, after_releases: bool) -> BoolColumn:
-        """All rows: where nobody has it."""
+        """All rows: where it is free."""
         column = np.ones(len(table), dtype=np.bool_)
         for by_node in self._conflicting(port):
             taken = [node for node, counts in by_node.items() if _stands(counts, after_releases=after_releases)]
@@ -46,14 +46,14 @@ class HostPorts(PlacementCounter[_Taken]):
                 yield by_node
 
     def entry(self, pod: Pod, node: str, placement: Placement) -> _Taken | None:
-        return _Taken(pod.signature.ports, node, standing_of(placement)) if pod.signature.ports else None
+        return _Taken(pod.signature.ports, node, presence_of(placement)) if pod.signature.ports else None
 
     def count(self, entry: _Taken, *, by: int) -> None:
         for port in entry.ports:
             by_address = self._holders.setdefault((port.port, port.protocol), {})
             by_node = by_address.setdefault(port.ip, {})
-            counts = by_node.setdefault(entry.node, [0] * STANDINGS)
-            counts[entry.standing] += by
+            counts = by_node.setdefault(entry.node, [0] * PRESENCES)
+            counts[entry.presence] += by
             if not any(counts):
                 del by_node[entry.node]
                 if not by_node:

@@ -14,10 +14,10 @@ from muster.state.derived_values import Derived
 from muster.state.world import World
 
 PLACED, NOMINATED, TERMINATING, OVERDUE = range(4)
-"""How a pod stands on its node: it is there, it will be, it is going, it should have gone."""
-STANDINGS = 4
+"""A pod's presence on its node: placed, nominated, terminating, overdue."""
+PRESENCES = 4
 
-_STANDING = {
+_PRESENCE = {
     Phase.RESERVED: PLACED,
     Phase.BINDING: PLACED,
     Phase.BOUND: PLACED,
@@ -27,8 +27,8 @@ _STANDING = {
 }
 
 
-def standing_of(placement: Placement) -> int:
-    return _STANDING[placement.phase]
+def presence_of(placement: Placement) -> int:
+    return _PRESENCE[placement.phase]
 
 
 E = TypeVar("E")

@@ -1,7 +1,7 @@
-"""Who stands where, as the terms of pods see it: how many pods of a selection stand in each domain, and who holds which terms.
+"""Counts for inter-pod constraints: how many pods of a selection are in each topology domain, and which terms placed pods have.
 
-Pods that no term can tell apart, because their namespaces and labels are equal, have one *look*. A *tally* counts pods by domain,
-where a domain is a value of one node label. All of this is derived: it follows the moves of the world and owns no fact.
+Pods with equal namespaces and labels are counted together, because no term can tell them apart. A `TopologyCount` counts by domain,
+where a domain is a value of one node label. All of this is derived from placements.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from muster.state.derived.placement_counters import (
     NOMINATED,
     OVERDUE,
     PLACED,
-    STANDINGS,
+    PRESENCES,
     TERMINATING,
     PlacementCounter,
-    standing_of,
+    presence_of,
 )
 from muster.state.node_table import BoolColumn, NodeTable
 from muster.state.pod_terms import (
@@ -35,7 +35,7 @@ from muster.state.pod_terms import (
     TermTarget,
     WeightedTarget,
     has_terms,
-    wants,
+    terms_of,
 )
 from muster.state.world import World
 
@@ -43,27 +43,27 @@ Codes = npt.NDArray[np.int32]
 Counts = npt.NDArray[np.int32]
 
 
-# All tallies of one sort may have this many figures; past that all are forgotten, and those still needed come back.
-_MOST_FIGURES = 8_000_000
+# All topology counts together may have this many numbers; past that all are dropped, and those still needed are built again.
+_MAX_COUNTS = 8_000_000
 
 
 class Scope(Protocol):
-    """Which nodes count: a value to find a tally by, and the column that follows from it."""
+    """Which nodes count: a key, and the column that follows from it."""
 
     def __hash__(self) -> int: ...
 
     def column(self, table: NodeTable) -> BoolColumn: ...
 
 
-# What is counted of a domain: who is there, who will be there, and who is or will be in the way of others.
-THERE, TO_BE_THERE, IN_THE_WAY_SOON, IN_THE_WAY = range(4)
-_FIGURES = 4
-# A standing counts in its own figure and in all that follow.
-_FIRST_FIGURE = {PLACED: THERE, NOMINATED: TO_BE_THERE, OVERDUE: IN_THE_WAY_SOON, TERMINATING: IN_THE_WAY}
+# What is counted of a domain: pods that count now, that will count after the releases under way, and that block others then or now.
+COUNTS, WILL_COUNT, WILL_BLOCK, BLOCKS = range(4)
+_COUNT_COLUMNS = 4
+# A presence counts in its own column and in all that follow.
+_FIRST_COLUMN = {PLACED: COUNTS, NOMINATED: WILL_COUNT, OVERDUE: WILL_BLOCK, TERMINATING: BLOCKS}
 
 
 class TopologyCount:
-    """How many pods of one sort stand in each domain of one label. The last column is no domain: a node without the label has code
+    """How many matching pods are in each domain of one label. The last column is no domain: a node without the label has code
     -1, so it finds that column, and nobody is ever counted there."""
 
     __slots__ = ("codes", "counts", "has_node")
@@ -71,69 +71,69 @@ class TopologyCount:
     def __init__(self, codes: Codes, domains: int) -> None:
         self.codes = codes
         """The domain of each row that counts, -1 for the others."""
-        self.counts: Counts = np.zeros((_FIGURES, domains + 1), dtype=np.int32)
+        self.counts: Counts = np.zeros((_COUNT_COLUMNS, domains + 1), dtype=np.int32)
         self.has_node: BoolColumn = np.zeros(domains + 1, dtype=np.bool_)
         """The domains that have a node which counts."""
         self.has_node[codes] = True
         self.has_node[-1] = False
 
-    def add(self, row: int, standing: int, by: int) -> None:
+    def add(self, row: int, presence: int, by: int) -> None:
         code = self.codes[row]
         if code >= 0:
-            self.counts[_FIRST_FIGURE[standing] :, code] += by
+            self.counts[_FIRST_COLUMN[presence] :, code] += by
 
-    def worlds(self, *, after_releases: bool) -> list[Counts]:
-        """Who counts in each domain, in every world in which a check must pass: a claim looks at what will be, once those who leave
-        have left and those who were promised a node have come; a bind looks at what is, too."""
-        will_be = self.counts[TO_BE_THERE].copy()
-        return [will_be] if after_releases else [self.counts[THERE].copy(), will_be]
+    def views(self, *, after_releases: bool) -> list[Counts]:
+        """Counts by domain, for every view in which a check must pass: a nomination is checked after the releases under way, a bind
+        as things are now, too."""
+        will_be = self.counts[WILL_COUNT].copy()
+        return [will_be] if after_releases else [self.counts[COUNTS].copy(), will_be]
 
-    def in_the_way(self, *, after_releases: bool) -> BoolColumn:
-        """The domains in which one of them stands, in any of these worlds, as somebody whom others keep away from."""
-        found: BoolColumn = self.counts[IN_THE_WAY_SOON if after_releases else IN_THE_WAY] > 0
+    def blocked_domains(self, *, after_releases: bool) -> BoolColumn:
+        """The domains with a pod that anti-affinity must avoid, in any of these views."""
+        found: BoolColumn = self.counts[WILL_BLOCK if after_releases else BLOCKS] > 0
         return found
 
 
 class CountedPods:
-    """Pods that count together: how many of them stand on which node, by standing, and the tallies that count them."""
+    """Pods that are counted together: how many on which node, by presence, and the topology counts that they are in."""
 
-    __slots__ = ("generation", "tallies", "where")
+    __slots__ = ("by_node", "generation", "topology_counts")
 
     def __init__(self) -> None:
-        self.where: dict[str, list[int]] = {}
-        self.tallies: list[TopologyCount] = []
+        self.by_node: dict[str, list[int]] = {}
+        self.topology_counts: list[TopologyCount] = []
         self.generation = -1
 
-    def shift(self, node: str, standing: int, by: int, rows: Mapping[str, int]) -> None:
-        here = self.where.get(node)
+    def change(self, node: str, presence: int, by: int, rows: Mapping[str, int]) -> None:
+        here = self.by_node.get(node)
         if here is None:
-            here = self.where[node] = [0] * STANDINGS
-        here[standing] += by
+            here = self.by_node[node] = [0] * PRESENCES
+        here[presence] += by
         if not any(here):
-            del self.where[node]
+            del self.by_node[node]
         row = rows.get(node)
         if row is not None:
-            for topology_count in self.tallies:
-                topology_count.add(row, standing, by)
+            for topology_count in self.topology_counts:
+                topology_count.add(row, presence, by)
 
-    def fill(self, topology_count: TopologyCount, rows: Mapping[str, int]) -> None:
-        """Count all of them in a tally that does not know them yet."""
-        for node, here in self.where.items():
+    def count_into(self, topology_count: TopologyCount, rows: Mapping[str, int]) -> None:
+        """Count all of them in a new topology count."""
+        for node, here in self.by_node.items():
             row = rows.get(node)
             if row is not None:
-                for standing, count in enumerate(here):
+                for presence, count in enumerate(here):
                     if count:
-                        topology_count.add(row, standing, count)
+                        topology_count.add(row, presence, count)
 
 
 K = TypeVar("K")
 
 _COUNTED_BY = (Topic.NODE_LAYOUT, Topic.NODE_LABELS, Topic.NODE_TAINTS, Topic.NAMESPACES)
-"""A change of one of these makes every tally count by something that is no longer so."""
+"""A change of one of these makes every topology count stale."""
 
 
-class _Tallies(Generic[K]):
-    """The tallies made so far, over one layout of the table and one state of the namespaces."""
+class _CountsByKey(Generic[K]):
+    """The topology counts built so far, for one layout of the node table and one state of the namespaces."""
 
     def __init__(self) -> None:
         self.generation = 0
@@ -142,9 +142,9 @@ class _Tallies(Generic[K]):
         self._figures = 0
 
     def renew(self, world: World) -> bool:
-        """Forget them when they count by something that is no longer so. True when that happened."""
+        """Drop them when labels, nodes or namespaces changed. True when that happened."""
         stamp = world.changes.stamp(_COUNTED_BY)
-        if stamp == self._stamp and self._figures <= _MOST_FIGURES:
+        if stamp == self._stamp and self._figures <= _MAX_COUNTS:
             return False
         self._stamp = stamp
         self.forget()
@@ -164,169 +164,171 @@ class _Tallies(Generic[K]):
         return topology_count
 
 
-_Look = tuple[str, tuple[Pair, ...]]
+_NamespaceAndLabels = tuple[str, tuple[Pair, ...]]
 """Namespace and labels."""
-_Sought = tuple[TermTarget, Scope | None]
-"""Who is counted, by which label, and on which nodes."""
+_CountKey = tuple[TermTarget, Scope | None]
+"""Which pods are counted, by which label, and on which nodes."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Stand:
-    look: _Look
+class _PlacedPod:
+    labels_key: _NamespaceAndLabels
     node: str
-    standing: int
+    presence: int
 
 
-class SelectorView(PlacementCounter[_Stand]):
-    """Every placed pod, by its look."""
+class SelectorView(PlacementCounter[_PlacedPod]):
+    """Every placed pod, by namespace and labels."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._groups: dict[_Look, CountedPods] = {}
-        self._by_pair: dict[Pair, dict[_Look, CountedPods]] = {}
-        self._tallies: _Tallies[_Sought] = _Tallies()
-        self._tally_keys: BySelection[_Sought] = BySelection()
+        self._groups: dict[_NamespaceAndLabels, CountedPods] = {}
+        self._by_pair: dict[Pair, dict[_NamespaceAndLabels, CountedPods]] = {}
+        self._counts_by_key: _CountsByKey[_CountKey] = _CountsByKey()
+        self._count_keys: BySelection[_CountKey] = BySelection()
         self._rows: Mapping[str, int] = {}
         self._namespaces: Namespaces = {}
 
     def topology_count(self, world: World, aim: TermTarget, scope: Scope | None = None) -> TopologyCount:
-        """How many pods of this aim's selection stand in each of its domains, counting only the nodes of a scope."""
+        """How many pods of this target's selection are in each of its domains, counting only the nodes of a scope."""
         key = (aim, scope)
-        found = self._tallies.made.get(key)
+        found = self._counts_by_key.made.get(key)
         if found is None:
-            found = self._tallies.add(key, world.table, aim.key, scope)
-            self._tally_keys.add(key, aim.selection)
-            for group in self._meant_by(aim.selection):
-                group.fill(found, self._rows)
-                if group.generation == self._tallies.generation:
-                    group.tallies.append(found)
+            found = self._counts_by_key.add(key, world.table, aim.key, scope)
+            self._count_keys.add(key, aim.selection)
+            for group in self._matched_by(aim.selection):
+                group.count_into(found, self._rows)
+                if group.generation == self._counts_by_key.generation:
+                    group.topology_counts.append(found)
         return found
 
     def follow(self, world: World) -> None:
         self._rows, self._namespaces = world.table.row, world.facts.namespaces
-        if self._tallies.renew(world):
-            self._tally_keys.clear()
+        if self._counts_by_key.renew(world):
+            self._count_keys.clear()
         super().follow(world)
 
-    def entry(self, pod: Pod, node: str, placement: Placement) -> _Stand:
-        return _Stand((pod.namespace, tuple(sorted(pod.labels.items()))), node, standing_of(placement))
+    def entry(self, pod: Pod, node: str, placement: Placement) -> _PlacedPod:
+        return _PlacedPod((pod.namespace, tuple(sorted(pod.labels.items()))), node, presence_of(placement))
 
-    def count(self, entry: _Stand, *, by: int) -> None:
-        group = self._groups.get(entry.look)
+    def count(self, entry: _PlacedPod, *, by: int) -> None:
+        group = self._groups.get(entry.labels_key)
         if group is None:
-            group = self._add(entry.look)
-        if group.generation != self._tallies.generation:
-            found = self._tally_keys.meaning(self._namespaces, entry.look[0], dict(entry.look[1]))
-            group.tallies = [self._tallies.made[key] for key in found]
-            group.generation = self._tallies.generation
-        group.shift(entry.node, entry.standing, by, self._rows)
-        if not group.where:
-            self._drop(entry.look)
+            group = self._add(entry.labels_key)
+        if group.generation != self._counts_by_key.generation:
+            found = self._count_keys.matching(self._namespaces, entry.labels_key[0], dict(entry.labels_key[1]))
+            group.topology_counts = [self._counts_by_key.made[key] for key in found]
+            group.generation = self._counts_by_key.generation
+        group.change(entry.node, entry.presence, by, self._rows)
+        if not group.by_node:
+            self._drop(entry.labels_key)
 
     def clear(self) -> None:
         self._groups.clear()
         self._by_pair.clear()
-        self._tallies.forget()
-        self._tally_keys.clear()
+        self._counts_by_key.forget()
+        self._count_keys.clear()
 
     def figures(self) -> dict[object, object]:
-        return {look: group.where for look, group in self._groups.items()}
+        return {labels_key: group.by_node for labels_key, group in self._groups.items()}
 
-    def _meant_by(self, selection: Selection) -> list[CountedPods]:
+    def _matched_by(self, selection: Selection) -> list[CountedPods]:
         pairs = selection.pairs()
-        found: dict[_Look, CountedPods] = {}
+        found: dict[_NamespaceAndLabels, CountedPods] = {}
         for bucket in [self._groups] if pairs is None else [self._by_pair.get(pair, {}) for pair in pairs]:
             found.update(bucket)
-        return [group for look, group in found.items() if selection.means(self._namespaces, look[0], dict(look[1]))]
+        return [
+            group for labels_key, group in found.items() if selection.matches(self._namespaces, labels_key[0], dict(labels_key[1]))
+        ]
 
-    def _add(self, look: _Look) -> CountedPods:
-        group = self._groups[look] = CountedPods()
-        for pair in look[1]:
-            self._by_pair.setdefault(pair, {})[look] = group
+    def _add(self, labels_key: _NamespaceAndLabels) -> CountedPods:
+        group = self._groups[labels_key] = CountedPods()
+        for pair in labels_key[1]:
+            self._by_pair.setdefault(pair, {})[labels_key] = group
         return group
 
-    def _drop(self, look: _Look) -> None:
-        del self._groups[look]
-        for pair in look[1]:
-            del self._by_pair[pair][look]
+    def _drop(self, labels_key: _NamespaceAndLabels) -> None:
+        del self._groups[labels_key]
+        for pair in labels_key[1]:
+            del self._by_pair[pair][labels_key]
             if not self._by_pair[pair]:
                 del self._by_pair[pair]
 
 
 @dataclass(frozen=True, slots=True)
-class _Hold:
-    wants: PodTerms
+class _PlacedTerms:
+    terms_of: PodTerms
     node: str
-    standing: int
+    presence: int
 
 
 Term = TermTarget | WeightedTarget
 
 
-class TermHolders(PlacementCounter[_Hold]):
-    """The terms that placed pods hold: those who come later have to look at them. Pods without terms cost next to nothing here."""
+class TermHolders(PlacementCounter[_PlacedTerms]):
+    """The inter-pod terms of placed pods, which later pods must respect. Pods without terms cost next to nothing here."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.apart: BySelection[TermTarget] = BySelection()
-        """What placed pods keep away from."""
-        self.pulls: BySelection[WeightedTarget] = BySelection()
-        """What placed pods would rather have near or far, or required to be near."""
+        self.anti_affinity: BySelection[TermTarget] = BySelection()
+        """Targets of placed pods' required anti-affinity."""
+        self.weighted: BySelection[WeightedTarget] = BySelection()
+        """Targets of placed pods' preferences and required affinity."""
         self._groups: dict[Term, CountedPods] = {}
-        self._tallies: _Tallies[Term] = _Tallies()
+        self._counts_by_key: _CountsByKey[Term] = _CountsByKey()
         self._rows: Mapping[str, int] = {}
-        self._wants = PerTermsCache(wants)
+        self._wants = PerTermsCache(terms_of)
 
-    def wants(self, pod: Pod) -> PodTerms:
+    def terms_of(self, pod: Pod) -> PodTerms:
         return self._wants.of(pod)
 
     def topology_count(self, world: World, term: Term) -> TopologyCount:
-        """How many pods that hold this term stand in each of its domains."""
-        found = self._tallies.made.get(term)
+        """How many pods with this term are in each of its domains."""
+        found = self._counts_by_key.made.get(term)
         if found is None:
-            key = term.key if isinstance(term, TermTarget) else term.aim.key
-            found = self._tallies.add(term, world.table, key, None)
+            key = term.key if isinstance(term, TermTarget) else term.target.key
+            found = self._counts_by_key.add(term, world.table, key, None)
             group = self._groups[term]
-            group.fill(found, self._rows)
-            group.tallies, group.generation = [found], self._tallies.generation
+            group.count_into(found, self._rows)
+            group.topology_counts, group.generation = [found], self._counts_by_key.generation
         return found
 
     def follow(self, world: World) -> None:
         self._rows = world.table.row
-        self._tallies.renew(world)
+        self._counts_by_key.renew(world)
         super().follow(world)
 
-    def entry(self, pod: Pod, node: str, placement: Placement) -> _Hold | None:
-        return _Hold(self._wants.of(pod), node, standing_of(placement)) if has_terms(pod.signature) else None
+    def entry(self, pod: Pod, node: str, placement: Placement) -> _PlacedTerms | None:
+        return _PlacedTerms(self._wants.of(pod), node, presence_of(placement)) if has_terms(pod.signature) else None
 
-    def count(self, entry: _Hold, *, by: int) -> None:
-        for aim in entry.wants.apart:
+    def count(self, entry: _PlacedTerms, *, by: int) -> None:
+        for aim in entry.terms_of.required_anti_affinity:
             if self._shift(aim, entry, by):
-                self.apart.add(aim, aim.selection) if by > 0 else self.apart.remove(aim, aim.selection)
-        for pull in entry.wants.gives:
+                self.anti_affinity.add(aim, aim.selection) if by > 0 else self.anti_affinity.remove(aim, aim.selection)
+        for pull in entry.terms_of.existing_pod_terms:
             if self._shift(pull, entry, by):
-                self.pulls.add(pull, pull.aim.selection) if by > 0 else self.pulls.remove(pull, pull.aim.selection)
+                self.weighted.add(pull, pull.target.selection) if by > 0 else self.weighted.remove(pull, pull.target.selection)
 
     def clear(self) -> None:
-        self.apart.clear()
-        self.pulls.clear()
+        self.anti_affinity.clear()
+        self.weighted.clear()
         self._groups.clear()
-        self._tallies.forget()
+        self._counts_by_key.forget()
 
     def figures(self) -> dict[object, object]:
-        return {term: group.where for term, group in self._groups.items()}
+        return {term: group.by_node for term, group in self._groups.items()}
 
-    def _shift(self, term: Term, entry: _Hold, by: int) -> bool:
-        """Count the holder in or out. True for the first one that comes and the last one that goes."""
+    def _shift(self, term: Term, entry: _PlacedTerms, by: int) -> bool:
+        """Count a pod with this term in or out. True for the first one and the last one."""
         group = self._groups.get(term)
         is_first = group is None
         if group is None:
             group = self._groups[term] = CountedPods()
-        if group.generation != self._tallies.generation:
-            group.tallies = []
-        group.shift(entry.node, entry.standing, by, self._rows)
-        if group.where:
+        if group.generation != self._counts_by_key.generation:
+            group.topology_counts = []
+        group.change(entry.node, entry.presence, by, self._rows)
+        if group.by_node:
             return is_first
         del self._groups[term]
-        self._tallies.made.pop(term, None)
+        self._counts_by_key.made.pop(term, None)
         return True

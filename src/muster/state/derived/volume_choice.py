@@ -25,7 +25,7 @@ from muster.state.storage import Storage
 from muster.state.world import World
 
 
-def waiting_claim(storage: Storage, key: str) -> tuple[VolumeClaim, StorageClass] | None:
+def unbound_claim(storage: Storage, key: str) -> tuple[VolumeClaim, StorageClass] | None:
     """A claim that gets its volume when its first pod has a node, and its class; None for all others."""
     claim = storage.claims.get(key)
     if claim is None or claim.volume or claim.deleted:
@@ -36,12 +36,12 @@ def waiting_claim(storage: Storage, key: str) -> tuple[VolumeClaim, StorageClass
 
 def choices(world: World, pod: Pod) -> tuple[VolumeChoice, ...]:
     """What the waiting claims of a placed pod get."""
-    waiting = [key for key in claim_keys(pod) if waiting_claim(world.facts.storage, key) is not None]
+    waiting = [key for key in claim_keys(pod) if unbound_claim(world.facts.storage, key) is not None]
     chosen = _plan(world).chosen if waiting else {}
     return tuple(VolumeChoice(key, chosen.get(key, "")) for key in waiting)
 
 
-def suitable(storage: Storage, claim: VolumeClaim, storage_class: StorageClass) -> list[PersistentVolume]:
+def matching_volumes(storage: Storage, claim: VolumeClaim, storage_class: StorageClass) -> list[PersistentVolume]:
     """The volumes that are there for such a claim, smallest first, wherever they are."""
     found = [
         volume
@@ -58,7 +58,7 @@ def suitable(storage: Storage, claim: VolumeClaim, storage_class: StorageClass) 
     return sorted(found, key=lambda volume: (volume.claim == "", volume.capacity, volume.name))
 
 
-def can_be_made(world: World, claim: VolumeClaim, storage_class: StorageClass) -> BoolColumn:
+def can_be_provisioned(world: World, claim: VolumeClaim, storage_class: StorageClass) -> BoolColumn:
     """All rows: where the class can make a volume for the claim."""
     if not storage_class.makes_volumes:
         return np.zeros(len(world.table), dtype=np.bool_)
@@ -68,21 +68,21 @@ def can_be_made(world: World, claim: VolumeClaim, storage_class: StorageClass) -
     return column
 
 
-def can_be_had(world: World, claim: VolumeClaim, storage_class: StorageClass) -> BoolColumn:
+def is_available(world: World, claim: VolumeClaim, storage_class: StorageClass) -> BoolColumn:
     """All rows: where the claim can get a volume, made for it or there already, were nobody else after it."""
-    column = can_be_made(world, claim, storage_class)
+    column = can_be_provisioned(world, claim, storage_class)
     if not claim.selected_node:
-        for volume in suitable(world.facts.storage, claim, storage_class):
+        for volume in matching_volumes(world.facts.storage, claim, storage_class):
             column |= matching_column(world, volume.node_terms)
     return column
 
 
-def room_for(world: World, pod: Pod) -> BoolColumn:
+def volumes_suffice(world: World, pod: Pod) -> BoolColumn:
     """All rows: where the waiting claims of the pod get their volumes, while all who are placed keep theirs."""
     plan, column = _plan(world), np.ones(len(world.table), dtype=np.bool_)
     needs: list[_Need] = []
     for key in claim_keys(pod):
-        found = waiting_claim(world.facts.storage, key)
+        found = unbound_claim(world.facts.storage, key)
         if found is None:
             continue
         users = counter_of(world, Mounts).nodes_of(key)
@@ -90,14 +90,14 @@ def room_for(world: World, pod: Pod) -> BoolColumn:
             column &= np.array([name in users for name in world.table.names], dtype=np.bool_)
         if key in plan.fixed:
             volume = world.facts.storage.volumes.get(plan.fixed[key])
-            column &= can_be_made(world, *found) if volume is None else matching_column(world, volume.node_terms)
+            column &= can_be_provisioned(world, *found) if volume is None else matching_column(world, volume.node_terms)
         else:
             needs.append(_Need(world, *found, beside=users))
     answers: dict[tuple[tuple[str, ...] | None, ...], bool] = {}
     for row in np.flatnonzero(column).tolist():
         asked = tuple([need.at(row) for need in needs])
         if asked not in answers:
-            answers[asked] = plan.has_room([(need.key, at) for need, at in zip(needs, asked, strict=True) if at is not None])
+            answers[asked] = plan.suffices([(need.key, at) for need, at in zip(needs, asked, strict=True) if at is not None])
         column[row] = answers[asked]
     return column
 
@@ -107,10 +107,10 @@ class _Need:
 
     def __init__(self, world: World, claim: VolumeClaim, storage_class: StorageClass, *, beside: Sequence[str]) -> None:
         self.key = claim.key
-        self._made = can_be_made(world, claim, storage_class)
+        self._made = can_be_provisioned(world, claim, storage_class)
         self._anywhere: list[str] = []
         self._by_row: dict[int, list[str]] = {}
-        for volume in suitable(world.facts.storage, claim, storage_class) if not claim.selected_node else ():
+        for volume in matching_volumes(world.facts.storage, claim, storage_class) if not claim.selected_node else ():
             if not _reaches_all(world, volume, beside):
                 continue
             if volume.node_terms is None:
@@ -139,7 +139,7 @@ class _Plan:
     """What claims of earlier cycles chose; empty where one is made."""
     now: _Matching
 
-    def has_room(self, wanted: Sequence[tuple[str, tuple[str, ...]]]) -> bool:
+    def suffices(self, wanted: Sequence[tuple[str, tuple[str, ...]]]) -> bool:
         if not wanted:
             return True
         if len(wanted) == 1 and wanted[0][0] not in self.now.chosen and any(name not in self.now.holder for name in wanted[0][1]):
@@ -207,7 +207,7 @@ def _make_plan(world: World, mounts: Mounts) -> _Plan:
     waiting = [
         (since, claim, nodes, *found)
         for claim, since, nodes in mounts.stays()
-        if (found := waiting_claim(world.facts.storage, claim)) is not None
+        if (found := unbound_claim(world.facts.storage, claim)) is not None
     ]
     waiting.sort(key=lambda each: each[:2])
     chosen: dict[str, str] = {}
@@ -237,10 +237,10 @@ def _make_plan(world: World, mounts: Mounts) -> _Plan:
 def _volumes_at(world: World, claim: VolumeClaim, storage_class: StorageClass, nodes: Sequence[str]) -> tuple[str, ...]:
     if claim.selected_node:
         return ()
-    return tuple(v.name for v in suitable(world.facts.storage, claim, storage_class) if _reaches_all(world, v, nodes))
+    return tuple(v.name for v in matching_volumes(world.facts.storage, claim, storage_class) if _reaches_all(world, v, nodes))
 
 
 def _made_at(world: World, claim: VolumeClaim, storage_class: StorageClass, nodes: Sequence[str]) -> bool:
-    made = can_be_made(world, claim, storage_class)
+    made = can_be_provisioned(world, claim, storage_class)
     rows = [world.table.row[node] for node in nodes if node in world.table.row]
     return all(bool(made[row]) for row in rows)

@@ -15,10 +15,10 @@ from muster.state.derived.placement_counters import (
     NOMINATED,
     OVERDUE,
     PLACED,
-    STANDINGS,
+    PRESENCES,
     TERMINATING,
     PlacementCounter,
-    standing_of,
+    presence_of,
 )
 from muster.state.storage import Storage
 from muster.state.world import World
@@ -50,7 +50,7 @@ def csi_volume(storage: Storage, key: str) -> Volume | None:
 class _Mount:
     claims: tuple[str, ...]
     node: str
-    standing: int
+    presence: int
     since: float
 
 
@@ -90,19 +90,19 @@ class Mounts(PlacementCounter[_Mount]):
     def entry(self, pod: Pod, node: str, placement: Placement) -> _Mount | None:
         if not pod.signature.volume_claims:
             return None
-        return _Mount(claim_keys(pod), node, standing_of(placement), placement.since)
+        return _Mount(claim_keys(pod), node, presence_of(placement), placement.since)
 
     def count(self, entry: _Mount, *, by: int) -> None:
         self.changes += 1
         self._attached.touched(entry.node)
         for claim in entry.claims:
-            counts = self._users.setdefault(claim, {}).setdefault(entry.node, [0] * STANDINGS)
+            counts = self._users.setdefault(claim, {}).setdefault(entry.node, [0] * PRESENCES)
             self._here.setdefault(entry.node, {})[claim] = counts
-            counts[entry.standing] += by
+            counts[entry.presence] += by
             if not any(counts):
                 _drop(self._users, claim, entry.node)
                 _drop(self._here, entry.node, claim)
-            if entry.standing in (PLACED, NOMINATED):
+            if entry.presence in (PLACED, NOMINATED):
                 uses = self._stays.setdefault(claim, {})
                 at = (entry.since, entry.node)
                 uses[at] = uses.get(at, 0) + by

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from muster.model.gang import Gang, Role, changed
-from muster.model.pod import NOT_PLACED, Phase, Pod
+from muster.model.pod import UNBOUND, Phase, Pod
 from muster.model.queue import PREEMPTIBLE_LABEL
 from muster.model.resource_amounts import Resources
 from muster.model.topics import Topic
@@ -145,7 +145,7 @@ class GangMembership:
             requested[request] = requested.get(request, 0) + sign
             if phase is not Phase.PENDING:
                 placed[request, phase] = placed.get((request, phase), 0) + sign
-            unplaced_members += phase in NOT_PLACED
+            unplaced_members += phase in UNBOUND
         vector = world.columns.vector
         for request, count in requested.items():
             world.ledger.request(member.queue, vector(request), preemptible=member.preemptible, count=count)
