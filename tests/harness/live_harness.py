@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 from tests.harness.manifest_completion import complete_manifest, priority_class_for
 from tests.harness.recording_client import RecordingClient, Versions
+from tests.harness.settling_kubelets import SettlingKubelets
 from tests.harness.virtual_time import VirtualTime
 
 from muster.kube.read.decoder import BadObject, Decoder
@@ -28,7 +29,6 @@ from muster.kube.watch.client import ApiError, resource_of_path
 from muster.kube.watch.live_cluster import LiveCluster
 from muster.kube.write.effect_writer import WriteLimits
 from muster.kube.write.merge_patch import merged
-from muster.lab.kubelets import Kubelets
 from muster.model.effects import Effect
 from muster.model.events import Event, Upsert
 from muster.sim.admission import validate_manifest
@@ -112,7 +112,7 @@ class LiveHarness:
             await self._scheduler_access(), virtual_time=self._virtual_time, written_resources=self._written_resources
         )
         self._versions = await reflector.discover_versions(self._user_client)
-        self._kubelets = Kubelets(
+        self._kubelets = SettlingKubelets(
             self._kubelet_client, now=lambda: self._virtual_time.now, soft_eviction_cleanup=True, heartbeat_s=None
         )
         await self._kubelets.__aenter__()

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.harness.etcd_reset import ResettableServers as Servers
 from tests.kube.fork_server import ForkServer
 from tests.kube.schemaless_crds import install as install_rest
 
@@ -15,7 +16,6 @@ from muster.crds.crd_install import install
 from muster.kube.watch.access import read_access
 from muster.kube.watch.client import Client
 from muster.lab.assets import Assets, NoServerBinaries, get_assets
-from muster.lab.servers import Servers
 
 FOUND = pytest.StashKey[Assets | str]()
 """The programs, or why there are none."""

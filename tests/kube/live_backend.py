@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
+from tests.harness.settling_kubelets import SettlingKubelets
 from tests.kube.api_user import ApiUser
 from tests.kube.event_loop_thread import BackgroundLoop
 from tests.kube.fork_server import ForkServer, SchedulerProcess
@@ -22,7 +23,6 @@ from muster.crds.crd_install import install
 from muster.kube.watch.access import read_access
 from muster.kube.watch.client import Client
 from muster.kube.watch.reflector import discover_versions
-from muster.lab.kubelets import Kubelets
 from muster.lab.servers import Servers
 
 START_S: Final = 0.1
@@ -67,8 +67,8 @@ class ProcessHarness:
         await self._opened.__aenter__()
         return proxy
 
-    async def _open_kubelets(self) -> Kubelets:
-        return await Kubelets(self._client, startup_s=START_S, heartbeat_s=None).__aenter__()
+    async def _open_kubelets(self) -> SettlingKubelets:
+        return await SettlingKubelets(self._client, startup_s=START_S, heartbeat_s=None).__aenter__()
 
     # -- schedulers ------------------------------------------------------------------------------------------------------------
 
@@ -90,7 +90,7 @@ class ProcessHarness:
         """Nodes are ready, and all that kubelets have to do now is done."""
         self.background.run(self.kubelets.settle())
 
-    def on_kubelets(self, change: Callable[[Kubelets], None]) -> None:
+    def on_kubelets(self, change: Callable[[SettlingKubelets], None]) -> None:
         """Something happens to nodes, once their kubelets have seen all there is."""
 
         async def telling() -> None:

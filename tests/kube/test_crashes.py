@@ -12,13 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.harness.etcd_reset import ResettableServers as Servers
 from tests.kube.crash_run import run_to_end, without_member_names
 from tests.kube.fork_server import ForkServer
 from tests.kube.live_backend import install_kinds
 from tests.kube.real_time_backend import CrashPoint, cleaner
 from tests.test_crash_matrix import differences
 
-from muster.lab.servers import Servers
 from muster.scenario import Scenario, load
 from muster.scenario import crash_matrix as embedded
 from muster.scenario.crash_matrix import EndState

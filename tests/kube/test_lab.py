@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.harness.etcd_reset import ResettableServers as Servers
 
 from muster.lab.assets import Assets, NoServerBinaries, cache_folder, find_assets, get_assets
 from muster.lab.blocking_client import BlockingClient, RequestRefused
 from muster.lab.child_processes import ServerDied, free_ports
 from muster.lab.server_build import build_into
-from muster.lab.servers import Servers
 
 PODS = "/api/v1/namespaces/default/pods"
 
@@ -199,7 +199,7 @@ def test_two_processes_that_need_the_servers_build_them_once(tmp_path: Path, mon
         builder.join()
     assert not Assets.of(folder).missing
     assert (tmp_path / "built").read_text().split() == ["etcd", "kube-apiserver"]
-    assert "another process builds the servers; waiting for it" in told
+    assert "another process is building the servers; waiting for it" in told
     assert sorted(left.name for left in folder.parent.iterdir()) == ["kube-1.2", "kube-1.2.lock"]
 
 

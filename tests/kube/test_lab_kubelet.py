@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.harness.settling_kubelets import SettlingKubelets
 
 from muster.kube.watch.access import read_access
 from muster.kube.watch.client import ApiError, Client
@@ -34,7 +35,7 @@ class Time:
 class KubeletFixture:
     """A client and the kubelets, and the time that they live in."""
 
-    def __init__(self, client: Client, kubelets: Kubelets, time: Time) -> None:
+    def __init__(self, client: Client, kubelets: SettlingKubelets, time: Time) -> None:
         self.client = client
         self.kubelets = kubelets
         self.time = time
@@ -95,7 +96,7 @@ async def kubelet_fixture(
 ) -> AsyncIterator[KubeletFixture]:
     client, time = Client(await read_access(kubeconfig)), Time()
     try:
-        async with Kubelets(client, now=time, heartbeat_s=None, soft_eviction_cleanup=soft_eviction_cleanup) as kubelets:
+        async with SettlingKubelets(client, now=time, heartbeat_s=None, soft_eviction_cleanup=soft_eviction_cleanup) as kubelets:
             await kubelets.register(node(f"n{i + 1}") for i in range(nodes))
             yield KubeletFixture(client, kubelets, time)
     finally:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from tests.harness.etcd_reset import ResettableServers as Servers
 
 from muster.config import default_policy
 from muster.kube.read.object_references import GroupKind
@@ -18,7 +19,6 @@ from muster.kube.watch.api_resources import resource_of
 from muster.kube.watch.client import ApiError, Client
 from muster.kube.watch.live_cluster import LiveCluster
 from muster.kube.write.effect_writer import WriteLimits
-from muster.lab.servers import Servers
 from muster.model.effects import (
     Bind,
     CancelEviction,

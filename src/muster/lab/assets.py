@@ -1,6 +1,6 @@
-"""Where the programs `etcd` and `kube-apiserver` come from: a folder that the user names, the cache, or a build of our own.
+"""Finds the binaries of `etcd` and `kube-apiserver`: in KUBEBUILDER_ASSETS, in the cache, or by building them.
 
-KUBEBUILDER_ASSETS names a folder that has both. MUSTER_CACHE moves the cache, which else is `muster` in the user's cache folder.
+The cache is MUSTER_CACHE, or `muster` in the user's cache folder.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 VERSION = "1.36.4"
-"""Of Kubernetes. The files in `build/` belong to it."""
+"""The version of Kubernetes. The files in `build/` are for this version."""
 
 OnProgress = Callable[[str], None]
 
 
 class NoServerBinaries(Exception):
-    """This machine has no servers and cannot make them. The message says why."""
+    """The binaries are not on this machine and cannot be built. The message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +40,10 @@ def report_on_stderr(line: str) -> None:
 
 
 def get_assets(*, report: OnProgress = report_on_stderr) -> Assets:
-    """The programs, built first if need be, which takes minutes. Raises NoServers."""
+    """The binaries, built if necessary, which takes minutes. Raises NoServerBinaries."""
     found = find_assets(report=report)
     if found is None:
-        # Only who really builds needs all that a build needs.
+        # Imported here: the build needs modules that not every platform has.
         from muster.lab.server_build import build_into
 
         found = Assets.of(build_into(cache_folder() / f"kube-{VERSION}", report=report))
@@ -51,22 +51,22 @@ def get_assets(*, report: OnProgress = report_on_stderr) -> Assets:
 
 
 def find_assets(*, report: OnProgress = report_on_stderr) -> Assets | None:
-    """The programs, if they are on this machine already."""
-    named = os.environ.get("KUBEBUILDER_ASSETS")
-    if named:
-        assets = Assets.of(Path(named))
+    """The binaries, if they are on this machine already."""
+    folder = os.environ.get("KUBEBUILDER_ASSETS")
+    if folder:
+        assets = Assets.of(Path(folder))
         if not assets.missing:
             return assets
-        report(f"KUBEBUILDER_ASSETS={named} has no {' and no '.join(assets.missing)}; looking elsewhere")
+        report(f"KUBEBUILDER_ASSETS={folder} has no {' and no '.join(assets.missing)}; looking elsewhere")
     cached = Assets.of(cache_folder() / f"kube-{VERSION}")
     return None if cached.missing else cached
 
 
 def cache_folder() -> Path:
-    if named := os.environ.get("MUSTER_CACHE"):
-        return Path(named).absolute()
+    if folder := os.environ.get("MUSTER_CACHE"):
+        return Path(folder).absolute()
     try:
         home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     except RuntimeError as error:
-        raise NoServerBinaries(f"there is no cache folder: {error}; set MUSTER_CACHE") from None
+        raise NoServerBinaries(f"no cache folder: {error}; set MUSTER_CACHE") from None
     return home / "muster"

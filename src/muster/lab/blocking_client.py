@@ -1,6 +1,6 @@
-"""A plain way to the lab's own servers for whoever has no event loop: is it ready, what does it keep.
+"""A blocking HTTP client for the lab's servers, where there is no event loop: for readiness checks and tests.
 
-It retries nothing and limits nothing: the scheduler never comes through here.
+It neither retries nor limits requests. The scheduler never uses it.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ _REQUEST_TIMEOUT_S = 30.0
 
 
 class RequestRefused(Exception):
-    """The server answered, and not with a success."""
+    """The server answered with an error status."""
 
-    def __init__(self, status: int, answer: str) -> None:
-        super().__init__(f"{status}: {answer}")
+    def __init__(self, status: int, response: str) -> None:
+        super().__init__(f"{status}: {response}")
         self.status = status
 
 
 class BlockingClient:
-    """Requests on one connection, one after the other."""
+    """Sequential requests on one connection."""
 
     def __init__(self, port: int, *, ca_file: Path, certificate: Path, key: Path, timeout_s: float = _REQUEST_TIMEOUT_S) -> None:
         context = ssl.create_default_context(cafile=str(ca_file))
@@ -32,14 +32,14 @@ class BlockingClient:
         self._connection = HTTPSConnection("127.0.0.1", port, context=context, timeout=timeout_s)
 
     def request(self, method: str, path: str, *, body: object | None = None, content_type: str = "application/json") -> Any:
-        """The answer as JSON, or as text if it is none. Raises Refused, or OSError where nobody answers."""
-        sent = None if body is None else json.dumps(body)
+        """The response as JSON, or as text if it is none. Raises RequestRefused, or OSError without a response."""
+        data = None if body is None else json.dumps(body)
         try:
-            self._connection.request(method, path, body=sent, headers={"Content-Type": content_type})
-            answer = self._connection.getresponse()
-            status, text = answer.status, answer.read().decode()
+            self._connection.request(method, path, body=data, headers={"Content-Type": content_type})
+            response = self._connection.getresponse()
+            status, text = response.status, response.read().decode()
         except (OSError, HTTPException) as error:
-            # What is left of an exchange that broke off belongs to no other.
+            # The rest of an interrupted response must not be read as that of the next request.
             self._connection.close()
             raise error if isinstance(error, OSError) else ConnectionError(str(error)) from error
         if status >= 300:
@@ -59,7 +59,7 @@ class BlockingClient:
 
 def _parse(text: str) -> Mapping[str, Any] | str:
     try:
-        found: Mapping[str, Any] = json.loads(text)
+        parsed: Mapping[str, Any] = json.loads(text)
     except ValueError:
         return text
-    return found
+    return parsed

@@ -1,4 +1,4 @@
-"""Certificates of a cluster on loopback: an authority that lives as long as the lab, and whatever it signs."""
+"""TLS certificates for servers on loopback and their users, signed by a certificate authority that exists as long as the lab."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 _VALIDITY = timedelta(days=30)
-# Clocks of client and server need not agree to the second.
+# The clocks of client and server may differ.
 _CLOCK_SKEW = timedelta(minutes=5)
 _LOOPBACK = "127.0.0.1"
 
 
 class NoCertificateLibrary(Exception):
-    """The library that makes certificates is missing."""
+    """The package `cryptography` is not installed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,21 +31,21 @@ class KeyPair:
 
 
 class CertificateAuthority:
-    """Signs certificates for servers on loopback and for users. Nothing outside the lab trusts it."""
+    """Issues certificates for servers on loopback and for users. Nothing outside the lab trusts it."""
 
     def __init__(self) -> None:
         _require_cryptography()
         self._key = _new_key()
         self._name = _name("muster-lab")
-        signed = _certificate_builder(self._name, issuer=self._name, key=self._key, is_ca=True)
-        self._certificate = _sign(signed, by=self._key)
+        builder = _certificate_builder(self._name, issuer=self._name, key=self._key, is_ca=True)
+        self._certificate = _sign(builder, by=self._key)
 
     @property
     def certificate(self) -> bytes:
         return _certificate_pem(self._certificate)
 
     def server(self, name: str) -> KeyPair:
-        """For a server on 127.0.0.1, which as etcd's member is a client too."""
+        """For a server on 127.0.0.1; an etcd member is a client as well."""
         from cryptography import x509
 
         names = x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.IPAddress(ip_address(_LOOPBACK))])
@@ -60,9 +60,9 @@ class CertificateAuthority:
         from cryptography.x509.oid import ExtendedKeyUsageOID as Usage
 
         key = _new_key()
-        usages = [Usage.CLIENT_AUTH] if names is None else [Usage.SERVER_AUTH, Usage.CLIENT_AUTH]
+        key_usages = [Usage.CLIENT_AUTH] if names is None else [Usage.SERVER_AUTH, Usage.CLIENT_AUTH]
         builder = _certificate_builder(subject, issuer=self._name, key=key, is_ca=False)
-        builder = builder.add_extension(x509.ExtendedKeyUsage(usages), critical=False)
+        builder = builder.add_extension(x509.ExtendedKeyUsage(key_usages), critical=False)
         if names is not None:
             builder = builder.add_extension(names, critical=False)
         return KeyPair(_certificate_pem(_sign(builder, by=self._key)), _private_key_pem(key))
@@ -81,7 +81,7 @@ def _require_cryptography() -> None:
     try:
         import cryptography  # noqa: F401
     except ImportError:
-        raise NoCertificateLibrary("a cluster on loopback makes its own certificates: pip install 'muster[lab]'") from None
+        raise NoCertificateLibrary("certificates need the package cryptography: pip install 'muster[lab]'") from None
 
 
 def _new_key() -> EllipticCurvePrivateKey:
@@ -101,7 +101,7 @@ def _name(common: str, *, groups: Iterable[str] = ()) -> x509.Name:
 def _certificate_builder(
     subject: x509.Name, *, issuer: x509.Name, key: EllipticCurvePrivateKey, is_ca: bool
 ) -> x509.CertificateBuilder:
-    """What all certificates have. `is_ca`: the chain of trust ends here, which is to say that it is the authority's own."""
+    """The parts that all certificates have. `is_ca`: the authority's own certificate."""
     from cryptography import x509
 
     now = datetime.now(UTC)

@@ -1,4 +1,4 @@
-"""Servers as child processes that never outlive whoever started them, however that ends."""
+"""Servers as child processes that never outlive their parent, even where that is killed."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from pathlib import Path
 _STOP_TIMEOUT_S = 5.0
 _LOG_TAIL_LINES = 25
 
-# Reads the PIDs of those that it answers for. When the other end of the pipe is closed, which the system does for a process that
-# was killed, it ends them and clears away their folder.
+# Reads PIDs from its standard input. When the other end of the pipe is closed, which the kernel does for a killed process, it kills
+# them and removes their folder.
 _WATCHDOG_SCRIPT = (
     'pids=; while read -r pid; do pids="$pids $pid"; done; [ -z "$pids" ] || kill -KILL $pids 2>/dev/null; rm -rf "$1"'
 )
 
 
 class ServerDied(Exception):
-    """A server ended, or did not come up. The message has the end of its log."""
+    """A server exited, or did not become ready. The message has the end of its log."""
 
 
 class Watchdog:
-    """Ends the servers and removes their folder when this process dies."""
+    """Kills the servers and removes their folder when this process dies."""
 
     def __init__(self, folder: Path) -> None:
         command = ["/bin/sh", "-c", _WATCHDOG_SCRIPT, "muster-lab-watchdog", str(folder)]
@@ -50,7 +50,7 @@ class Server:
         self.name = Path(command[0]).name
         self._log = log
         with log.open("ab") as out:
-            # A session of its own: an interrupt from the keyboard is for us, and we stop the servers in order.
+            # A session of its own: Ctrl-C is for the parent, which stops the servers in order.
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
             )
@@ -61,16 +61,16 @@ class Server:
         return self._process.pid
 
     def check(self) -> None:
-        """Raises ServerDied if it does not run any more."""
+        """Raises ServerDied if it is not running any more."""
         if (code := self._process.poll()) is not None:
-            raise ServerDied(f"{self.name} ended with code {code}:\n{self.log_tail()}")
+            raise ServerDied(f"{self.name} exited with code {code}:\n{self.log_tail()}")
 
     def log_tail(self) -> str:
         lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
         return "\n".join(lines[-_LOG_TAIL_LINES:])
 
     def stop(self) -> None:
-        """Nothing that it keeps is worth waiting for, but a server that stops by itself leaves no half-written answer."""
+        """Stop it in order, so that no response is cut off; kill it after a timeout."""
         if self._process.poll() is not None:
             return
         self._process.send_signal(signal.SIGTERM)
@@ -82,15 +82,15 @@ class Server:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody listens on now. All are taken at once, so that they differ."""
+    """Free ports on loopback, allocated together so that they differ."""
     sockets = [socket.socket() for _ in range(count)]
     try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
     finally:
-        for one in sockets:
-            one.close()
+        for each in sockets:
+            each.close()
 
 
 def remove_folder(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""How a demonstration stands, from nothing but what the API server tells: gangs with their stage, nodes, GPUs in use, events."""
+"""The state of the demo, from watches of the API server alone: gangs and their stages, nodes, GPUs in use, events."""
 
 from __future__ import annotations
 
@@ -29,24 +29,23 @@ OnMessage = Callable[[str], None]
 
 @dataclass(slots=True)
 class DemoGangStatus:
-    """A gang as the objects show it."""
+    """The current state of a gang."""
 
     name: str
     members: int = 0
     on_nodes: tuple[str, ...] = ()
-    stage: str = "not yet submitted"
+    stage: str = "not submitted"
     why: str = ""
 
 
 @dataclass(slots=True)
 class DemoGangHistory:
-    """What became of a gang so far, for the summary. Times are seconds since the beginning."""
+    """The history of a gang, for the summary. Times are seconds since the start of the demo."""
 
     submitted_s: float | None = None
     first_running_s: float | None = None
     evicted: int = 0
     lost: int = 0
-    finished_s: float | None = None
 
 
 @dataclass(slots=True)
@@ -61,8 +60,7 @@ class _Member:
 
 @dataclass(slots=True)
 class DemoState:
-    """`on_message` is told each time that a gang changes its stage and of each event worth reading. `now` counts from the
-    beginning."""
+    """`on_message` gets each change of a gang's stage and each FailedScheduling event. `now`: seconds since the start."""
 
     now: Callable[[], float]
     on_message: OnMessage
@@ -71,82 +69,83 @@ class DemoState:
     binds: int = 0
     down: set[str] = field(default_factory=set)
     samples: list[tuple[float, float]] = field(default_factory=list)
-    """When, and which share of the GPUs was in use."""
+    """Time, and share of the GPUs in use."""
     _members: dict[str, _Member] = field(default_factory=dict)
     _nodes: set[str] = field(default_factory=set)
     _condition_messages: dict[str, str] = field(default_factory=dict)
     _stages: dict[str, str] = field(default_factory=dict)
 
     async def watch(self, client: Client) -> None:
-        """For ever."""
+        """Until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for resource in (resource_of(*NODE), resource_of(*POD), POD_GROUPS, EVENTS):
                 tasks.create_task(Reflector(client, resource, resource.versions[0], self._on_notices).run())
 
-    # -- looking ---------------------------------------------------------------------------------------------------------------
+    # -- reading ---------------------------------------------------------------------------------------------------------------
 
     def gang_statuses(self) -> list[DemoGangStatus]:
         return [self._gang_status(gang.name) for gang in GANGS]
 
     def node_of(self, gang: str) -> str:
-        """A node on which the gang runs, the first by name; empty where it runs nowhere."""
-        return min((one.node for one in self._members_of(gang) if one.node), default="")
+        """The first node by name on which the gang runs; empty where there is none."""
+        return min((member.node for member in self._members_of(gang) if member.node), default="")
 
     def gpus_per_node(self) -> Counter[str]:
         """GPUs in use on each node."""
         used: Counter[str] = Counter(dict.fromkeys(sorted(self._nodes), 0))
-        for one in self._members.values():
-            if one.node and one.phase not in _ENDED_PHASES:
-                used[one.node] += one.gpus
+        for member in self._members.values():
+            if member.node and member.phase not in _ENDED_PHASES:
+                used[member.node] += member.gpus
         return used
 
     def gpus_in_use(self) -> tuple[int, int]:
-        """GPUs in use, and GPUs on nodes that answer."""
+        """GPUs in use, and GPUs of ready nodes."""
         used = self.gpus_per_node()
         return sum(used[node] for node in used if node not in self.down), GPUS_PER_NODE * len(self._nodes - self.down)
 
     def _gang_status(self, name: str) -> DemoGangStatus:
         members = self._members_of(name)
-        seats = tuple(sorted({one.node for one in members if one.node and one.phase not in _ENDED_PHASES}))
-        return DemoGangStatus(name, len(members), seats, _stage(members), self._condition_messages.get(name, ""))
+        nodes = tuple(sorted({member.node for member in members if member.node and member.phase not in _ENDED_PHASES}))
+        return DemoGangStatus(name, len(members), nodes, _stage(members), self._condition_messages.get(name, ""))
 
     def _members_of(self, gang: str) -> list[_Member]:
-        return [one for one in self._members.values() if one.gang == gang]
+        return [member for member in self._members.values() if member.gang == gang]
 
-    # -- hearing ---------------------------------------------------------------------------------------------------------------
+    # -- watching --------------------------------------------------------------------------------------------------------------
 
     def _on_notices(self, updates: list[WatchUpdate]) -> None:
-        for kind, what, raw in updates:
-            if what is not UpdateType.SYNCED:
-                self._on_object(kind, msgspec.json.decode(raw), gone=what is UpdateType.DELETE)
+        for kind, update_type, raw in updates:
+            if update_type is not UpdateType.SYNCED:
+                self._on_object(kind, msgspec.json.decode(raw), gone=update_type is UpdateType.DELETE)
         used, total = self.gpus_in_use()
         self.samples.append((self.now(), used / total if total else 0.0))
         self._report_stage_changes()
 
-    def _on_object(self, kind: tuple[str, str], found: dict[str, Any], *, gone: bool) -> None:
+    def _on_object(self, kind: tuple[str, str], manifest: dict[str, Any], *, gone: bool) -> None:
         if kind == POD:
-            self._on_pod(found, gone=gone)
+            self._on_pod(manifest, gone=gone)
         elif kind == NODE:
-            self._on_node(found, gone=gone)
+            self._on_node(manifest, gone=gone)
         elif kind == POD_GROUPS.key and not gone:
-            self._condition_messages[found["metadata"]["name"]] = _unschedulable_message(found)
+            self._condition_messages[manifest["metadata"]["name"]] = _unschedulable_message(manifest)
         elif kind == EVENTS.key and not gone:
-            self._on_event(found)
+            self._on_event(manifest)
 
     def _on_event(self, event: dict[str, Any]) -> None:
-        said = f"{event['involvedObject']['name']}: {event['message']}"
+        message = f"{event['involvedObject']['name']}: {event['message']}"
         if event["reason"] in _SHOWN_REASONS:
-            self.events.append(f"{event['reason']} {said}")
+            self.events.append(f"{event['reason']} {message}")
         if event["reason"] == _FAILED_SCHEDULING:
-            self.on_message(said)
+            self.on_message(message)
 
     def _on_pod(self, pod: dict[str, Any], *, gone: bool) -> None:
         metadata = pod["metadata"]
         known = self._members.pop(metadata["uid"], None)
         if gone:
             if known is not None and known.phase not in _ENDED_PHASES and known.node:
-                life = self.histories[known.gang]
-                life.lost, life.evicted = life.lost + (known.node in self.down), life.evicted + (known.node not in self.down)
+                history = self.histories[known.gang]
+                history.lost += known.node in self.down
+                history.evicted += known.node not in self.down
             return
         spec, status = pod["spec"], pod.get("status") or {}
         member = _Member(
@@ -162,46 +161,43 @@ class DemoState:
 
     def _on_node(self, node: dict[str, Any], *, gone: bool) -> None:
         name = node["metadata"]["name"]
-        ready = {one["type"]: one["status"] for one in (node.get("status") or {}).get("conditions") or []}.get("Ready") == "True"
+        conditions = (node.get("status") or {}).get("conditions") or []
+        ready = any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
         self._nodes.discard(name) if gone else self._nodes.add(name)
         self.down.discard(name) if ready else self.down.add(name)
 
     def _report_stage_changes(self) -> None:
-        for standing in self.gang_statuses():
-            before = self._stages.get(standing.name, "not yet submitted")
-            if standing.stage != before:
-                self._stages[standing.name] = standing.stage
-                self._record_stage(standing)
+        for status in self.gang_statuses():
+            if status.stage != self._stages.get(status.name, "not submitted"):
+                self._stages[status.name] = status.stage
+                self._record_stage(status)
 
-    def _record_stage(self, standing: DemoGangStatus) -> None:
-        life, now = self.histories[standing.name], self.now()
-        if life.submitted_s is None:
-            life.submitted_s = now
-        if standing.stage == "running" and life.first_running_s is None:
-            life.first_running_s = now
-        if standing.stage == "finished":
-            life.finished_s = now
-        where = f" on {', '.join(standing.on_nodes)}" if standing.on_nodes and standing.stage == "running" else ""
-        self.on_message(f"{standing.name} is {standing.stage}{where}")
+    def _record_stage(self, status: DemoGangStatus) -> None:
+        history, now = self.histories[status.name], self.now()
+        if history.submitted_s is None:
+            history.submitted_s = now
+        if status.stage == "running" and history.first_running_s is None:
+            history.first_running_s = now
+        where = f" on {', '.join(status.on_nodes)}" if status.on_nodes and status.stage == "running" else ""
+        self.on_message(f"{status.name} is {status.stage}{where}")
 
 
 def _stage(members: list[_Member]) -> str:
     if not members:
-        return "not yet submitted"
-    if all(one.phase == "Succeeded" for one in members):
+        return "not submitted"
+    if all(member.phase == "Succeeded" for member in members):
         return "finished"
-    if any(one.terminating for one in members):
-        return "leaving"
-    if all(one.phase in ("Running", "Succeeded") for one in members):
+    if any(member.terminating for member in members):
+        return "terminating"
+    if all(member.phase in ("Running", "Succeeded") for member in members):
         return "running"
-    if all(one.node for one in members):
+    if all(member.node for member in members):
         return "starting"
-    return "promised" if any(one.nominated_node and not one.node for one in members) else "waiting"
+    return "nominated" if any(member.nominated_node and not member.node for member in members) else "waiting"
 
 
 def _unschedulable_message(group: dict[str, Any]) -> str:
-    """What the scheduler wrote onto the PodGroup, while it is not well."""
-    entries = (group.get("status") or {}).get("conditions") or []
-    return next(
-        (one.get("message", "") for one in entries if one.get("type") == "Unschedulable" and one.get("status") == "True"), ""
-    )
+    """The message of the PodGroup's Unschedulable condition, while that is true."""
+    conditions = (group.get("status") or {}).get("conditions") or []
+    active = (each for each in conditions if each.get("type") == "Unschedulable" and each.get("status") == "True")
+    return next((each.get("message", "") for each in active), "")

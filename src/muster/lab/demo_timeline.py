@@ -1,6 +1,6 @@
-"""What happens in the demonstration on a real API server: who submits what and when, and which node fails.
+"""The timeline of the demo on a real API server: which gangs are submitted when, and which node fails.
 
-Times are shares of the whole, so that it can be told faster. The nodes have eight GPUs each.
+Times are fractions of the duration. Each node has eight GPUs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ OnStep = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class DemoGang:
-    """`submit_at` and `runtime` are shares of the whole story. One that is evicted is submitted again by its owner."""
+    """`submit_at` and `runtime` are fractions of the duration. Evicted pods are recreated by a controller."""
 
     name: str
     pods: int
@@ -56,7 +56,7 @@ NODE_FAILS_AT, NODE_RETURNS_AT = 0.6, 0.8
 
 
 class DemoTimeline:
-    """Told on a cluster that has nodes and kubelets already. `report` is told what is done to it."""
+    """Runs on a cluster with kubelets. `report` gets each step."""
 
     def __init__(self, client: Client, kubelets: Kubelets, *, seconds: float, report: OnStep) -> None:
         self._client = client
@@ -71,12 +71,12 @@ class DemoTimeline:
         await self._kubelets.register(_node(name) for name in NODES)
 
     async def run(self, *, node_of: Callable[[str], str]) -> None:
-        """Until its time is over. `node_of` names a node on which a gang runs: the one that will fail."""
-        async with asyncio.TaskGroup() as parts:
+        """Run for the whole duration. `node_of` returns a node of a gang: the one that will fail."""
+        async with asyncio.TaskGroup() as tasks:
             for gang in GANGS:
-                parts.create_task(self._submit(gang))
-            parts.create_task(self._fail_node(node_of))
-            parts.create_task(self._wait(1.0))
+                tasks.create_task(self._submit(gang))
+            tasks.create_task(self._fail_node(node_of))
+            tasks.create_task(self._wait(1.0))
 
     async def _submit(self, gang: DemoGang) -> None:
         await self._wait(gang.submit_at)
@@ -101,8 +101,8 @@ class DemoTimeline:
         self._report(f"node {node} is back")
         self._kubelets.recover_node(node)
 
-    async def _wait(self, share: float) -> None:
-        await asyncio.sleep(share * self._duration_s)
+    async def _wait(self, fraction: float) -> None:
+        await asyncio.sleep(fraction * self._duration_s)
 
 
 def _pods(gang: DemoGang, *, runs_s: float) -> Iterator[Manifest]:
@@ -125,10 +125,10 @@ def _pods(gang: DemoGang, *, runs_s: float) -> Iterator[Manifest]:
 
 
 def _node(name: str) -> Manifest:
-    room = {"cpu": "64", "memory": "512Gi", "pods": "110", GPU: str(GPUS_PER_NODE)}
+    capacity = {"cpu": "64", "memory": "512Gi", "pods": "110", GPU: str(GPUS_PER_NODE)}
     return {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": name},
-        "status": {"capacity": room, "allocatable": room},
+        "status": {"capacity": capacity, "allocatable": capacity},
     }

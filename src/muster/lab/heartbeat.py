@@ -1,4 +1,4 @@
-"""The pulse of nodes: a Lease for each that is renewed, and now and then the time in its Ready condition, as kubelets do it."""
+"""Heartbeats of nodes, as kubelets send them: renewals of a Lease, and at times of the Ready condition."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _NOT_FOUND = 404
 
 
 class Heartbeat:
-    """`interval_s`: from one beat of a node to its next; `unreachable`: nodes that are there and do not answer.
+    """`interval_s`: between two heartbeats of a node; `unreachable`: nodes that send none.
 
-    A tenth of the nodes beat at a time, so that the load is even.
+    A tenth of the nodes send theirs at a time, so that the load is even.
     """
 
     def __init__(self, client: Client, *, now: Callable[[], float], interval_s: float, unreachable: Container[str]) -> None:
@@ -46,12 +46,12 @@ class Heartbeat:
             self._beat_counts.setdefault(node, 0)
 
     async def run(self) -> None:
-        turn = 0
+        batch = 0
         while True:
             await asyncio.sleep(self._interval_s / _BATCHES)
-            mine = [node for i, node in enumerate(self._beat_counts) if i % _BATCHES == turn and node not in self._unreachable]
-            await asyncio.gather(*(self._beat(node) for node in mine))
-            turn = (turn + 1) % _BATCHES
+            due = [node for i, node in enumerate(self._beat_counts) if i % _BATCHES == batch and node not in self._unreachable]
+            await asyncio.gather(*(self._beat(node) for node in due))
+            batch = (batch + 1) % _BATCHES
 
     async def _beat(self, node: str) -> None:
         count = self._beat_counts.get(node)
@@ -63,8 +63,8 @@ class Heartbeat:
             if count % _BEATS_PER_STATUS_UPDATE == _BEATS_PER_STATUS_UPDATE - 1:
                 await self._patch_ready(node)
         except ApiError as error:
-            # The next beat tries again; one that is missed is what a lease is for.
-            log.debug("beat lost", node=node, error=str(error))
+            # The next heartbeat tries again; a lease tolerates a missed one.
+            log.debug("heartbeat failed", node=node, error=str(error))
 
     async def _renew(self, node: str) -> None:
         spec = {"holderIdentity": node, "leaseDurationSeconds": LEASE_DURATION_S, "renewTime": _micro_time(self._now())}
@@ -74,8 +74,8 @@ class Heartbeat:
         except ApiError as error:
             if error.status != _NOT_FOUND:
                 raise
-            made = {"apiVersion": LEASE.api_version("v1"), "kind": "Lease", "metadata": {"name": node}, "spec": spec}
-            await self._client.request("POST", LEASE.path("v1", namespace=NAMESPACE), body=made)
+            lease = {"apiVersion": LEASE.api_version("v1"), "kind": "Lease", "metadata": {"name": node}, "spec": spec}
+            await self._client.request("POST", LEASE.path("v1", namespace=NAMESPACE), body=lease)
 
     async def _patch_ready(self, node: str) -> None:
         path = resource_of(*NODE).path("v1", name=node)
@@ -87,5 +87,5 @@ class Heartbeat:
 
 
 def _micro_time(when: float) -> str:
-    """Leases keep their times to the microsecond."""
+    """The format of times in Leases, with microseconds."""
     return datetime.fromtimestamp(when, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

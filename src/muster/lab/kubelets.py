@@ -1,7 +1,7 @@
-"""Kubelets and controllers for a real API server that has none: nodes become ready, bound pods start, run, end and go.
+"""Kubelets and controllers for a real API server without any: nodes become ready, bound pods start, run and terminate.
 
-They are those of the embedded cluster, so a pod lives the same life on both. Pods say how they want to be played with the
-same annotations (`sim.muster.dev/...`).
+They are those of the simulator, so pods behave the same on both; the same annotations (`sim.muster.dev/...`) control their
+behaviour.
 """
 
 from __future__ import annotations
@@ -39,28 +39,25 @@ from muster.sim.object_store import ChangeType, ObjectChange
 from muster.sim.object_store import StoreError as LocalError
 from muster.sim.pod_behaviour import BEHAVIOUR_PREFIX, behaviour_of
 from muster.sim.simulated_kubelet import SimulatedKubelet
-from muster.sim.soft_eviction_operator import SoftEvictionOperator
 from muster.sim.virtual_clock import VirtualClock as Timers
 from muster.sim.workload_controller import WorkloadController
 
 log = structlog.get_logger(__name__)
 
 TimeSource = Callable[[], float]
-"""The time in seconds since 1970. A test may give one that it moves; it then calls `wake`."""
+"""Seconds since the epoch. After a jump of a virtual clock, call `wake`."""
 
 NOT_READY: Final = "node.kubernetes.io/not-ready"
-_WATCHED: Final = (NODE, volume_controller.STORAGE_CLASS, VOLUME, VOLUME_CLAIM, BUDGET, POD)
+WATCHED: Final = (NODE, volume_controller.STORAGE_CLASS, VOLUME, VOLUME_CLAIM, BUDGET, POD)
 _MAX_SLEEP_S = 1.0
-_POLL_S = 0.02
+POLL_S = 0.02
 
 
 class Kubelets:
-    """All of them, for all nodes, as tasks of one event loop. Use as an async context manager.
+    """The kubelets of all nodes, as tasks of one event loop. An async context manager.
 
-    `startup_s`: from a bind to the start of the pod; `pod_eviction_timeout_s`: from the failure of a node to the deletion of its
-    pods;
-    `soft_eviction_cleanup`: somebody deletes pods that are marked for a soft eviction and say after how long; `heartbeat_s` None:
-    no heartbeats.
+    `startup_s`: from the bind of a pod to its start; `pod_eviction_timeout_s`: from the failure of a node to the deletion of its
+    pods; `heartbeat_s` None: no heartbeats.
     """
 
     def __init__(
@@ -70,7 +67,6 @@ class Kubelets:
         now: TimeSource = time.time,
         startup_s: float = 1.0,
         pod_eviction_timeout_s: float = 5.0,
-        soft_eviction_cleanup: bool = False,
         heartbeat_s: float | None = 10.0,
     ) -> None:
         self._client = client
@@ -86,13 +82,12 @@ class Kubelets:
             self._store, self._timers, self._index, self._kubelet, pod_eviction_timeout_s=pod_eviction_timeout_s
         )
         self._workload_controller = WorkloadController(self._store, self._timers)
-        self._soft_eviction_operator = SoftEvictionOperator(self._store, self._timers) if soft_eviction_cleanup else None
         self._heartbeat = (
             Heartbeat(client, now=now, interval_s=heartbeat_s, unreachable=self._kubelet.unreachable)
             if heartbeat_s is not None
             else None
         )
-        self._reflectors = [watching.Reflector(client, resource_of(*kind), "v1", self._on_notices) for kind in _WATCHED]
+        self._reflectors = [watching.Reflector(client, resource_of(*kind), "v1", self._on_notices) for kind in WATCHED]
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Kubelets:
@@ -108,26 +103,26 @@ class Kubelets:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._store.close()
-        # A fault of ours must not pass for a cluster in which nothing happens.
-        for fault in failed:
-            if fault is not None and error is None:
-                raise fault
+        # A bug here must not look like an idle cluster.
+        for failure in failed:
+            if failure is not None and error is None:
+                raise failure
 
-    # -- what others do --------------------------------------------------------------------------------------------------------
+    # -- control ---------------------------------------------------------------------------------------------------------------
 
     async def register(self, nodes: Iterable[Manifest], *, timeout_s: float = 60.0) -> None:
         """Create these nodes, and wait until they are ready."""
-        wanted = [self._admitted(manifest) for manifest in nodes]
+        manifests = [self._admitted(manifest) for manifest in nodes]
         path = resource_of(*NODE).path("v1")
-        await asyncio.gather(*(self._client.request("POST", path, body=manifest) for manifest in wanted))
-        names_of = {manifest["metadata"]["name"] for manifest in wanted}
+        await asyncio.gather(*(self._client.request("POST", path, body=manifest) for manifest in manifests))
+        node_names = {manifest["metadata"]["name"] for manifest in manifests}
         async with asyncio.timeout(timeout_s):
-            while not all(self._is_ready(name) for name in names_of):
+            while not all(self._is_ready(name) for name in node_names):
                 self._raise_task_errors()
-                await asyncio.sleep(_POLL_S)
+                await asyncio.sleep(POLL_S)
 
     def fail_node(self, name: str, *, gone: bool = False, pods_stuck: bool = False) -> None:
-        """The node stops answering. `gone`: its object is removed; `pods_stuck`: its deleted pods stay until it returns."""
+        """The node becomes unreachable. `gone`: its object is deleted; `pods_stuck`: its deleted pods stay until it recovers."""
         self._nodes.fail(name, gone=gone, pods_stuck=pods_stuck)
         self._wake_event.set()
 
@@ -135,50 +130,20 @@ class Kubelets:
         self._nodes.recover(name)
         self._wake_event.set()
 
-    def wake(self) -> None:
-        """Somebody moved the time."""
-        self._wake_event.set()
-
-    def next_at(self) -> float | None:
-        """When something happens next by itself, or None if nothing does any more."""
-        return self._timers.next_at()
-
-    async def settle(self, *, timeout_s: float = 30.0) -> None:
-        """Until all that the server knows now was seen, all that is due was done, and the server knows of that, too."""
-        async with asyncio.timeout(timeout_s):
-            while not (self.is_idle and await self._is_synced() and self.is_idle):
-                self._raise_task_errors()
-                await asyncio.sleep(_POLL_S)
-
-    @property
-    def is_idle(self) -> bool:
-        """All that was heard was reacted to, all that is due was done, and nothing is on its way to the server."""
-        due = self._timers.next_at()
-        is_due = due is not None and due <= self._now()
-        return not self._wake_event.is_set() and self._store.is_idle and not self._store.has_changes() and not is_due
-
-    async def _is_synced(self) -> bool:
-        for kind in _WATCHED:
-            listed = msgspec.json.decode(await self._client.request("GET", resource_of(*kind).path("v1")))
-            metadata = [item["metadata"] for item in listed["items"]]
-            if {one["uid"]: one["resourceVersion"] for one in metadata} != self._store.versions(kind):
-                return False
-        return True
-
     def _raise_task_errors(self) -> None:
         for task in self._tasks:
             if task.done():
                 task.result()
 
     def _admitted(self, node: Manifest) -> ManifestView:
-        """The node as its kubelet would describe it."""
+        """The node as its kubelet would register it."""
         return with_defaults(with_string_annotations(node), ref=ref_of(node), store=self._store, now=self._now())
 
     def _is_ready(self, name: str) -> bool:
         node = self._store.peek(ApiObjectRef(*NODE, "", name))
         return node is not None and self._store.is_idle and not _is_unregistered(node)
 
-    # -- turning the wheels ------------------------------------------------------------------------------------------------------
+    # -- the loop ----------------------------------------------------------------------------------------------------------------
 
     def _on_notices(self, updates: list[watching.WatchUpdate]) -> None:
         for kind, what, raw in updates:
@@ -196,7 +161,7 @@ class Kubelets:
                     await self._wake_event.wait()
 
     def _react_to_all(self) -> None:
-        """Let everybody react to what changed and to what is due."""
+        """Process all changes and due timers."""
         now = self._now()
         while True:
             self._timers.now = max(self._timers.now, now)
@@ -209,9 +174,9 @@ class Kubelets:
     def _run_next(self, now: float) -> bool:
         try:
             return self._timers.run_next(until=now)
-        except LocalError as gone:
-            # What was planned for an object that is another one by now, or gone.
-            log.debug("too late", why=str(gone))
+        except LocalError as outdated:
+            # The timer was set for an object that was replaced or deleted since.
+            log.debug("timer outdated", why=str(outdated))
             return True
 
     def _react(self, change: ObjectChange) -> None:
@@ -236,8 +201,6 @@ class Kubelets:
         self._kubelet.on_change(what, ref, pod)
         self._nodes.on_change(what, ref, pod)
         self._workload_controller.on_change(what, ref, manifest)
-        if self._soft_eviction_operator is not None:
-            self._soft_eviction_operator.on_change(what, ref, manifest)
         self._budgets.on_change(ref)
 
     def _react_to_node(self, what: ChangeType, ref: ApiObjectRef, manifest: ManifestView) -> None:
@@ -252,48 +215,47 @@ class Kubelets:
             self._store.patch(ref, self._ready_patch(manifest))
 
     def _ready_patch(self, node: ManifestView) -> Manifest:
-        """What a kubelet says when it starts. What the server wrote onto the new node goes; what its maker said of it stays."""
+        """What a kubelet writes at its start: the Ready condition, and the removal of the not-ready taint."""
         present = (node.get("status") or {}).get("conditions") or []
         ready = {"type": "Ready", "status": STATUS_TRUE, "reason": "KubeletReady", "message": "the kubelet is ready"}
-        said = conditions_patch([ready], present=present, now=self._now()) if not _has_ready(node) else {}
+        conditions = conditions_patch([ready], present=present, now=self._now()) if not _has_ready(node) else {}
         taints = [taint for taint in _taints(node) if taint.get("key") != NOT_READY]
-        return {"spec": {"taints": taints or None}, **said}
+        return {"spec": {"taints": taints or None}, **conditions}
 
     def _decoded(self, manifest: ManifestView) -> object:
         try:
             return self._decoder.decode(manifest)
         except BadObject as bad:
-            log.warning("object not understood", name=manifest["metadata"].get("name"), why=str(bad))
+            log.warning("object not decoded", name=manifest["metadata"].get("name"), why=str(bad))
             return None
 
 
 def _with_valid_behaviour(raw: bytes) -> ManifestView:
-    """The object without wishes that nobody can read (a real server takes any annotation), and without the notes on who wrote
-    what, which are most of it."""
-    found: Manifest = msgspec.json.decode(raw)
-    found["metadata"].pop("managedFields", None)
+    """The object without invalid behaviour annotations (a real server accepts any) and without its large managedFields."""
+    manifest: Manifest = msgspec.json.decode(raw)
+    manifest["metadata"].pop("managedFields", None)
     try:
-        behaviour_of(found)
+        behaviour_of(manifest)
     except BadManifest as bad:
-        log.warning("wishes ignored", name=found["metadata"]["name"], why=str(bad))
-        wishes = [key for key in found["metadata"]["annotations"] if key.startswith(BEHAVIOUR_PREFIX)]
-        return merged(found, {"metadata": {"annotations": dict.fromkeys(wishes)}})
-    return found
+        log.warning("behaviour annotations ignored", name=manifest["metadata"]["name"], why=str(bad))
+        invalid = [key for key in manifest["metadata"]["annotations"] if key.startswith(BEHAVIOUR_PREFIX)]
+        return merged(manifest, {"metadata": {"annotations": dict.fromkeys(invalid)}})
+    return manifest
 
 
 def _volume_choice(ref: ApiObjectRef, manifest: ManifestView) -> VolumeChoice | None:
-    """What a scheduler chose for a claim that waited: a volume that is kept for it, or a node on which one is to be made."""
+    """The scheduler's choice for an unbound claim: a volume that is reserved for it, or a node on which to provision one."""
     annotations, spec = manifest["metadata"].get("annotations") or {}, manifest.get("spec") or {}
     if ref[:2] == VOLUME_CLAIM and names.SELECTED_NODE in annotations and not spec.get("volumeName"):
         return VolumeChoice(claim=ref.full_name, volume="")
-    kept = spec.get("claimRef")
-    if ref[:2] == VOLUME and kept and names.BOUND_BY_CONTROLLER in annotations:
-        return VolumeChoice(claim=f"{kept['namespace']}/{kept['name']}", volume=ref.name)
+    claim = spec.get("claimRef")
+    if ref[:2] == VOLUME and claim and names.BOUND_BY_CONTROLLER in annotations:
+        return VolumeChoice(claim=f"{claim['namespace']}/{claim['name']}", volume=ref.name)
     return None
 
 
 def _is_unregistered(node: ManifestView) -> bool:
-    """No kubelet has said anything about it yet."""
+    """No kubelet has registered it yet."""
     return any(taint.get("key") == NOT_READY for taint in _taints(node)) or not _has_ready(node)
 
 
@@ -302,5 +264,5 @@ def _has_ready(node: ManifestView) -> bool:
 
 
 def _taints(node: ManifestView) -> list[Any]:
-    found: list[Any] = (node.get("spec") or {}).get("taints") or []
-    return found
+    taints: list[Any] = (node.get("spec") or {}).get("taints") or []
+    return taints

@@ -1,14 +1,14 @@
-"""The objects of a real API server, for the wheels of the embedded cluster: its kubelets and controllers turn here unchanged.
+"""The objects of a real API server behind the interface of the simulator's store, so that its controllers run on both.
 
-What they read is what the server told, and over it what they wrote themselves and the server has not answered yet: so nobody
-does a thing twice because the news of it is on its way. Writes on one object go out one after the other.
+A read returns the last observed state, overlaid with writes that the server has not acknowledged yet, so that nothing is written
+twice. Writes to one object are sent one after the other.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,14 +24,14 @@ from muster.sim.virtual_clock import VirtualClock
 
 log = structlog.get_logger(__name__)
 
-# Its lists of conditions are merged by type: those that others write meanwhile stay.
+# Merges conditions by type, so that those of other writers stay.
 _STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 _MAX_ATTEMPTS = 5
 _INITIAL_BACKOFF_S = 0.1
 _STALE_STATUSES = frozenset({404, 409})
-"""Answers of a world that moved on meanwhile."""
+"""The object has changed or is gone."""
 _FINAL_STATUSES = _STALE_STATUSES | {400, 403, 422}
-"""Answers that asking again would not change."""
+"""A retry would not succeed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class _Write:
 
 @dataclass(slots=True)
 class _ObjectWrites:
-    """What is under way for one object: writes, how it looks once they are done, and what was heard of it meanwhile."""
+    """Pending writes of one object, its expected state after them, and updates that arrived meanwhile."""
 
     writes: deque[_Write] = field(default_factory=deque)
     expected: ManifestView | None = None
@@ -52,8 +52,7 @@ class _ObjectWrites:
 
 
 class RemoteStore(ObjectStore):
-    """Kinds of Kubernetes itself, in version v1. `decode` makes an object of what the server sent; `on_change` is called when
-    there is something to react to."""
+    """Kinds of Kubernetes itself, in version v1. `decode` parses an object; `on_change` is called when there are changes."""
 
     def __init__(
         self, clock: VirtualClock, client: Client, *, decode: Callable[[bytes], ManifestView], on_change: Callable[[], None]
@@ -67,7 +66,7 @@ class RemoteStore(ObjectStore):
         self._change_log: list[ObjectChange] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
-    # -- looking ---------------------------------------------------------------------------------------------------------------
+    # -- reading ---------------------------------------------------------------------------------------------------------------
 
     def peek(self, ref: ApiObjectRef) -> ManifestView | None:
         pending = self._pending.get(ref)
@@ -86,18 +85,17 @@ class RemoteStore(ObjectStore):
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is on its way to the server."""
+        """No write is pending."""
         return not self._pending
 
-    def versions(self, kind: GroupKind) -> dict[str, str]:
-        """Of each object that the server told of, by UID."""
-        found = (manifest["metadata"] for manifest in self._observed[kind].values())
-        return {metadata["uid"]: metadata["resourceVersion"] for metadata in found}
+    def observed(self, kind: GroupKind) -> Iterable[ManifestView]:
+        """The objects as the server last sent them."""
+        return self._observed[kind].values()
 
-    # -- hearing ---------------------------------------------------------------------------------------------------------------
+    # -- watching --------------------------------------------------------------------------------------------------------------
 
     def observe(self, kind: GroupKind, what: ChangeType, raw: bytes) -> None:
-        """What the server says of an object. It waits while we write on that object ourselves."""
+        """An update from a watch. It is deferred while writes to the object are pending."""
         manifest = self._decode(raw)
         metadata = manifest["metadata"]
         ref = ApiObjectRef(*kind, metadata.get("namespace") or "", metadata["name"])
@@ -108,37 +106,37 @@ class RemoteStore(ObjectStore):
             self._apply(ref, what, manifest)
 
     def _apply(self, ref: ApiObjectRef, what: ChangeType, manifest: ManifestView) -> None:
-        told = self._observed[ref[:2]]
-        before = told.get(ref)
+        observed = self._observed[ref[:2]]
+        before = observed.get(ref)
         if before is not None and before["metadata"]["uid"] == manifest["metadata"]["uid"]:
             if what is ChangeType.DELETED:
-                del told[ref]
-                # After a gap only the name of what is gone is told; what it was is known here.
+                del observed[ref]
+                # After a relist only the name of a deleted object is known; its last state is here.
                 self._append_change(ChangeType.DELETED, ref, before if "spec" not in manifest else manifest)
             elif _resource_version(manifest) > _resource_version(before):
-                told[ref] = manifest
+                observed[ref] = manifest
                 self._append_change(ChangeType.MODIFIED, ref, manifest)
         elif what is not ChangeType.DELETED:
             if before is not None:
                 self._append_change(ChangeType.DELETED, ref, before)
-            told[ref] = manifest
+            observed[ref] = manifest
             self._append_change(ChangeType.ADDED, ref, manifest)
 
     def _append_change(self, what: ChangeType, ref: ApiObjectRef, manifest: ManifestView) -> None:
         self._change_log.append(ObjectChange(what, ref, manifest))
         self._on_change()
 
-    # -- changing --------------------------------------------------------------------------------------------------------------
+    # -- writing ---------------------------------------------------------------------------------------------------------------
 
     def create(self, manifest: ManifestView) -> ManifestView:
         ref = ref_of(manifest)
         if self.peek(ref) is not None:
             raise Conflict(f"{ref.kind} {ref.full_name} exists already")
-        made = merged(manifest, {"metadata": {"uid": None, "resourceVersion": None, "creationTimestamp": None}})
+        created = merged(manifest, {"metadata": {"uid": None, "resourceVersion": None, "creationTimestamp": None}})
         path = resource_of(ref.group, ref.kind).path("v1", namespace=ref.namespace)
-        unborn = merged(made, {"metadata": {"uid": "", "resourceVersion": "0", "generation": 1}})
-        self._send(ref, _Write("POST", path, dict(made)), expected=unborn)
-        return unborn
+        expected = merged(created, {"metadata": {"uid": "", "resourceVersion": "0", "generation": 1}})
+        self._send(ref, _Write("POST", path, dict(created)), expected=expected)
+        return expected
 
     def patch(self, ref: ApiObjectRef, patch: ManifestView, *, uid: str = "") -> ManifestView:
         old = self._require(ref, uid=uid)
@@ -147,7 +145,7 @@ class RemoteStore(ObjectStore):
             return old
         metadata = {"uid": old["metadata"]["uid"]} if old["metadata"]["uid"] else {}
         if ref[:2] == BUDGET:
-            # Evictions count on the status as well; what they wrote since must not be written over.
+            # The eviction API writes this status as well; its writes must not be overwritten.
             metadata["resourceVersion"] = old["metadata"]["resourceVersion"]
         for subresource, part in _by_subresource(patch, old=old):
             body = merged(part, {"metadata": metadata})
@@ -177,7 +175,7 @@ class RemoteStore(ObjectStore):
             task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """Send nothing more, and wait for the answers to what was sent."""
+        """Drop pending writes, and wait for the responses to those in flight."""
         for pending in self._pending.values():
             pending.writes.clear()
         await asyncio.gather(*self._tasks)
@@ -187,20 +185,20 @@ class RemoteStore(ObjectStore):
         while pending.writes:
             write = pending.writes.popleft()
             try:
-                answer = await self._send_retrying(write)
-                if answer is not None:
-                    deferred.append((ChangeType.MODIFIED, answer))
+                written = await self._send_retrying(write)
+                if written is not None:
+                    deferred.append((ChangeType.MODIFIED, written))
             except ApiError as error:
-                tell = log.debug if error.status in _STALE_STATUSES else log.warning
-                tell("write refused", method=write.method, path=write.path, error=str(error))
+                log_line = log.debug if error.status in _STALE_STATUSES else log.warning
+                log_line("write refused", method=write.method, path=write.path, error=str(error))
         del self._pending[ref]
         for what, manifest in (*deferred, *pending.deferred):
             self._apply(ref, what, manifest)
-        # Also where nothing was heard: whoever waits for this to be over looks again.
+        # Also without changes: the end of the writes may be waited for.
         self._on_change()
 
     async def _send_retrying(self, write: _Write) -> ManifestView | None:
-        """The object as it is now; None after a deletion, of which the watch tells. Trouble that may pass is waited out."""
+        """The object after the write; None after a deletion, which the watch reports. Transient errors are retried."""
         for attempt in range(_MAX_ATTEMPTS):
             try:
                 raw = await self._client.request(write.method, write.path, body=write.body, content_type=write.content_type)
@@ -218,7 +216,7 @@ def _path(ref: ApiObjectRef, *, subresource: str = "") -> str:
 
 
 def _by_subresource(patch: ManifestView, *, old: ManifestView) -> Iterator[tuple[str, ManifestView]]:
-    """The status has a door of its own, and what is not status another one."""
+    """The status is written through its subresource, everything else through the object."""
     rest = {key: value for key, value in patch.items() if key != "status"}
     if rest:
         yield "", rest
@@ -227,7 +225,7 @@ def _by_subresource(patch: ManifestView, *, old: ManifestView) -> Iterator[tuple
 
 
 def _changed_conditions(status: ManifestView, *, old: ManifestView) -> ManifestView:
-    """A condition that is as it was may have been changed by others since: it is not sent."""
+    """Unchanged conditions are not sent: another writer may have changed them since."""
     if "conditions" not in status:
         return status
     known: list[Any] = old.get("conditions") or []

@@ -1,4 +1,4 @@
-"""`muster run` as a process of its own: started, listened to, weighed, and ended."""
+"""`muster run` as a child process: starts it, reads its log, measures it and stops it."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 
 
 class SchedulerProcessEnded(Exception):
-    """The process ended, or did not say in time what was waited for. The message has the last that it said."""
+    """The process exited, or did not log an expected event in time. The message has its last log events."""
 
 
 class SchedulerProcess:
-    """A context manager: whatever happens, the process is gone at the end. `lines` is its log so far."""
+    """A context manager: the process never outlives the block. `lines` is its log so far."""
 
     log_timeout_s: ClassVar[float] = 60.0
-    """How long to wait for it to say something."""
+    """How long to wait for a log event."""
 
     def __init__(self, kubeconfig: Path, *options: str, address: str = "", environment: Mapping[str, str] | None = None) -> None:
         self.lines: list[LogRecord] = []
         self._started_s = time.monotonic()
         self._line_arrived = threading.Condition()
         command = [sys.executable, "-m", "muster", "run", "--kubeconfig", str(kubeconfig), "--bind-address", address, *options]
-        # A session of its own: an interrupt from the keyboard is for us, and we stop it in order.
+        # A session of its own: Ctrl-C is for the parent, which stops it in order.
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -61,7 +61,7 @@ class SchedulerProcess:
         return [line for line in self.lines if line.get("event") == event]
 
     def wait_for_log(self, event: str, *, times: int = 1, timeout_s: float | None = None) -> LogRecord:
-        """What it said when it said so for the last of so many times."""
+        """Wait for the n-th log line of this event, and return it."""
         with self._line_arrived:
             log_timeout_s = self.log_timeout_s if timeout_s is None else timeout_s
             self._line_arrived.wait_for(
@@ -69,7 +69,7 @@ class SchedulerProcess:
             )
             found = self.log_events(event)
             if len(found) < times:
-                raise SchedulerProcessEnded(f"`muster run` did not say {event!r}: {self.log_tail()}")
+                raise SchedulerProcessEnded(f"`muster run` did not log {event!r}: {self.log_tail()}")
         return found[times - 1]
 
     def age_s(self) -> float:
@@ -77,35 +77,35 @@ class SchedulerProcess:
         return time.monotonic() - self._started_s
 
     def check(self) -> None:
-        """Raises Ended if it does not run any more."""
+        """Raises SchedulerProcessEnded if it is not running any more."""
         if (code := self.process.poll()) is not None:
-            raise SchedulerProcessEnded(f"`muster run` ended with code {code}: {self.log_tail()}")
+            raise SchedulerProcessEnded(f"`muster run` exited with code {code}: {self.log_tail()}")
 
     def log_tail(self) -> str:
-        return "; ".join(str(line.get("event")) for line in self.lines[-5:]) or "it said nothing at all"
+        return "; ".join(str(line.get("event")) for line in self.lines[-5:]) or "its log is empty"
 
     def stop(self) -> int:
-        """Ask it to end, and wait; how it ended."""
+        """Send SIGTERM, wait, and return the exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self.exit_code()
 
     def exit_code(self, *, timeout_s: float = _STOP_TIMEOUT_S) -> int:
-        """How it ended, once it has."""
+        """Wait for its end and return the exit code."""
         try:
             code = self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            raise SchedulerProcessEnded(f"`muster run` did not end within {timeout_s:.0f} s: {self.log_tail()}") from None
+            raise SchedulerProcessEnded(f"`muster run` did not exit within {timeout_s:.0f} s: {self.log_tail()}") from None
         self._reader.join()
         return code
 
-    # -- how heavy it is -------------------------------------------------------------------------------------------------------
+    # -- resource usage --------------------------------------------------------------------------------------------------------
 
     def resident_bytes(self) -> int:
         return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * _PAGE_BYTES
 
     def cpu_s(self) -> float:
-        """Processor time that it took so far, all threads together."""
-        # The name stands in brackets, and may have spaces in it.
+        """CPU time used so far by all threads."""
+        # The command name in brackets may contain spaces.
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 

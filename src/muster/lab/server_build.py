@@ -1,7 +1,7 @@
-"""Builds the servers once, out of public Go modules whose checksums are known.
+"""Builds etcd and kube-apiserver once, from public Go modules with known checksums.
 
-`build/servers.mod` names the modules and `build/servers.sum` their checksums; there is no source of ours. The modules and the
-compiler's cache, about 3 GB, are thrown away afterwards: only the two programs stay.
+`build/servers.mod` lists the modules and `build/servers.sum` their checksums. The modules and the compiler's cache, about 3 GB, are
+removed afterwards: only the two binaries stay.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ERROR_LINES = 8
 
 
 def build_into(folder: Path, *, report: OnProgress) -> Path:
-    """Make the folder with both programs in it, unless another process does at the same time. Raises NoServers."""
+    """Build both binaries into the folder, or wait for a process that does. Raises NoServerBinaries."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with _build_lock(folder.with_name(f"{folder.name}.lock"), report=report):
@@ -43,12 +43,12 @@ def build_into(folder: Path, *, report: OnProgress) -> Path:
 
 @contextmanager
 def _build_lock(path: Path, *, report: OnProgress) -> Iterator[None]:
-    """One build at a time. The lock ends with its process, so that a build that was killed is in nobody's way."""
+    """One build at a time. The lock ends with its process, so that a killed build blocks nothing."""
     with path.open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            report("another process builds the servers; waiting for it")
+            report("another process is building the servers; waiting for it")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -63,11 +63,11 @@ def _build(folder: Path, *, report: OnProgress) -> None:
     scratch = Path(mkdtemp(prefix=f"{folder.name}.building-", dir=folder.parent))
     try:
         report(f"building etcd and kube-apiserver {VERSION} into {folder}, once; this takes some minutes")
-        made = _compile(scratch, report=report)
+        binaries = _compile(scratch, report=report)
         if folder.exists():
             shutil.rmtree(folder)
-        # Whoever sees the folder sees both programs.
-        made.rename(folder)
+        # Atomic: the folder never has only one of the binaries.
+        binaries.rename(folder)
         report(f"built {folder}")
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -75,20 +75,20 @@ def _build(folder: Path, *, report: OnProgress) -> None:
 
 def _compile(scratch: Path, *, report: OnProgress) -> Path:
     go = find_go(scratch / "toolchain", report=report)
-    module, made = scratch / "module", scratch / "made"
+    module, binaries = scratch / "module", scratch / "binaries"
     module.mkdir()
-    made.mkdir()
+    binaries.mkdir()
     recipe = files("muster.lab") / "build"
     for source, target in (("servers.mod", "go.mod"), ("servers.sum", "go.sum")):
         (module / target).write_bytes((recipe / source).read_bytes())
     for program, package in _GO_PACKAGES.items():
-        command = [str(go), "build", "-v", "-trimpath", "-ldflags", _linker_flags(), "-o", str(made / program), package]
+        command = [str(go), "build", "-v", "-trimpath", "-ldflags", _linker_flags(), "-o", str(binaries / program), package]
         _run(command, program=program, folder=module, environment=_environment(scratch), report=report)
-    return made
+    return binaries
 
 
 def _linker_flags() -> str:
-    # Without this the server calls itself v0.0.0, and clients that look at its version get it wrong.
+    # Without this the server reports v0.0.0, which misleads clients that check its version.
     return f"-s -w -X k8s.io/component-base/version.gitVersion=v{VERSION}"
 
 
@@ -101,7 +101,7 @@ def _environment(scratch: Path) -> Mapping[str, str]:
         "GOCACHE": str(scratch / "compiled"),
         "GOMODCACHE": str(scratch / "modules"),
         "GOTMPDIR": str(scratch),
-        # Modules are read-only otherwise, and could not be thrown away.
+        # Modules are read-only otherwise, and could not be removed.
         "GOFLAGS": f"{flags} -modcacherw".strip(),
     }
     return {**os.environ, **own}
@@ -122,13 +122,13 @@ def _run(command: list[str], *, program: str, folder: Path, environment: Mapping
                 last.append(line.strip())
                 if time.monotonic() - reported >= _REPORT_EVERY_S:
                     reported = time.monotonic()
-                    report(f"  {program}: {fetched} modules fetched, {compiled} packages compiled, {reported - began:.0f} s")
+                    report(f"  {program}: {fetched} modules downloaded, {compiled} packages compiled, {reported - began:.0f} s")
         except BaseException:
             process.kill()
             raise
     if process.returncode:
-        words = "; ".join(line for line in last if not _is_package_line(line)) or "no reason given"
-        raise NoServerBinaries(f"go could not build {program} {VERSION} on {platform.system()}/{platform.machine()}: {words}")
+        reason = "; ".join(line for line in last if not _is_package_line(line)) or "no reason given"
+        raise NoServerBinaries(f"go could not build {program} {VERSION} on {platform.system()}/{platform.machine()}: {reason}")
     report(f"  {program}: done, {compiled} packages compiled in {time.monotonic() - began:.0f} s")
 
 

@@ -1,4 +1,4 @@
-"""An etcd and a kube-apiserver of one's own on loopback, with TLS and RBAC, in a folder that goes away with them."""
+"""A local etcd and kube-apiserver on loopback, with TLS and RBAC, in a temporary folder."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from muster.lab.assets import Assets, get_assets
 from muster.lab.blocking_client import BlockingClient
 from muster.lab.certificates import CertificateAuthority, KeyPair, service_account_keys
 from muster.lab.child_processes import Server, ServerDied, Watchdog, free_ports, remove_folder, write_private_file
-from muster.lab.etcd_reset import delete_objects, list_keys
 
 ADMIN = ("admin", ("system:masters",))
-"""Who may do everything."""
+"""The user with all permissions, and its groups."""
 
 _READY_TIMEOUT_S = 60.0
 _POLL_S = 0.05
@@ -28,7 +27,7 @@ _START_ATTEMPTS = 3
 
 
 class Servers:
-    """A context manager. `native_pod_groups`: the server has PodGroups of its own, and pods that name them."""
+    """A context manager. `native_pod_groups`: the server has Kubernetes' own PodGroups, and pods that refer to them."""
 
     def __init__(self, assets: Assets | None = None, *, native_pod_groups: bool = True, flags: Iterable[str] = ()) -> None:
         self._assets = assets
@@ -46,7 +45,6 @@ class Servers:
             stack.callback(self._watchdog.close)
             self._write_certificates()
             self._start(assets, stack=stack)
-            self._initial_keys = list_keys(self._etcd_client)
             self._stack = stack.pop_all()
         return self
 
@@ -68,25 +66,26 @@ class Servers:
         return tuple(server.pid for server in self._processes)
 
     def kubeconfig(self, user: str = ADMIN[0], groups: Iterable[str] | None = None) -> Path:
-        """A new file for this user, with a certificate of its own. Without groups the admin is one, and others are in none."""
+        """A new kubeconfig for this user, with its own certificate. Without `groups` the admin has its own, and others none."""
         if groups is None:
             groups = ADMIN[1] if user == ADMIN[0] else ()
         pair = self._authority.user(user, groups=groups)
-        written = _kubeconfig(self.url, user=user, ca=self._authority.certificate, pair=pair)
-        return write_private_file(self.folder / f"kubeconfig-{next(self._kubeconfig_numbers)}", json.dumps(written).encode())
+        content = _kubeconfig(self.url, user=user, ca=self._authority.certificate, pair=pair)
+        return write_private_file(self.folder / f"kubeconfig-{next(self._kubeconfig_numbers)}", json.dumps(content).encode())
 
     @contextmanager
     def api(self) -> Iterator[BlockingClient]:
-        """Requests without an event loop, as the admin."""
+        """A client without an event loop, as the admin."""
         with closing(self._client(self._port)) as api:
             yield api
 
-    def reset(self, *, kinds: bool = False) -> int:
-        """Remove all objects that were made since the start; say how many. `kinds`: custom kinds as well."""
-        return delete_objects(self._etcd_client, keep=self._initial_keys, kinds=kinds)
+    @property
+    def etcd(self) -> BlockingClient:
+        """etcd's JSON gateway."""
+        return self._etcd_client
 
     def check(self) -> None:
-        """Raises ServerDied, with the end of its log, if one of them does not run any more."""
+        """Raises ServerDied, with the end of its log, if one of them is not running any more."""
         for server in self._processes:
             server.check()
 
@@ -107,13 +106,13 @@ class Servers:
         write_private_file(self.folder / f"{name}.key", pair.key)
 
     def _start(self, assets: Assets, *, stack: ExitStack) -> None:
-        """A port that was free a moment ago may be taken now: then try others."""
-        for tries_left in reversed(range(_START_ATTEMPTS)):
+        """A port that was free a moment ago may be in use now: then try others."""
+        for attempts_left in reversed(range(_START_ATTEMPTS)):
             with ExitStack() as attempt:
                 try:
                     self._start_once(assets, stack=attempt)
                 except ServerDied as died:
-                    if "address already in use" in str(died) and tries_left:
+                    if "address already in use" in str(died) and attempts_left:
                         continue
                     raise
                 stack.push(attempt.pop_all())
@@ -123,15 +122,15 @@ class Servers:
         etcd_port, peer_port, self._port = free_ports(3)
         etcd = self._spawn(_etcd_command(assets.etcd, self.folder, port=etcd_port, peer_port=peer_port), stack=stack)
         command = _apiserver_command(assets.kube_apiserver, self.folder, port=self._port, etcd_port=etcd_port)
-        gangs = _NATIVE_POD_GROUP_FLAGS if self._native_pod_groups else ()
-        apiserver = self._spawn([*command, *gangs, *self._flags], stack=stack)
+        pod_groups = _NATIVE_POD_GROUP_FLAGS if self._native_pod_groups else ()
+        apiserver = self._spawn([*command, *pod_groups, *self._flags], stack=stack)
         self._processes = (etcd, apiserver)
-        # Whoever listens there instead of our server may be silent for ever.
+        # Another process on the port may never respond.
         with (
-            closing(self._client(etcd_port, timeout_s=_PROBE_TIMEOUT_S)) as store,
-            closing(self._client(self._port, timeout_s=_PROBE_TIMEOUT_S)) as api,
+            closing(self._client(etcd_port, timeout_s=_PROBE_TIMEOUT_S)) as etcd_probe,
+            closing(self._client(self._port, timeout_s=_PROBE_TIMEOUT_S)) as api_probe,
         ):
-            self._wait_until(lambda: store.is_ready("/health") and api.is_ready("/readyz"))
+            self._wait_until(lambda: etcd_probe.is_ready("/health") and api_probe.is_ready("/readyz"))
         self._etcd_client = self._client(etcd_port)
         stack.callback(self._etcd_client.close)
 
@@ -145,8 +144,8 @@ class Servers:
         while not ready():
             self.check()
             if time.monotonic() > deadline:
-                words = "\n".join(f"{server.name}:\n{server.log_tail()}" for server in self._processes)
-                raise ServerDied(f"the servers were not ready after {_READY_TIMEOUT_S:.0f} s\n{words}")
+                logs = "\n".join(f"{server.name}:\n{server.log_tail()}" for server in self._processes)
+                raise ServerDied(f"the servers were not ready after {_READY_TIMEOUT_S:.0f} s\n{logs}")
             time.sleep(_POLL_S)
 
     def _client(self, port: int, *, timeout_s: float = 30.0) -> BlockingClient:
@@ -154,7 +153,7 @@ class Servers:
         return BlockingClient(port, ca_file=self.ca_file, certificate=certificate, key=key, timeout_s=timeout_s)
 
 
-# The gate alone never becomes ready: it wants the version served as well.
+# With the gate alone the server never becomes ready: the version must be served as well.
 _NATIVE_POD_GROUP_FLAGS = ("--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1alpha2=true")
 
 
@@ -176,7 +175,7 @@ def _etcd_command(program: Path, folder: Path, *, port: int, peer_port: int) -> 
         "peer-key-file": folder / "etcd.key",
         "peer-trusted-ca-file": folder / "ca.crt",
         "peer-client-cert-auth": "true",
-        # What is kept here is worth nothing tomorrow.
+        # The data need not survive a crash.
         "unsafe-no-fsync": "true",
         "quota-backend-bytes": str(8 << 30),
         "log-level": "warn",
@@ -203,9 +202,9 @@ def _apiserver_command(program: Path, folder: Path, *, port: int, etcd_port: int
         "service-account-key-file": folder / "accounts.pub",
         "service-account-signing-key-file": folder / "accounts.key",
         "service-cluster-ip-range": "10.0.0.0/24",
-        # Nobody here makes the service account that every pod would need, or lets go of the claims that would be protected.
+        # No controller creates the service account that pods would need, or removes the finalizers of claims.
         "disable-admission-plugins": "ServiceAccount,StorageObjectInUseProtection",
-        # Pods leave a lost node as soon as they do in the embedded cluster.
+        # As in the simulated cluster.
         "default-not-ready-toleration-seconds": "5",
         "default-unreachable-toleration-seconds": "5",
         "endpoint-reconciler-type": "none",
@@ -214,7 +213,7 @@ def _apiserver_command(program: Path, folder: Path, *, port: int, etcd_port: int
 
 
 def _kubeconfig(url: str, *, user: str, ca: bytes, pair: KeyPair) -> dict[str, object]:
-    """JSON is YAML as well."""
+    """As JSON, which is YAML as well."""
     credentials = {"client-certificate-data": _base64(pair.certificate), "client-key-data": _base64(pair.key)}
     return {
         "apiVersion": "v1",

@@ -1,7 +1,7 @@
-"""Empties a cluster between two tests, in the store behind the API server: nobody's finalizer or grace period is in the way.
+"""Servers that are emptied between two tests, directly in etcd: no finalizer or grace period delays it.
 
-What was there when the server became ready stays, and so does what it writes for itself. Kinds that were installed stay, too,
-unless asked otherwise: they take seconds to be served.
+Objects that existed when the server became ready stay, and so do those that it writes itself. CustomResourceDefinitions stay, too,
+unless requested otherwise: they take seconds to be served.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import Any
 
 from muster.lab.blocking_client import BlockingClient
+from muster.lab.servers import Servers
 
 _REGISTRY_PREFIX = b"/registry/"
 _REVISION_KEY = b"/muster-lab/touched"
@@ -32,26 +33,37 @@ _CRD_PREFIXES = (b"/registry/apiextensions.k8s.io/", b"/registry/apiregistration
 _MAX_TXN_OPS = 100
 
 
+class ResettableServers(Servers):
+    def __enter__(self) -> ResettableServers:
+        super().__enter__()
+        self._initial_keys = list_keys(self.etcd)
+        return self
+
+    def reset(self, *, kinds: bool = False) -> int:
+        """Delete all objects that were created since the start, and return their number. `kinds`: definitions as well."""
+        return delete_objects(self.etcd, keep=self._initial_keys, kinds=kinds)
+
+
 def list_keys(etcd: BlockingClient) -> list[bytes]:
     """The keys of all objects, sorted."""
-    asked = {"key": _base64(_REGISTRY_PREFIX), "range_end": _base64(_prefix_end(_REGISTRY_PREFIX)), "keys_only": True}
-    found = etcd.request("POST", "/v3/kv/range", body=asked)
-    return sorted(b64decode(one["key"]) for one in found.get("kvs", ()))
+    request = {"key": _base64(_REGISTRY_PREFIX), "range_end": _base64(_prefix_end(_REGISTRY_PREFIX)), "keys_only": True}
+    response = etcd.request("POST", "/v3/kv/range", body=request)
+    return sorted(b64decode(entry["key"]) for entry in response.get("kvs", ()))
 
 
 def delete_objects(etcd: BlockingClient, *, keep: Iterable[bytes], kinds: bool = False) -> int:
-    """Remove every object that is not to be kept; say how many. `kinds`: custom kinds as well."""
-    known = frozenset(keep)
+    """Delete every object that is not to be kept, and return their number."""
+    kept = frozenset(keep)
     present = list_keys(etcd)
     prefixes = _SERVER_OWNED_PREFIXES if kinds else (*_SERVER_OWNED_PREFIXES, *_CRD_PREFIXES)
-    stays = [key in known or key.startswith(prefixes) for key in present]
+    stays = [key in kept or key.startswith(prefixes) for key in present]
     _delete_ranges(etcd, list(_ranges(present, stays)))
     return stays.count(False)
 
 
 def _ranges(present: list[bytes], stays: list[bool]) -> Iterator[tuple[bytes, bytes]]:
-    """First and last of those that go and stand side by side: thousands of pods are one range."""
-    for stay, run in groupby(zip(stays, present, strict=True), key=lambda one: one[0]):
+    """First and last key of each contiguous range to delete: thousands of pods are one range."""
+    for stay, run in groupby(zip(stays, present, strict=True), key=lambda pair: pair[0]):
         keys = [key for _, key in run]
         if not stay:
             yield keys[0], keys[-1]
@@ -61,8 +73,8 @@ def _delete_ranges(etcd: BlockingClient, runs: list[tuple[bytes, bytes]]) -> Non
     ops: list[Any] = [{"request_delete_range": {"key": _base64(first), "range_end": _base64(last + b"\0")}} for first, last in runs]
     for start in range(0, len(ops), _MAX_TXN_OPS):
         etcd.request("POST", "/v3/kv/txn", body={"success": ops[start : start + _MAX_TXN_OPS]})
-    # All that went bears one revision. The server waits for the newest one before it answers a list: with another behind it, it
-    # has seen every removal, and not only the first.
+    # All deletions of a transaction have one revision. The server waits for the newest revision before it answers a list; with one
+    # more after it, it has seen every deletion and not only the first.
     etcd.request("POST", "/v3/kv/put", body={"key": _base64(_REVISION_KEY), "value": _base64(b"")})
 
 

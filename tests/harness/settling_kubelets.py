@@ -1,0 +1,66 @@
+"""Kubelets whose clock a test moves and whose quiescence it can await; optionally with the operator that deletes soft evictions."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+from muster.kube.read.object_references import ApiObjectRef, GroupKind, ManifestView
+from muster.kube.watch.api_resources import resource_of
+from muster.kube.watch.client import Client
+from muster.lab.kubelets import POLL_S, WATCHED, Kubelets
+from muster.sim.object_store import ChangeType
+from muster.sim.soft_eviction_operator import SoftEvictionOperator
+
+
+class SettlingKubelets(Kubelets):
+    """`soft_eviction_cleanup`: delete pods that are marked for soft eviction and have the annotation for it."""
+
+    def __init__(self, client: Client, *, soft_eviction_cleanup: bool = False, **settings: Any) -> None:
+        super().__init__(client, **settings)
+        self._operator = SoftEvictionOperator(self._store, self._timers) if soft_eviction_cleanup else None
+
+    async def __aenter__(self) -> SettlingKubelets:
+        await super().__aenter__()
+        return self
+
+    def wake(self) -> None:
+        """The clock was moved."""
+        self._wake_event.set()
+
+    def next_at(self) -> float | None:
+        """The time of the next timer, or None."""
+        return self._timers.next_at()
+
+    async def settle(self, *, timeout_s: float = 30.0) -> None:
+        """Wait until the state of the server is observed, due timers have run, and their writes are acknowledged."""
+        async with asyncio.timeout(timeout_s):
+            while not (self.is_idle and await self._is_synced() and self.is_idle):
+                self._raise_task_errors()
+                await asyncio.sleep(POLL_S)
+
+    @property
+    def is_idle(self) -> bool:
+        """All changes are processed, due timers have run, and no write is pending."""
+        due = self._timers.next_at()
+        is_due = due is not None and due <= self._now()
+        return not self._wake_event.is_set() and self._store.is_idle and not self._store.has_changes() and not is_due
+
+    async def _is_synced(self) -> bool:
+        for kind in WATCHED:
+            listed = msgspec.json.decode(await self._client.request("GET", resource_of(*kind).path("v1")))
+            if {item["metadata"]["uid"]: item["metadata"]["resourceVersion"] for item in listed["items"]} != self._versions(kind):
+                return False
+        return True
+
+    def _versions(self, kind: GroupKind) -> dict[str, str]:
+        """The resourceVersion of each observed object, by UID."""
+        observed = (manifest["metadata"] for manifest in self._store.observed(kind))
+        return {metadata["uid"]: metadata["resourceVersion"] for metadata in observed}
+
+    def _react_to_pod(self, what: ChangeType, ref: ApiObjectRef, manifest: ManifestView) -> None:
+        super()._react_to_pod(what, ref, manifest)
+        if self._operator is not None:
+            self._operator.on_change(what, ref, manifest)
