@@ -8,9 +8,13 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from tests.test_layers import LAYERS
 
 from muster import __version__
 from muster.config import load_policy
+from muster.config.retired_names import OPTIONS, PLUGINS, SETTINGS
+from muster.scenario.key_tables import KEY_TABLES
+from muster.service.metric_specs import METRICS
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "muster"
@@ -92,6 +96,13 @@ def test_every_make_target_is_in_the_guide_for_contributors() -> None:
     assert [target for target in targets if target != "help" and f"make {target}" not in guide] == []
 
 
+def test_the_layers_are_those_that_the_imports_keep() -> None:
+    table = text_of("ARCHITECTURE.md").split("## Layers\n", 1)[1].split("\n## ", 1)[0]
+    described = [tuple(re.findall(r"`(\w+)`", packages)) for _, packages, _ in table_rows(table)]
+    # What is left out has no package of its own: the entry points, and the reader of YAML that the policy file has below it.
+    assert described == [names for names in LAYERS if not {"__init__", "__main__", "yaml_positions"} & set(names)]
+
+
 # -- the changelog -----------------------------------------------------------------------------------------------------------------
 
 
@@ -99,6 +110,21 @@ def test_the_changelog_begins_with_this_version() -> None:
     versions = re.findall(r"^## \[?([^\]\s]+)\]?(?: - (\d{4}-\d{2}-\d{2}))?$", text_of("CHANGELOG.md"), flags=re.MULTILINE)
     assert versions[0][0] == __version__
     assert all(day for _, day in versions)
+
+
+def test_the_changelog_names_every_key_that_was_renamed() -> None:
+    text = text_of("CHANGELOG.md")
+    words = set(re.findall(r"`([^`]+)`", text))
+    scenario_keys = [(key.retired, key.name) for keys in KEY_TABLES.values() for key in keys if key.retired]
+    policy_keys = [pair for names in (PLUGINS, SETTINGS, *OPTIONS.values()) for pair in names.items()]
+    assert [pair for pair in (*scenario_keys, *policy_keys) if not set(pair) <= words] == []
+
+
+def test_the_changelog_names_every_metric_that_was_renamed_as_it_is_now() -> None:
+    table = text_of("CHANGELOG.md").split("metrics\n", 1)[1].split("\n### ", 1)[0]
+    now = {name for *_, cell in table_rows(table) for name in re.findall(r"`(muster_\w+)", cell)}
+    assert now
+    assert now <= {metric.name for metric in METRICS}
 
 
 # -- examples and messages ---------------------------------------------------------------------------------------------------------
