@@ -132,7 +132,7 @@ def test_under_pressure_events_are_dropped_and_counted() -> None:
 
 
 def test_a_refused_gang_says_so_once_and_an_eviction_on_both_sides() -> None:
-    refused = Condition("gang", "default/a", ok=False, code="NoRoom", why="no room")
+    refused = Condition("gang", "default/a", ok=False, code="InsufficientCapacity", why="no room")
     evicted = Evict("v", "default/v", "n", "default/v", "default/a", "room", "preempt")
     gang_objects = event_recorder.gang_objects([refused, evicted], gang_pods=lambda slot: [pod_ref(slot), pod_ref("default/b")])
     assert gang_objects["default/a"][-1] == pod_ref("default/a")

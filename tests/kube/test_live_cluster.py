@@ -313,7 +313,7 @@ def test_a_soft_eviction_is_written_and_cancelled(servers: Servers) -> None:
         assert marked["labels"] == {"app": "x", key: "true"}
         assert json.loads(marked["annotations"][key])["preemptJob"] == "default/a"
         await here.wait_for_pods("v", where=lambda pod: pod.eviction_marked_at is not None)
-        await here.execute(CancelEviction(uid, "default/v", "n1", "default/v", "it may stay", "Spared"))
+        await here.execute(CancelEviction(uid, "default/v", "n1", "default/v", "it may stay", "EvictionCancelled"))
         cancelled_evictions = (await here.get_pod("v"))["metadata"]
         assert cancelled_evictions["labels"] == {"app": "x"}
         assert list(cancelled_evictions["annotations"]) == ["muster.dev/spared-at"]
@@ -449,7 +449,7 @@ def test_groups_quotas_and_members_get_their_status(servers: Servers) -> None:
         await here.wait_for_pods("a", "b")
         await here.until(lambda event: isinstance(event, Upsert) and getattr(event.obj, "key", "") == "quota/default/q")
         await here.execute(
-            Condition("gang", "default/g", ok=False, code="NoRoom", why="1/2 members placed"),
+            Condition("gang", "default/g", ok=False, code="InsufficientCapacity", why="1/2 members placed"),
             PodGroupStatus("volcano:default/g", "Running", 2, 1),
             QueueStatus("quota/default/q", (("used.cpu", "1500m"),)),
         )
@@ -473,7 +473,7 @@ def test_a_condition_that_somebody_else_wrote_meanwhile_is_not_lost(servers: Ser
         await here.until(lambda event: isinstance(event, Upsert) and getattr(event.obj, "name", "") == "g")
         await here.patch(f"{path}/g/status", {"status": {"conditions": [{"type": "Paid", "status": "True"}]}})
         # No watch has told us of that yet, or hardly.
-        await here.execute(Condition("gang", "volcano:default/g", ok=False, code="NoRoom", why="no room"))
+        await here.execute(Condition("gang", "volcano:default/g", ok=False, code="InsufficientCapacity", why="no room"))
         assert conditions(await here.get(("scheduling.volcano.sh", "PodGroup"), "g")).keys() == {"Paid", "Unschedulable"}
 
     run_async(servers, steps)
@@ -489,7 +489,7 @@ def test_a_native_group_gets_its_own_condition_while_it_waits(servers: Servers) 
         }
         await here.make("/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups", group)
         await here.until(lambda event: isinstance(event, Upsert) and getattr(event.obj, "name", "") == "g")
-        await here.execute(Condition("gang", "native:default/g", ok=False, code="NoRoom", why="no room"))
+        await here.execute(Condition("gang", "native:default/g", ok=False, code="InsufficientCapacity", why="no room"))
         said = conditions(await here.get(("scheduling.k8s.io", "PodGroup"), "g"))
         assert said["PodGroupInitiallyScheduled"]["status"] == "False"
 
@@ -501,7 +501,7 @@ def test_events_are_written_last_and_counted(servers: Servers) -> None:
         uid = await here.pod("a")
         victim = await here.pod("v", at="n1")
         await here.wait_for_pods("a", "v")
-        refused = Condition("gang", "default/a", ok=False, code="NoRoom", why="no room")
+        refused = Condition("gang", "default/a", ok=False, code="InsufficientCapacity", why="no room")
         await here.execute(refused)
         await here.execute(refused)
         await here.execute(nominate(uid, "a", victims=(victim,)), evict(victim, "v", "delete"))

@@ -425,7 +425,7 @@ def test_a_soft_eviction_marks_the_pod_once() -> None:
 
 
 def waits(name: str, why: str) -> Condition:
-    return Condition("pod", f"default/{name}", ok=False, code="NoRoom", why=why)
+    return Condition("pod", f"default/{name}", ok=False, code="InsufficientCapacity", why=why)
 
 
 def test_status_updates_come_after_pod_effects_and_only_the_newest_is_written() -> None:

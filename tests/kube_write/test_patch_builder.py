@@ -116,7 +116,7 @@ def object_names(update: Condition | PodGroupStatus | QueueStatus) -> list[str]:
 
 
 def test_which_object_gets_which_status_update() -> None:
-    refusal = Condition("gang", "koordinator:default/g+koordinator:default/h", ok=False, code="NoRoom", why="w")
+    refusal = Condition("gang", "koordinator:default/g+koordinator:default/h", ok=False, code="InsufficientCapacity", why="w")
     group = "PodGroup.scheduling.sigs.k8s.io default"
     assert object_names(refusal) == [f"{group}/g", "Pod. default/a", "Pod. default/b", f"{group}/h", "Pod. default/c"]
     all_well = Condition("gang", "koordinator:default/g", ok=True, code="Scheduled", why="w")
@@ -129,13 +129,13 @@ def test_which_object_gets_which_status_update() -> None:
 
 def test_of_one_topic_the_newer_status_update_replaces_the_older() -> None:
     ref = pod_ref("default/a")
-    fate = StatusWrite(ref, Condition("gang", "default/g", ok=False, code="NoRoom", why="w"))
+    fate = StatusWrite(ref, Condition("gang", "default/g", ok=False, code="InsufficientCapacity", why="w"))
     fields = StatusWrite(ref, Condition("gang", "default/g", ok=False, code="Invalid", why="w"))
     assert [status_key(fate), status_key(fields), status_key(StatusWrite(ref, STATUS))] == ["fate", "validity", "status"]
 
 
 def test_only_a_waiting_object_is_reported_as_waiting() -> None:
-    status_write = StatusWrite(pod_ref("default/a"), Condition("pod", "default/a", ok=False, code="NoRoom", why="w"))
+    status_write = StatusWrite(pod_ref("default/a"), Condition("pod", "default/a", ok=False, code="InsufficientCapacity", why="w"))
     waiting: ManifestView = {"metadata": {}, "spec": {}, "status": {}}
     assert status_patch(status_write, waiting, now=0.0) is not None
     assert status_patch(status_write, {**waiting, "spec": {"nodeName": "n"}}, now=0.0) is None
@@ -145,7 +145,7 @@ def test_only_a_waiting_object_is_reported_as_waiting() -> None:
 @pytest.mark.parametrize("status", ["fine", {"conditions": "fine"}, {"conditions": ["fine", 7, None]}, None])
 def test_an_invalid_status_is_overwritten(status: Any) -> None:
     ref = ApiObjectRef("scheduling.volcano.sh", "PodGroup", "default", "g")
-    refused = StatusWrite(ref, Condition("gang", "volcano:default/g", ok=False, code="NoRoom", why="w"))
+    refused = StatusWrite(ref, Condition("gang", "volcano:default/g", ok=False, code="InsufficientCapacity", why="w"))
     patch = status_patch(refused, {"metadata": {}, "spec": {}, "status": status}, now=0.0)
     assert patch is not None
     assert [one["type"] for one in patch["status"]["conditions"]] == ["Unschedulable"]

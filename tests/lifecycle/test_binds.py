@@ -71,7 +71,7 @@ def test_a_nomination_that_was_lost_meanwhile_ends_with_a_reason() -> None:
     store.fold(Delete("Node", node))
     outcome = run_cycle(store.world(1011.0), POLICY)
     (release,) = (effect for effect in outcome.effects if isinstance(effect, Release))
-    assert (release.pod, release.node, release.cause) == ("default/g-1", node, "ClaimLost")
+    assert (release.pod, release.node, release.cause) == ("default/g-1", node, "ReservationLost")
     assert "g-1" not in store.world(1011.0).placements.by_uid
 
 

@@ -32,7 +32,7 @@ def test_a_nomination_that_could_not_be_written_ends_and_its_victim_is_not_evict
     store.fold(EvictFailed("low", "its claim could not be written"))
     outcome = run_cycle(store.world(1001.0), POLICY)
     (release,) = (effect for effect in outcome.effects if isinstance(effect, Release))
-    assert (release.pod, release.cause) == ("default/g-0", "ClaimLost")
+    assert (release.pod, release.cause) == ("default/g-0", "ReservationLost")
     assert release.why == "it could not be written: 403 Forbidden"
     world = store.world(1001.0)
     assert "g-0" not in world.placements.by_uid

@@ -89,7 +89,7 @@ def test_a_member_that_succeeded_counts_while_the_others_run() -> None:
 def test_the_condition_says_why_and_then_that_all_is_well() -> None:
     waits = HEAD + "steps:\n- submit: {name: g, apiFlavour: koordinator, pods: 3, requests: {gpu: 1}}\n- cycle: 2\n"
     (said,) = status(run_scenario(waits), "g")["conditions"]
-    assert (said["type"], said["status"], said["reason"]) == ("Scheduled", "False", "NoRoom")
+    assert (said["type"], said["status"], said["reason"]) == ("Scheduled", "False", "InsufficientCapacity")
     assert "2/3 members placed" in said["message"]
     (said,) = status(run_scenario(waits + "- node: {resize: {n1: {gpu: 3}}}\n- cycle: 2\n"), "g")["conditions"]
     assert (said["type"], said["status"]) == ("Scheduled", "True")

@@ -43,7 +43,7 @@ def test_a_non_preemptible_job_stays_within_the_minimum() -> None:
     assert (cluster.runs("fits"), cluster.runs("over")) == (4, 0)
     verdict = cluster.verdict("over")
     assert verdict.code == "QuotaMin"
-    assert verdict.why == "quota t/q: gpu 4 used by non-preemptible pods + 1 asked > 4 min"
+    assert verdict.why == "quota t/q: gpu 4 used by non-preemptible pods + 1 requested > 4 min"
 
 
 def test_a_preemptible_job_may_borrow_up_to_the_maximum() -> None:
@@ -51,16 +51,16 @@ def test_a_preemptible_job_may_borrow_up_to_the_maximum() -> None:
     job(cluster, "borrows", 8, labels=PREEMPTIBLE).cycle()
     job(cluster, "over", 1).cycle()
     assert (cluster.runs("borrows"), cluster.runs("over")) == (8, 0)
-    assert cluster.verdict("over").why == "quota t/q: gpu 8 used + 1 asked > 8 limit"
+    assert cluster.verdict("over").why == "quota t/q: gpu 8 used + 1 requested > 8 limit"
 
 
 def test_a_preemptible_job_leaves_capacity_for_the_non_preemptible_ones_that_wait() -> None:
     cluster = cluster_with(quota("q", least=4, most=8), nodes=1)
     cluster.pod("in the way".replace(" ", "-"), res(gpu=6), at="n1")
     job(cluster, "own", 3, labels=NON_PREEMPTIBLE).cycle()
-    assert cluster.verdict("own").code == "NoRoom"
+    assert cluster.verdict("own").code == "InsufficientCapacity"
     job(cluster, "loose", 6, labels=PREEMPTIBLE).cycle()
-    assert cluster.verdict("loose").why == "quota t/q: gpu 0 used + 3 kept for non-preemptible jobs + 6 asked > 8 max"
+    assert cluster.verdict("loose").why == "quota t/q: gpu 0 used + 3 kept for non-preemptible jobs + 6 requested > 8 max"
 
 
 def test_what_is_kept_is_no_more_than_the_minimum() -> None:
@@ -75,7 +75,7 @@ def test_a_non_preemptible_job_must_fit_below_the_maximum_as_well() -> None:
     job(cluster, "loose", 4, labels=PREEMPTIBLE).cycle()
     job(cluster, "own", 3, labels=NON_PREEMPTIBLE).cycle()
     verdict = cluster.verdict("own")
-    assert (verdict.code, verdict.why, verdict.curable) == ("QueueLimit", "quota t/q: gpu 4 used + 3 asked > 6 limit", True)
+    assert (verdict.code, verdict.why, verdict.curable) == ("QueueLimit", "quota t/q: gpu 4 used + 3 requested > 6 limit", True)
 
 
 def test_a_minimum_in_which_a_resource_is_not_configured_does_not_bound_it() -> None:
@@ -109,7 +109,7 @@ def test_the_quota_counts_members_that_are_not_yet_in_it_and_only_those() -> Non
         cluster.change(f"default/g-{i}", node="n1")
     cluster.cycle()
     assert cluster.runs("g") == 4
-    assert cluster.verdict("g").why == "quota t/q: gpu 4 used by non-preemptible pods + 2 asked > 4 min"
+    assert cluster.verdict("g").why == "quota t/q: gpu 4 used by non-preemptible pods + 2 requested > 4 min"
 
 
 def test_volcanos_queues_are_none_of_its_business() -> None:
@@ -190,7 +190,7 @@ def test_runtimes_share_what_is_idle_by_weight_and_bound_jobs() -> None:
     assert runtime(cluster, "a", "b") == [8, 8]
     cluster.cycle()
     verdict = cluster.verdict("two")
-    assert (verdict.code, verdict.why) == ("QueueLimit", "quota t/b: gpu 0 used + 12 asked > 8 runtime")
+    assert (verdict.code, verdict.why) == ("QueueLimit", "quota t/b: gpu 0 used + 12 requested > 8 runtime")
     assert cluster.runs("one") == 12, "a runtime that shrinks evicts nobody"
 
 
@@ -198,7 +198,7 @@ def test_a_runtime_that_grows_admits_the_next_job() -> None:
     cluster = cluster_with(quota("a", least=0, most=8), quota("b", least=0, most=8), nodes=1, enable_runtime_quota=True)
     job(cluster, "waits", 16, where="b")
     job(cluster, "six", 6, where="a").cycle()
-    assert cluster.verdict("six").why == "quota t/a: gpu 0 used + 6 asked > 4 runtime"
+    assert cluster.verdict("six").why == "quota t/a: gpu 0 used + 6 requested > 4 runtime"
     cluster.delete(*(f"default/waits-{i}" for i in range(16))).cycle()
     assert cluster.runs("six") == 6
 
@@ -250,7 +250,7 @@ def test_ancestors_runtimes_count_only_where_the_policy_says_so_but_their_maximu
     quotas = (quota("p", least=0, most=6), quota("c", least=0, most=12, parent="p"), quota("other", least=0, most=8))
     cluster = cluster_with(*quotas, nodes=4)
     job(cluster, "big", 8, where="c").cycle()
-    assert cluster.verdict("big").why == "quota t/p: gpu 0 used + 8 asked > 6 limit"
+    assert cluster.verdict("big").why == "quota t/p: gpu 0 used + 8 requested > 6 limit"
     for checks, expected in ((False, 4), (True, 3)):
         own = quota("p", least=0, most=6), quota("c", least=4, most=12, parent="p"), quota("other", least=5, most=8)
         cluster = cluster_with(

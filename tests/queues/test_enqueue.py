@@ -30,12 +30,12 @@ def test_a_podgroup_is_enqueued_while_all_that_wait_fit_the_cluster_times_the_fa
     t.cycle()
     assert [is_enqueued(t, name) for name in "xyz"] == [True, True, False]
     verdict = t.verdict("z")
-    assert (verdict.code, verdict.why) == ("Overcommit", "the cluster: gpu 11 ahead + 2 asked > 12 (1.5 times 8)")
+    assert (verdict.code, verdict.why) == ("Overcommit", "the cluster: gpu 11 ahead + 2 requested > 12 (1.5 times 8)")
 
 
 def test_what_is_used_counts_where_no_pod_is_evictable() -> None:
     t = cluster().gang("old", 8, queue="a", at="n1").gang("x", 0, queue="a", least=5, min_resources=res(gpu=5)).cycle()
-    assert t.verdict("x").why == "the cluster: gpu 8 used + 5 asked > 12 (1.5 times 8)"
+    assert t.verdict("x").why == "the cluster: gpu 8 used + 5 requested > 12 (1.5 times 8)"
     t.delete("default/old-0").cycle()
     assert is_enqueued(t, "x")
 
@@ -53,8 +53,8 @@ def test_a_full_cluster_enqueues_a_podgroup_for_which_others_are_evictable() -> 
 def test_what_can_never_fit_is_not_enqueued_whoever_is_evictable() -> None:
     t = cluster(actions=EVICTS).gang("x", 0, queue="a", least=13, min_resources=res(gpu=13))
     t.gang("y", 0, queue="b", least=5, min_resources=res(gpu=5)).cycle()
-    assert t.verdict("x").why == "the cluster: gpu 13 asked > 12 (1.5 times 8)"
-    assert t.verdict("y").why == "queue b: gpu 0 used + 5 asked > 4 limit"
+    assert t.verdict("x").why == "the cluster: gpu 13 requested > 12 (1.5 times 8)"
+    assert t.verdict("y").why == "queue b: gpu 0 used + 5 requested > 4 limit"
 
 
 def test_a_queue_enqueues_no_more_than_its_limit() -> None:
@@ -65,7 +65,7 @@ def test_a_queue_enqueues_no_more_than_its_limit() -> None:
         .cycle()
     )
     assert [is_enqueued(t, name) for name in "xy"] == [True, False]
-    assert t.verdict("y").why == "queue b: gpu 0 used + 3 ahead + 2 asked > 4 limit"
+    assert t.verdict("y").why == "queue b: gpu 0 used + 3 ahead + 2 requested > 4 limit"
     t.delete_object("PodGroup", "volcano:default/x").cycle()
     t.upsert(queue("b", limit=res(gpu=4), weight=2)).cycle()
     assert is_enqueued(t, "y")

@@ -25,7 +25,7 @@ def test_a_full_queue_refuses_with_numbers_and_names_what_can_change_it() -> Non
     cluster.gang("old", 208, queue="research").cycle().gang("new", 48, queue="research").cycle()
     verdict = cluster.verdict("new")
     assert verdict.code == "QueueLimit"
-    assert verdict.why == "queue research: gpu 208 used + 48 asked > 224 limit"
+    assert verdict.why == "queue research: gpu 208 used + 48 requested > 224 limit"
     assert verdict.topics == (Topic.QUEUE_CAPACITY.of("queue/research"), Topic.QUEUE_CAPACITY.of("queue/company"))
     assert verdict.curable
 
@@ -42,7 +42,7 @@ def test_a_limit_holds_at_every_ancestor_and_the_sentence_names_the_one_that_is_
         .upsert(queue("p", limit=res(gpu=6)), queue("a", parent="p", limit=res(gpu=8)), queue("b", parent="p"))
     )
     cluster.gang("first", 4, queue="b").cycle().gang("second", 4, queue="a").cycle()
-    assert cluster.verdict("second").why == "queue p: gpu 4 used + 4 asked > 6 limit"
+    assert cluster.verdict("second").why == "queue p: gpu 4 used + 4 requested > 6 limit"
 
 
 def test_the_roots_limit_only_informs() -> None:
@@ -73,7 +73,7 @@ def test_an_explicit_zero_forbids() -> None:
         .gang("cpu", 1, res(cpu=1), queue="a")
         .cycle()
     )
-    assert cluster.verdict("gpu").why == "queue a: gpu 0 used + 1 asked > 0 limit"
+    assert cluster.verdict("gpu").why == "queue a: gpu 0 used + 1 requested > 0 limit"
     assert cluster.runs("cpu") == 1
 
 
@@ -81,7 +81,7 @@ def test_an_elastic_gang_gets_its_minimum_first_and_then_as_many_as_the_limit_al
     cluster = FixtureCluster().nodes(2).upsert(queue("a", limit=res(gpu=6))).gang("g", 8, queue="a", least=4).cycle()
     assert cluster.runs("g") == 6
     verdict = cluster.verdict("g")
-    assert (verdict.code, verdict.why) == ("QueueLimit", "queue a: gpu 6 used + 2 asked > 6 limit")
+    assert (verdict.code, verdict.why) == ("QueueLimit", "queue a: gpu 6 used + 2 requested > 6 limit")
     cluster.upsert(queue("a", limit=res(gpu=7))).cycle()
     assert cluster.runs("g") == 7
 
@@ -89,14 +89,14 @@ def test_an_elastic_gang_gets_its_minimum_first_and_then_as_many_as_the_limit_al
 def test_an_elastic_gang_whose_minimum_does_not_fit_gets_nothing() -> None:
     cluster = FixtureCluster().nodes(2).upsert(queue("a", limit=res(gpu=3))).gang("g", 8, queue="a", least=4).cycle()
     assert cluster.runs("g") == 0
-    assert cluster.verdict("g").why == "queue a: gpu 0 used + 4 asked > 3 limit"
+    assert cluster.verdict("g").why == "queue a: gpu 0 used + 4 requested > 3 limit"
 
 
 def test_the_minimum_of_a_later_gang_goes_before_nothing_but_its_own_surplus() -> None:
     cluster = FixtureCluster().nodes(2).upsert(queue("a", limit=res(gpu=6)))
     cluster.gang("first", 5, queue="a", least=2).gang("second", 2, queue="a").cycle()
     assert (cluster.runs("first"), cluster.runs("second")) == (5, 0)
-    assert cluster.verdict("second").why == "queue a: gpu 5 used + 2 asked > 6 limit"
+    assert cluster.verdict("second").why == "queue a: gpu 5 used + 2 requested > 6 limit"
 
 
 def test_lowering_a_limit_evicts_nobody_and_raising_it_admits_the_next() -> None:
@@ -148,11 +148,11 @@ def test_each_role_of_a_gang_group_is_judged_in_its_own_queue_and_nothing_binds_
     (gang,) = cluster.world.facts.gangs.values()
     verdict = cluster.world.memory.attempts[gang.key].verdict
     assert verdict is not None
-    assert verdict.why == "queue p: gpu 0 used + 6 asked > 5 limit"
+    assert verdict.why == "queue p: gpu 0 used + 6 requested > 5 limit"
     cluster.upsert(queue("p", limit=res(gpu=6))).cycle()
     verdict = cluster.world.memory.attempts[gang.key].verdict
     assert verdict is not None
-    assert verdict.why == "queue b: gpu 0 used + 3 asked > 2 limit"
+    assert verdict.why == "queue b: gpu 0 used + 3 requested > 2 limit"
     assert cluster.runs("x") == 0
     cluster.upsert(queue("b", parent="p", limit=res(gpu=3))).cycle()
     assert (cluster.runs("x"), cluster.runs("y")) == (3, 3)
@@ -171,7 +171,7 @@ def test_a_bind_checks_what_the_queue_uses_and_a_nomination_what_it_will_use(pur
     verdict = s.admit(Ask(gang, gang.pods(), purpose))
     assert verdict.ok is left
     if not verdict.ok:
-        assert verdict.why == "queue a: gpu 4 used + 4 asked > 4 limit (gpu 4 of it is leaving)"
+        assert verdict.why == "queue a: gpu 4 used + 4 requested > 4 limit (gpu 4 of it is being released)"
     assert s.quota_fit(gang.pods()[0], count=4, phase=Phase.NOMINATED).fit_count == 4
     assert s.quota_fit(gang.pods()[0], count=4, phase=Phase.BINDING).fit_count == 0
 
@@ -185,7 +185,7 @@ def test_capacity_nominated_to_others_is_not_free() -> None:
             trial.place(pod, "n1", phase=Phase.NOMINATED)
         assert s.quota_fit(two.pods()[0], count=2, phase=Phase.BINDING).fit_count == 1
         refused = s.admit(Ask(two, two.pods(), Purpose.ALLOCATE))
-    assert refused.why == "queue a: gpu 3 used + 2 asked > 4 limit"
+    assert refused.why == "queue a: gpu 3 used + 2 requested > 4 limit"
 
 
 def test_a_nominated_pod_does_not_block_itself() -> None:
@@ -215,7 +215,7 @@ def test_a_gang_is_nominated_to_the_capacity_of_its_queue_as_soon_as_a_pod_is_te
     for i in range(4):
         cluster.change(f"default/old-{i}", deleted_at=cluster.now + 30)
     cluster.cycle()
-    assert cluster.verdict("new").code == "Clearing"
+    assert cluster.verdict("new").code == "Preempting"
 
 
 def test_a_gang_is_tried_again_when_others_change_to_another_queue() -> None:
@@ -239,7 +239,7 @@ def test_free_capacity_counts_whole_pods_and_the_message_is_for_the_rest() -> No
     gang = s.world.facts.gangs["volcano:default/g"]
     quota_fit = s.quota_fit(gang.pods()[0], count=4, phase=Phase.BINDING)
     assert quota_fit.fit_count == 3
-    assert quota_fit.verdict.why == "queue a: gpu 6 used + 2 asked > 7 limit"
+    assert quota_fit.verdict.why == "queue a: gpu 6 used + 2 requested > 7 limit"
 
 
 def test_comparing_and_counting_agree() -> None:
@@ -310,6 +310,6 @@ def test_pods_of_a_deleted_job_count_in_its_queue_until_they_are_deleted() -> No
         cluster.change(f"default/old-{i}", deleted_at=cluster.now + 30)
     cluster.gang("new", queue="a").cycle()
     assert gpus(cluster, "queue/a") == 2
-    assert cluster.verdict("new").code in ("QueueLimit", "Clearing")
+    assert cluster.verdict("new").code in ("QueueLimit", "Preempting")
     cluster.delete("default/old-0", "default/old-1").cycle()
     assert cluster.runs("new") == 1

@@ -99,7 +99,7 @@ def test_idle_capacity_may_be_borrowed_unless_shares_are_strict() -> None:
         cluster.gang("big", 16, queue="b").gang("six", 6, queue="a").cycle()
         assert cluster.runs("six") == expected
     assert cluster.verdict("six").code == "QueueShare"
-    assert cluster.verdict("six").why == "queue a: gpu 0 used + 6 asked > 4 deserved"
+    assert cluster.verdict("six").why == "queue a: gpu 0 used + 6 requested > 4 deserved"
 
 
 def test_a_strict_share_grows_when_the_others_stop_asking() -> None:
@@ -143,7 +143,7 @@ def test_a_guarantee_is_kept_free_even_while_it_is_idle() -> None:
         .cycle()
     )
     assert cluster.runs("g") == 0
-    assert cluster.verdict("g").why == "queue a: gpu 0 used + 6 asked > 5 left by the guarantees of others"
+    assert cluster.verdict("g").why == "queue a: gpu 0 used + 6 requested > 5 left by the guarantees of others"
     cluster.gang("five", 5, queue="a").gang("three", 3, queue="b").cycle()
     assert (cluster.runs("five"), cluster.runs("three")) == (5, 3)
 
@@ -166,7 +166,7 @@ def test_a_guarantee_binds_siblings_below_one_parent_by_what_the_parent_may_have
         .upsert(queue("p", limit=res(gpu=8)), queue("p1", parent="p"), queue("p2", parent="p", guarantee=res(gpu=3)), queue("q"))
     )
     cluster.gang("g", 6, queue="p1").gang("free", 16, queue="q").cycle()
-    assert cluster.verdict("g").why == "queue p1: gpu 0 used + 6 asked > 5 left by the guarantees of others"
+    assert cluster.verdict("g").why == "queue p1: gpu 0 used + 6 requested > 5 left by the guarantees of others"
     assert cluster.runs("free") == 16
 
 

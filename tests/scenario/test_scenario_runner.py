@@ -47,7 +47,7 @@ def test_a_report_has_a_row_for_each_gang() -> None:
 def test_a_waiting_gang_says_why_in_the_report() -> None:
     report = run_one("nodes: [{name: n1, gpu: 1}]\nsteps: [{submit: {name: g, pods: 2, requests: {gpu: 1}}}, cycle]\n")
     (row,) = report.gangs
-    assert (row.stage, row.code, row.members, row.min, row.attempts) == ("waiting", "NoRoom", 0, 2, 1)
+    assert (row.stage, row.code, row.members, row.min, row.attempts) == ("waiting", "InsufficientCapacity", 0, 2, 1)
     assert "1/2 members placed" in row.why
 
 
@@ -131,7 +131,7 @@ DIFFERENCES = (
     ("nodes: {there: n2}", "nodes of there", "n2", "n1"),
     ("why: {big: 'the moon'}", "why of big", "'the moon'", "2/4 members placed"),
     ("why: {there: 'the moon'}", "why of there", "'the moon'", "not waiting"),
-    ("code: {big: Fits}", "code of big", "Fits", "NoRoom"),
+    ("code: {big: Fits}", "code of big", "Fits", "InsufficientCapacity"),
     ("stage: {big: running}", "stage of big", "running", "waiting"),
     ("queues: {q: {used: {gpu: 3}}}", "used gpu of queue q", "3", "2"),
     ("queues: {q: {requested: {gpu: 2}}}", "requested gpu of queue q", "2", "6"),

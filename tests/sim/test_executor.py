@@ -266,7 +266,7 @@ def test_an_eviction_can_be_made_to_fail(cluster: SimCluster) -> None:
 
 # --- Words --------------------------------------------------------------------------------------------------------------------
 
-FULL = Condition("gang", "default/g", ok=False, code="NoRoom", why="1/2 members placed")
+FULL = Condition("gang", "default/g", ok=False, code="InsufficientCapacity", why="1/2 members placed")
 DONE = Condition("gang", "default/g", ok=True, code="Scheduled", why="every member has a node")
 
 
@@ -295,7 +295,7 @@ def test_the_waiting_members_of_a_gang_say_why(dialect: str, by: str) -> None:
     cluster = gang_of_two(dialect)
     cluster.execute([bind(cluster, "a")])
     key = "default/g" if by == "title" else f"{dialect}:default/g"
-    cluster.execute([Condition("gang", key, ok=False, code="NoRoom", why="1/2 members placed")])
+    cluster.execute([Condition("gang", key, ok=False, code="InsufficientCapacity", why="1/2 members placed")])
     assert pod_scheduled(cluster, "a")["status"] == "True"
     waiting = pod_scheduled(cluster, "b")
     assert (waiting["status"], waiting["reason"]) == ("False", "Unschedulable")
@@ -335,14 +335,14 @@ def test_a_condition_is_written_once_and_its_time_is_that_of_the_change() -> Non
     cluster.advance(10)
     cluster.execute([FULL])
     assert len(cluster.writes) == writes
-    cluster.execute([Condition("gang", "default/g", ok=False, code="NoRoom", why="0/2 members placed")])
+    cluster.execute([Condition("gang", "default/g", ok=False, code="InsufficientCapacity", why="0/2 members placed")])
     assert pod_scheduled(cluster, "b")["message"] == "0/2 members placed [NoRoom]"
     assert pod_scheduled(cluster, "b")["lastTransitionTime"] == "2026-01-01T00:00:00Z"
 
 
 def test_conditions_of_others_stay(cluster: SimCluster) -> None:
     cluster.patch("Pod", "default", "a", {"status": {"conditions": [{"type": "example.com/Paid", "status": "True"}]}})
-    cluster.execute([Condition("gang", "default/a", ok=False, code="NoRoom", why="no node has cpu 1")])
+    cluster.execute([Condition("gang", "default/a", ok=False, code="InsufficientCapacity", why="no node has cpu 1")])
     cluster.execute([bind(cluster, "a")])
     conditions = {c["type"]: c for c in found(cluster, "Pod", "a")["status"]["conditions"]}
     assert conditions["example.com/Paid"] == {"type": "example.com/Paid", "status": "True"}
@@ -352,7 +352,7 @@ def test_conditions_of_others_stay(cluster: SimCluster) -> None:
 
 def test_the_condition_of_a_single_pod_is_found_by_its_name_or_its_key(cluster: SimCluster) -> None:
     for key in ("default/a", f"pod:{uid_of(cluster, 'a')}"):
-        cluster.execute([Condition("gang", key, ok=False, code="NoRoom", why=f"said to {key}")])
+        cluster.execute([Condition("gang", key, ok=False, code="InsufficientCapacity", why=f"said to {key}")])
         assert f"said to {key}" in pod_scheduled(cluster)["message"]
 
 
@@ -368,7 +368,7 @@ def test_all_gangs_of_a_gang_group_get_the_condition() -> None:
     cluster = gang_of_two("volcano")
     cluster.apply(pod_group("h"))
     cluster.apply(pod("c", gang="h"))
-    cluster.execute([Condition("gang", "default/g+default/h", ok=False, code="NoRoom", why="no room")])
+    cluster.execute([Condition("gang", "default/g+default/h", ok=False, code="InsufficientCapacity", why="no room")])
     assert [pod_scheduled(cluster, name)["status"] for name in ("a", "b", "c")] == ["False"] * 3
 
 

@@ -151,4 +151,4 @@ def test_a_subgroup_that_would_be_too_small_is_not_placed_and_the_others_start()
         cluster.upsert(with_labels(member("g", str(i), gpu=8), part=part))
     cluster.cycle()
     assert len(cluster.where("g")) == 2
-    assert "part-y: 1 of at least 2 members find room in the whole cluster" in cluster.why("g")
+    assert "part-y: 1 of at least 2 members fit in the whole cluster" in cluster.why("g")

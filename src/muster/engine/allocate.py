@@ -21,7 +21,7 @@ from muster.state.gangs.subgroups import with_subgroup_members
 from muster.state.world import World
 
 BOUND_WHY = "every member that the gang needs has a node"
-RESERVED_WHY = "kept until the gang has every member that it needs"
+RESERVED_WHY = "reserved until the gang has every member that it needs"
 FITS = "Fits"
 
 

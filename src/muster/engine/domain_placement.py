@@ -211,8 +211,8 @@ def _place_subgroup(s: Session, trial: Trial, ask: Ask, phase: Phase) -> PlaceRe
 
 
 def _below_min_verdict(s: Session, subgroup: Subgroup, found: DomainPlacement) -> Verdict:
-    least = explain.plural(subgroup.min, "member finds", "members find")
-    why = f"{subgroup.title}: {placed_in_subgroup(s.world, subgroup)} of at least {least} room in {found.domain.title}"
+    least = explain.plural(subgroup.min, "member fits", "members fit")
+    why = f"{subgroup.title}: {placed_in_subgroup(s.world, subgroup)} of at least {least} in {found.domain.title}"
     return Verdict(ok=False, why=why, code=explain.NO_CAPACITY, curable=True, topics=explain.CAPACITY)
 
 

@@ -25,7 +25,7 @@ from muster.state.world import World
 OVERDUE_AFTER_S = 60.0
 EVICTION_RETRY_S = 300.0
 TIMED_OUT = "TimedOut"
-RESERVATION_LOST = "ClaimLost"
+RESERVATION_LOST = "ReservationLost"
 
 
 def expire(s: Session) -> None:
@@ -58,7 +58,7 @@ def _mark_overdue(s: Session) -> None:
     """A pod that should have terminated long ago still uses its node, but its capacity is no longer expected to be released."""
     world = s.world
     for pod in [world.facts.pods[uid] for uid in sorted(uid for uid in world.placements.releasing if _is_overdue(s, uid))]:
-        with s.trial("still there long after it was told to go", cause="Overdue") as trial:
+        with s.trial("still there long after it should have terminated", cause="Overdue") as trial:
             trial.change_phase(pod, phase=Phase.OVERDUE)
             trial.commit()
         # It no longer counts in its queue: who waited for that may come now.
@@ -121,10 +121,10 @@ def _why_lost(s: Session, pod: Pod, placement: Placement) -> str:
     # Another pod took the capacity, or a victim does not terminate. Reservations end one by one until the rest fits.
     over = table.planned[row] > table.allocatable[row]
     if bool((over & (s.world.request(pod) > 0)).any()):
-        return f"the room on node {placement.node} was taken by others, or is not being left"
+        return f"the capacity on node {placement.node} was taken by other pods, or is not being released"
     device = overcommitted_device(s.world, placement.node or "", placement.devices) if placement.devices else None
     if device is not None:
-        return f"device {device} of node {placement.node} is gone, was taken by others, or is not being left"
+        return f"device {device} of node {placement.node} is gone, was taken by other pods, or is not being released"
     return ""
 
 
@@ -157,7 +157,10 @@ def _expire_plans(s: Session) -> None:
         gang = world.facts.gangs.get(plan.gang)
         if gang is not None and s.now >= since + s.policy.settings.nomination_s:
             end_nominations(
-                s, gang, f"the room that it was promised did not become free within {s.now - since:.0f} s", cause="ClaimExpired"
+                s,
+                gang,
+                f"the capacity on its nominated nodes was not released within {s.now - since:.0f} s",
+                cause="NominationExpired",
             )
             s.count("reservations expired")
 
@@ -181,7 +184,7 @@ def cancel_unneeded_evictions(s: Session) -> None:
     needed = {uid for name, plan in world.memory.plans.items() if name in live for uid in plan.victims}
     for victim in sorted((pod for pod in marked if pod.uid not in needed), key=lambda pod: pod.full_name):
         if world.phase(victim) is Phase.TERMINATING and not _is_needed(s, victim):
-            cancel_eviction(s, victim, f"{victim.eviction_marked_for} no longer needs its room")
+            cancel_eviction(s, victim, f"{victim.eviction_marked_for} no longer needs its capacity")
 
 
 def _is_needed(s: Session, victim: Pod) -> bool:

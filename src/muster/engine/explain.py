@@ -15,10 +15,10 @@ from muster.state.gangs.subgroups import missing_subgroups
 from muster.state.node_table import BoolColumn, NodeRows
 from muster.state.world import World
 
-NO_CAPACITY = "NoRoom"
+NO_CAPACITY = "InsufficientCapacity"
 NO_NODE = "NoNodeMatches"
-PREEMPTING = "Clearing"
-WAITING_FOR_PODS = "Gathering"
+PREEMPTING = "Preempting"
+WAITING_FOR_PODS = "WaitingForPods"
 INVALID = "Invalid"
 VALID = "Valid"
 TIMED_OUT = "TimedOut"
@@ -39,7 +39,7 @@ def waiting_for_pods(gang: Gang) -> Verdict:
         existing = len(role.pods) + role.succeeded
         if existing < role.min:
             name = f"role {role.name}: " if role.name else ""
-            held_back = f", {role.gated} held back by scheduling gates" if role.gated else ""
+            held_back = f", {role.gated} with scheduling gates" if role.gated else ""
             exist = members_exist(existing, role.min)
             return Verdict(ok=False, why=f"{name}{exist}{held_back}", code=WAITING_FOR_PODS)
     lacking = missing_subgroups(gang)
@@ -60,10 +60,10 @@ def waiting_for_preemption(world: World, gang: Gang) -> Verdict:
     if not reaches_min(world, gang, PLACED_OR_NOMINATED):
         missing = sum(members_missing(world, gang, PLACED_OR_NOMINATED).values())
         lost = plural(missing, "lost its node and needs another", "lost theirs and need another")
-        why = f"{plural(nominated, 'member was', 'members were')} promised a node, {lost}"
+        why = f"{plural(nominated, 'member is', 'members are')} nominated, {lost}"
         return Verdict(ok=False, why=why, code=PREEMPTING, curable=True, topics=topics)
-    waiting = plural(nominated, "member waits for the room that it was", "members wait for the room that they were")
-    why = f"{waiting} promised to become free"
+    nodes = "its nominated node" if nominated == 1 else "their nominated nodes"
+    why = f"{plural(nominated, 'member waits', 'members wait')} for capacity to be released on {nodes}"
     return Verdict(ok=False, why=why, code=PREEMPTING, topics=topics)
 
 

@@ -19,10 +19,10 @@ from muster.state.memory import ActivePlan
 from muster.state.trial import Trial
 from muster.state.world import World
 
-NOMINATED_BOUND = "Redeemed"
-EVICTION_CANCELLED = "Spared"
-NOMINATED_BOUND_WHY = "the room that it was nominated is free"
-MOVED_WHY = "other room was free before the room that it was nominated"
+NOMINATED_BOUND = "NominatedBound"
+EVICTION_CANCELLED = "EvictionCancelled"
+NOMINATED_BOUND_WHY = "the capacity on its nominated node is free"
+MOVED_WHY = "other capacity was free before that on its nominated node"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ def nominate_on_releasing(s: Session, gang: Gang) -> AttemptResult | None:
         return None
     name = plan_name(s, gang)
     for domain in s.where(Ask(gang, pods, Purpose.NOMINATE)).domains:
-        with s.trial("the room that it needs is being left", cause="Nominated") as trial:
+        with s.trial("the capacity that it needs is being released", cause="Nominated") as trial:
             placed = place_gang(s, trial, pods, domain=domain, phase=Phase.NOMINATED)
             if placed.first_refused is not None or not reaches_min(s.world, gang, PLACED_OR_NOMINATED):
                 continue
@@ -167,7 +167,7 @@ def end_broken_plans(s: Session) -> None:
     for key in sorted(nominated):
         gang = world.facts.gangs[key]
         if not reaches_min(world, gang, PLACED_OR_NOMINATED):
-            end_nominations(s, gang, "claims that it needs were lost and no other room was found", cause="PlanBroken")
+            end_nominations(s, gang, "nominations that it needs were lost and no other capacity was found", cause="PlanBroken")
 
 
 def end_nominations(s: Session, gang: Gang, why: str, *, cause: str) -> None:
@@ -175,7 +175,7 @@ def end_nominations(s: Session, gang: Gang, why: str, *, cause: str) -> None:
     for plan in [plan for plan in s.world.memory.plans.values() if plan.gang == gang.key and plan.soft]:
         for victim in [s.world.facts.pods[uid] for uid in plan.victims if uid in s.world.placements.releasing]:
             if victim.deleted_at is None:
-                cancel_eviction(s, victim, f"{gang.full_name} no longer needs its room: {why}")
+                cancel_eviction(s, victim, f"{gang.full_name} no longer needs its capacity: {why}")
     for pod in gang.pods():
         if s.world.phase(pod) is Phase.NOMINATED:
             with s.trial(why, cause=cause) as trial:

@@ -52,7 +52,7 @@ def _extend_wait(s: Session, gang: Gang, start: float, until: float) -> None:
     for pod, placement in reserved:
         paused = until - max(start, placement.since)
         if paused > 0:
-            why = f"the {paused:.0f} s for which others left for it are no part of its wait"
-            with s.trial(why, cause="WaitStoodStill") as trial:
+            why = f"the {paused:.0f} s for which its victims terminated are no part of its wait"
+            with s.trial(why, cause="WaitPaused") as trial:
                 trial.restore(pod, replace(placement, since=placement.since + paused))
                 trial.commit()

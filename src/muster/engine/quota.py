@@ -263,7 +263,7 @@ def _usage_in_row(usage: QueueUsage, at: int) -> _Parts:
 
 
 def _over_limit_verdict(s: Session, bound: QueueBounds, row: int, over: BoolColumn, parts: _Parts, need: Amounts) -> Verdict:
-    """The sentence with its numbers: `queue research: gpu 208 used + 48 asked > 224 limit`."""
+    """The sentence with its numbers: `queue research: gpu 208 used + 48 requested > 224 limit`."""
     world, most = s.world, bound.rows[row]
     queue = world.ledger.names[row]
     said: list[str] = []
@@ -271,7 +271,7 @@ def _over_limit_verdict(s: Session, bound: QueueBounds, row: int, over: BoolColu
         name = world.columns.names[column]
         terms = [f"{show_amount(name, int(amounts[column]))} {bound_name}" for bound_name, amounts in parts[:1]]
         terms += [f"{show_amount(name, int(amounts[column]))} {bound_name}" for bound_name, amounts in parts[1:] if amounts[column]]
-        terms.append(f"{show_amount(name, int(need[column]))} asked")
+        terms.append(f"{show_amount(name, int(need[column]))} requested")
         said.append(f"{short_name(name)} {' + '.join(terms)} > {show_amount(name, int(most[column]))} {bound.bound_name}")
     curable = bool((need <= most)[over].all())
     why = f"{show_queue(queue)}: {', '.join(said)}{_releasing_note(world, queue, over)}"
@@ -285,4 +285,4 @@ def _releasing_note(world: World, queue: str, over: BoolColumn) -> str:
     names = world.columns.names
     columns = np.flatnonzero(over & (releasing > 0)).tolist()
     parts = [f"{short_name(names[column])} {show_amount(names[column], int(releasing[column]))}" for column in columns]
-    return f" ({', '.join(parts)} of it is leaving)" if parts else ""
+    return f" ({', '.join(parts)} of it is being released)" if parts else ""

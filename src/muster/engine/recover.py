@@ -17,7 +17,7 @@ from muster.model.pod import RELEASING, Phase, Placement, Pod, ReservationNote
 from muster.state.memory import ActivePlan
 
 RECOVERED = "Recovered"
-STALE_RESERVATION = "StaleClaim"
+STALE_RESERVATION = "StaleReservation"
 
 
 def recover(s: Session) -> None:
@@ -95,7 +95,7 @@ def _restore(s: Session, pod: Pod, note: ReservationNote, torn: set[str]) -> Non
         _cancel_evictions(s, note)
         _release(s, pod, note, why, STALE_RESERVATION)
         s.extra_effects.append(
-            Condition("pod", pod.full_name, False, STALE_RESERVATION, f"the claim on node {note.node} was ignored: {why}")
+            Condition("pod", pod.full_name, False, STALE_RESERVATION, f"the reservation of node {note.node} was ignored: {why}")
         )
         return
     member = s.world.facts.members[pod.uid]
@@ -103,7 +103,7 @@ def _restore(s: Session, pod: Pod, note: ReservationNote, torn: set[str]) -> Non
         soft = _is_soft(s, s.world.facts.gangs[member.gang], note)
         if note.plan not in s.world.memory.plans:
             s.world.memory.plans.set(note.plan, ActivePlan(member.gang, note.size, note.victims, note.since, soft=soft))
-    with s.trial("claimed before the scheduler started", cause=RECOVERED) as trial:
+    with s.trial("reserved before the scheduler started", cause=RECOVERED) as trial:
         trial.restore(pod, Placement(note.phase, note.node, note.since, _devices(s, pod, note), note.plan))
         trial.commit()
     s.count("reservations recovered")
@@ -118,7 +118,7 @@ def _cancel_evictions(s: Session, note: ReservationNote) -> None:
         if given_up and uid in s.world.placements.releasing and uid in s.world.facts.pods
     ]:
         if victim.eviction_marked_at is not None and victim.deleted_at is None:
-            cancel_eviction(s, victim, "the plan for which it was asked to leave was given up")
+            cancel_eviction(s, victim, "the plan for which it was marked for soft eviction was given up")
 
 
 def _devices(s: Session, pod: Pod, note: ReservationNote) -> tuple[DeviceSlot, ...]:

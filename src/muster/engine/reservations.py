@@ -22,7 +22,7 @@ from muster.state.pod_terms import terms_of
 from muster.state.trial import Trial
 from muster.state.world import World
 
-RESERVATION_RELEASED = "HoldReleased"
+RESERVATION_RELEASED = "ReservationReleased"
 
 
 def take_reservations(
@@ -89,7 +89,7 @@ def release_infeasible(s: Session) -> None:
     for key in reserving:
         gang = world.facts.gangs[key]
         if not could_ever_complete(s, gang):
-            why = "it could not complete even if everybody else released what they hold and all that runs had ended"
+            why = "it could not complete even if all other gangs released their reservations and all running pods had ended"
             with s.trial(why, cause=RESERVATION_RELEASED) as trial:
                 for pod in gang.pods():
                     if world.phase(pod) is Phase.RESERVED:

@@ -31,7 +31,7 @@ from muster.plugins._tier_constraint import TierConstraint
 from muster.state.node_table import BoolColumn, RowIndex
 from muster.state.resource_columns import Amounts
 
-INSUFFICIENT_CAPACITY = "NoRoomInDomain"
+INSUFFICIENT_CAPACITY = "InsufficientCapacityInDomain"
 NO_DOMAIN = "NoDomain"
 MEMBERS_APART = "MembersApart"
 

@@ -47,7 +47,7 @@ class Overcommit:
 
     def _shortage(self, s: Session, column: int, used: Amounts, inqueue_resources: Amounts, need: Amounts, most: Amounts) -> str:
         name = s.world.columns.names[column]
-        parts = ((used, "used"), (inqueue_resources, "ahead"), (need, "asked"))
+        parts = ((used, "used"), (inqueue_resources, "ahead"), (need, "requested"))
         terms = " + ".join(f"{show_amount(name, int(amounts[column]))} {word}" for amounts, word in parts if amounts[column])
         total = show_amount(name, int(cluster_total(s)[column]))
         return f"{short_name(name)} {terms} > {show_amount(name, int(most[column]))} ({self.factor:g} times {total})"

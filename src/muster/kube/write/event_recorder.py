@@ -91,7 +91,7 @@ def effect_events(effect: SinglePodEffect) -> list[KubeEvent]:
         case Release():
             said = ("Released", f"the claim on node {effect.node} ended: {effect.why}", "Releasing")
         case CancelEviction():
-            said = ("Spared", f"may stay: {effect.why}", "Sparing")
+            said = ("EvictionCancelled", f"may stay: {effect.why}", "Sparing")
         case Reserve():
             return []
     reason, message, action = said
