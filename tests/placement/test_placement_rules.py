@@ -72,7 +72,7 @@ def test_a_selector_that_selects_nobody_never_matches() -> None:
 
 def test_refusals_that_no_eviction_can_cure_are_distinguished() -> None:
     far = PersistentVolume("far", node_terms=in_zones("b"))
-    new = pod("new", gang="g", claims=("data",))
+    new = pod("new", gang="g", volume_claims=("data",))
     claim = VolumeClaim("default", "data", volume="far")
     here = make_world(Case(nodes=(node("n1", labels={ZONE: "a"}),), pending_pods=(new,), things=(far, claim)))
     assert verdict(here, new) == Verdict(
@@ -108,7 +108,7 @@ def test_every_state_of_a_volume_claim_has_its_own_message(claim: VolumeClaim | 
         StorageClass("local", waits=True),
         StorageClass("made", provisioner=DRIVER, waits=True),
     )
-    new = pod("new", gang="g", claims=("data",))
+    new = pod("new", gang="g", volume_claims=("data",))
     here = make_world(Case(nodes=(node("n1"),), pending_pods=(new,), things=(*classes, *([claim] if claim is not None else []))))
     assert words in verdict(here, new).why
 
@@ -137,7 +137,7 @@ PROVISIONED = StorageClass("made", provisioner=DRIVER, waits=True)
 
 
 def test_a_bind_says_which_volume_each_volume_claim_gets() -> None:
-    new = pod("new", gang="g", claims=("a", "b", "c"))
+    new = pod("new", gang="g", volume_claims=("a", "b", "c"))
     bound = VolumeClaim("default", "c", volume="v3")
     things = (
         LOCAL,
@@ -157,7 +157,7 @@ def test_a_bind_says_which_volume_each_volume_claim_gets() -> None:
 
 def test_volume_claims_of_one_cycle_swap_so_that_none_is_left_without() -> None:
     """The first takes the smaller volume; the second can only have that one, and the first moves over."""
-    first, second = pod("a", gang="g", claims=("any",)), pod("b", gang="g", claims=("small",))
+    first, second = pod("a", gang="g", volume_claims=("any",)), pod("b", gang="g", volume_claims=("small",))
     only = VolumeClaim("default", "small", storage_class="local", selector=selector_of(kind="ssd"), access_modes=("ReadWriteOnce",))
     ssd = PersistentVolume("v1", capacity=1, storage_class="local", access_modes=("ReadWriteOnce",), labels={"kind": "ssd"})
     here = make_world(
@@ -171,7 +171,7 @@ def test_volume_claims_of_one_cycle_swap_so_that_none_is_left_without() -> None:
 
 
 def test_the_volume_of_a_claim_from_an_earlier_cycle_stays_its_own() -> None:
-    first, second = pod("a", gang="g", claims=("any",)), pod("b", gang="g", claims=("small",))
+    first, second = pod("a", gang="g", volume_claims=("any",)), pod("b", gang="g", volume_claims=("small",))
     only = VolumeClaim("default", "small", storage_class="local", selector=selector_of(kind="ssd"), access_modes=("ReadWriteOnce",))
     ssd = PersistentVolume("v1", capacity=1, storage_class="local", access_modes=("ReadWriteOnce",), labels={"kind": "ssd"})
     here = make_world(
@@ -184,7 +184,7 @@ def test_the_volume_of_a_claim_from_an_earlier_cycle_stays_its_own() -> None:
 
 
 def test_a_terminating_pod_releases_its_volume_choice() -> None:
-    old, new = pod("old", claims=("a",)), pod("new", gang="g", claims=("b",))
+    old, new = pod("old", volume_claims=("a",)), pod("new", gang="g", volume_claims=("b",))
     here = make_world(
         Case(
             nodes=(node("n1"),),
@@ -202,14 +202,18 @@ def test_a_terminating_pod_releases_its_volume_choice() -> None:
 
 
 def test_members_share_a_volume_claim_for_many_nodes_before_it_is_bound() -> None:
-    pods = tuple(pod(f"p{i}", gang="g", claims=("data",), anti_affinity=ANTI_AFFINITY, labels={"app": "x"}) for i in range(3))
+    pods = tuple(
+        pod(f"p{i}", gang="g", volume_claims=("data",), anti_affinity=ANTI_AFFINITY, labels={"app": "x"}) for i in range(3)
+    )
     many = VolumeClaim("default", "data", storage_class="made", access_modes=("ReadWriteMany",))
     here = make_world(Case(nodes=tuple(node(f"n{i}") for i in range(3)), pending_pods=pods, things=(PROVISIONED, many)))
     assert placed(here, *pods) == ["n0", "n1", "n2"]
 
 
 def test_a_volume_claim_for_one_node_keeps_its_pods_on_that_node() -> None:
-    pods = tuple(pod(f"p{i}", gang="g", claims=("data",), anti_affinity=ANTI_AFFINITY, labels={"app": "x"}) for i in range(2))
+    pods = tuple(
+        pod(f"p{i}", gang="g", volume_claims=("data",), anti_affinity=ANTI_AFFINITY, labels={"app": "x"}) for i in range(2)
+    )
     here = make_world(
         Case(
             nodes=tuple(node(f"n{i}") for i in range(3)),
@@ -222,7 +226,7 @@ def test_a_volume_claim_for_one_node_keeps_its_pods_on_that_node() -> None:
 
 def test_pods_that_share_a_bound_volume_claim_without_limits_have_no_inter_pod_constraints() -> None:
     """A data set that a thousand members mount must not make them go one by one."""
-    new = pod("new", gang="g", claims=("data",))
+    new = pod("new", gang="g", volume_claims=("data",))
     volume = PersistentVolume("v", driver=DRIVER, handle="h")
     case = Case(nodes=(node("n1"),), pending_pods=(new,), things=(volume, VolumeClaim("default", "data", volume="v")))
     here = make_world(case)
