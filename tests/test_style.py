@@ -42,7 +42,7 @@ TOO_COMPLEX: frozenset[str] = frozenset(
     }
 )
 DEFINED_TWICE: frozenset[str] = frozenset(
-    {"EvictionRefusal", "IntColumn", "Manifest", "RejectedObject", "Report", "_Kept", "_Taken"}
+    {"DomainSearch", "EvictionRefusal", "IntColumn", "Manifest", "RejectedObject", "Report", "_Kept", "_Taken"}
 )
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
