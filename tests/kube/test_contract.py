@@ -66,7 +66,7 @@ CHOSEN = {
         "annotations alone make a gang, without any PodGroup",
     ),
     "lifecycle/groups": ("nothing of an accumulating group binds until each of its gangs has its own minimum",),
-    "lifecycle/holds": ("holds are released for a gang earlier in the order that completes with them, with a reason",),
+    "lifecycle/holds": ("reservations are released for a gang earlier in the order that completes with them, with a reason",),
     "lifecycle/match": (
         "a gang of Kubernetes itself counts its running members, too",
         "a gang of the community's plugins is satisfied once, as Koordinator's are",
@@ -80,8 +80,8 @@ CHOSEN = {
         "what was promised is promised again after a restart, and nobody is evicted twice",
     ),
     "lifecycle/stages": (
-        "a gang that holds nodes and is promised the others clears them, and waits for them no longer when they are lost",
-        "a gang whose promise is broken waits again",
+        "a gang with reserved nodes that is nominated to the others preempts, and waits again when these are lost",
+        "a gang whose nomination is lost waits again",
     ),
     "lifecycle/waits": (
         "a gang that timed out stays so over a restart",
