@@ -1,6 +1,6 @@
 """YAML with positions: every value knows its line and column, so that an error can point at what a person wrote.
 
-Reads what Kubernetes tools read, and refuses what is nearly always a slip: a key that stands twice, a key that YAML takes for a
+Reads what Kubernetes tools read, and refuses what is nearly always a slip: a key that is given twice, a key that YAML takes for a
 boolean, an alias that contains itself. It gives no meaning to anything; who reads policies or scenarios does, and collects what is
 wrong with them in `InputFaults`, so that a person sees all of it at once.
 """
@@ -331,7 +331,7 @@ class _EventReader:
             if is_merge:
                 merged.extend(self._merge_bases(value))
             elif key.text in keys:
-                self._faults.add(key, f"key {quoted(key.text)} stands twice, first on line {keys[key.text].line}", field=key.text)
+                self._faults.add(key, f"key {quoted(key.text)} is given twice, first on line {keys[key.text].line}", field=key.text)
             else:
                 entries[key.text], keys[key.text] = value, key
         for base in merged:

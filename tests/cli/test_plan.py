@@ -79,8 +79,8 @@ def test_a_job_that_needs_evictions_shows_the_victims_and_their_cost(workspace: 
         " evicts   research/llm   3 pods, whole gang   priority 10 < 100   loses 0.5 h of work",
         " costs    12.0 GPU-hours of lost work; 1 gang ends",
         " touches  disruption budgets research/llm",
-        " without  no rack has room for 4 members (gpu 8 each): best of 2 is r1 with room for 1 (highest tier allowed: 1 (rack)); "
-        "it would find room in the whole cluster when that is empty, for 4",
+        " without  no rack fits 4 members (gpu 8 each): best of 2 is r1, which fits 1 (highest tier allowed: 1 (rack)); "
+        "it would fit in the whole cluster when that is empty, for 4",
         " instead  r2: 96.0 GPU-hours (evicts research/sweep (4 pods))",
     ]
 

@@ -279,5 +279,5 @@ def test_the_demo_is_short_and_shows_the_main_points() -> None:
     assert "2h virtual" in result.out
     assert "node failed: r6-n3" in result.out
     assert "prod/train-xl reclaims" in result.out
-    assert "no rack has room for 12 members" in result.out
+    assert "no rack fits 12 members" in result.out
     assert len(result.out.splitlines()) < 120

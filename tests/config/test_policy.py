@@ -164,7 +164,7 @@ def test_all_errors_are_reported_at_once() -> None:
     """
     assert errors_of(text) == [
         "1: unknown key 'schedulerName'. Did you mean 'schedulerNames'?",
-        "2: expire must stand before allocate, which decides on what it leaves",
+        "2: expire must come before allocate, which decides on its result",
         "2: unknown action 'allocat'. Did you mean 'allocate'?",
         "4: unknown option of plugin binpack: 'wieght'. Did you mean 'weight'?",
         "4: unknown resource 'gpu'. Did you mean 'nvidia.com/gpu'?",
@@ -175,7 +175,7 @@ def test_all_errors_are_reported_at_once() -> None:
         "7: unknown option 'x': plugin fit has no options",
         "8: a plugin is a name, or a mapping of one name to its options, not the number 3",
         "9: one plugin to an item, not 2: begin a new line with `- `",
-        "11: plugin taints stands twice, first on line 10",
+        "11: plugin taints is given twice, first on line 10",
         "12: unknown setting 'defaultPermitWaitSecond'. Did you mean 'defaultPermitWaitSeconds'?",
         "12: defaultPermitWaitSeconds must be a number, not the text 'soon'",
         "13: YAML reads the key on as a boolean: write it in quotes, 'on'",
@@ -185,7 +185,7 @@ def test_all_errors_are_reported_at_once() -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("plugins: []", "1: plugins is empty: nobody would have a say, and nodes would be filled beyond what they have"),
+        ("plugins: []", "1: plugins is empty: no plugin would decide anything, and nodes would be filled beyond what they have"),
         ("plugins: [priority]", "1: the plugin fit is missing: nodes would be filled beyond what they have"),
         (
             "plugins: [fit, binpack, spread]",
@@ -194,7 +194,7 @@ def test_all_errors_are_reported_at_once() -> None:
         ),
         (
             "plugins: [fit, proportion, capacity]",
-            "1: capacity and proportion both say what a queue deserves: "
+            "1: capacity and proportion both define what a queue deserves: "
             "the one by what was configured, the other by weight. Leave one out",
         ),
         (
@@ -207,11 +207,11 @@ def test_all_errors_are_reported_at_once() -> None:
         ("actions: [expire, enqueue]", "1: the action allocate is missing: nothing would ever be placed"),
         ("actions: []", "1: the action allocate is missing: nothing would ever be placed"),
         ("actions: allocate", "1: actions must be a list of actions, not the text 'allocate'"),
-        ("actions: [allocate, allocate]", "1: action allocate stands twice"),
-        ("actions: [allocate, enqueue]", "1: enqueue must stand before allocate, which decides on what it leaves"),
+        ("actions: [allocate, allocate]", "1: action allocate is given twice"),
+        ("actions: [allocate, enqueue]", "1: enqueue must come before allocate, which decides on its result"),
         ("actions: [allocate, 3]", "1: actions must be a list of actions, not of the number 3"),
         ("schedulerNames: []", "1: schedulerNames is empty: no pod would be scheduled"),
-        ("schedulerNames: [a, a]", "1: scheduler name a stands twice"),
+        ("schedulerNames: [a, a]", "1: scheduler name a is given twice"),
         ("schedulerNames: ['']", "1: a scheduler name may not be empty"),
         ("schedulerNames: muster", "1: schedulerNames must be a list of scheduler names, not the text 'muster'"),
         ("settings: [1]", "1: settings must be a mapping, not a list"),
@@ -445,7 +445,7 @@ def test_a_module_that_fails_is_the_policys_error_not_a_crash(module: Path) -> N
 
 def test_two_plugins_of_one_name_are_refused(module: Path) -> None:
     source = "class P:\n    name = 'fit'\n    def match(self, s, pod, rows): ..."
-    assert errors_of_plugin(module, source, "others:P") == ["1: plugin fit stands twice, first on line 1"]
+    assert errors_of_plugin(module, source, "others:P") == ["1: plugin fit is given twice, first on line 1"]
 
 
 def test_a_plugin_may_lie_in_a_file_beside_the_policy(tmp_path: Path) -> None:

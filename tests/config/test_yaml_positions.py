@@ -77,7 +77,7 @@ def test_anchors_aliases_and_merges_are_followed() -> None:
 
 def test_all_bad_keys_are_reported_at_once() -> None:
     assert errors_of("a: 1\na: 2\non: 3\n? [x]\n: 4\n~: 5\n") == [
-        "f.yaml:2: key 'a' stands twice, first on line 1",
+        "f.yaml:2: key 'a' is given twice, first on line 1",
         "f.yaml:3: YAML reads the key on as a boolean: write it in quotes, 'on'",
         "f.yaml:4: a key must be a text, not a list",
         "f.yaml:6: a key must be a text, not nothing",

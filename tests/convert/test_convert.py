@@ -382,7 +382,7 @@ def test_a_flag_that_is_not_there_is_off_where_the_caller_says_so() -> None:
         (plugins("gang", more="configurations: 1\n"), 5, "configurations must be a list, not the number 1"),
         (plugins("gang", more="configurations: [{}]\n"), 5, "a configuration must be a mapping with the name of an action"),
         ('actions: "allocate\n', 1, "this is no YAML"),
-        ("actions: allocate\nactions: enqueue\n", 2, "key 'actions' stands twice, first on line 1"),
+        ("actions: allocate\nactions: enqueue\n", 2, "key 'actions' is given twice, first on line 1"),
     ],
 )
 def test_what_is_no_configuration_is_an_error_with_its_line(text: str, line: int, message: str) -> None:

@@ -54,9 +54,9 @@ def test_a_refusal_counts_nodes_by_reason_and_names_what_could_change_it() -> No
         )
     )
     found = verdict(here, new)
-    assert "1 node without the label rack, by which it looks for company" in found.why
-    assert "1 node with a pod in their kubernetes.io/hostname that it keeps away from (app=x)" in found.why
-    assert "1 node without a pod that it must be near (app=y in their rack)" in found.why
+    assert "1 node without the label rack, the topologyKey of its affinity" in found.why
+    assert "1 node with a pod in their kubernetes.io/hostname that its anti-affinity excludes (app=x)" in found.why
+    assert "1 node without a pod that its affinity requires (app=y in their rack)" in found.why
     assert found.curable
     assert Topic.POD_PLACED.any in found.topics
 
@@ -65,7 +65,7 @@ def test_a_selector_that_selects_nobody_never_matches() -> None:
     new = pod("new", gang="g", affinity=PodAffinity((PodTerm(HOST, None),)))
     here = make_world(Case(nodes=(node("n1"),), pending_pods=(new,)))
     assert (
-        "without a pod that it must be near (a selector that selects nobody in their kubernetes.io/hostname)"
+        "without a pod that its affinity requires (a selector that selects nobody in their kubernetes.io/hostname)"
         in verdict(here, new).why
     )
 
@@ -77,7 +77,7 @@ def test_refusals_that_no_eviction_can_cure_are_distinguished() -> None:
     here = make_world(Case(nodes=(node("n1", labels={ZONE: "a"}),), pending_pods=(new,), things=(far, claim)))
     assert verdict(here, new) == Verdict(
         ok=False,
-        why="0/1 members placed, new fits nowhere: 1 node out of reach of volume far of claim default/data",
+        why="0/1 members placed, new fits nowhere: 1 node out of reach of volume far of PersistentVolumeClaim default/data",
         code=explain.NO_NODE,
         topics=verdict(here, new).topics,
     )
@@ -86,19 +86,25 @@ def test_refusals_that_no_eviction_can_cure_are_distinguished() -> None:
 @pytest.mark.parametrize(
     ("claim", "words"),
     [
-        (None, "claim default/data does not exist"),
-        (VolumeClaim("default", "data", deleted=True), "claim default/data is being deleted"),
-        (VolumeClaim("default", "data", volume="v"), "claim default/data is bound to volume v, which does not exist"),
+        (None, "PersistentVolumeClaim default/data does not exist"),
+        (VolumeClaim("default", "data", deleted=True), "PersistentVolumeClaim default/data is being deleted"),
+        (
+            VolumeClaim("default", "data", volume="v"),
+            "PersistentVolumeClaim default/data is bound to volume v, which does not exist",
+        ),
         (
             VolumeClaim("default", "data", storage_class="odd"),
-            "claim default/data asks for storage class odd, which does not exist",
+            "PersistentVolumeClaim default/data requests storage class odd, which does not exist",
         ),
-        (VolumeClaim("default", "data"), "it waits for claim default/data to be bound"),
-        (VolumeClaim("default", "data", storage_class="now"), "it waits for claim default/data to be bound"),
-        (VolumeClaim("default", "data", storage_class="local"), "1 node where claim default/data can get no volume of class local"),
+        (VolumeClaim("default", "data"), "it waits for PersistentVolumeClaim default/data to be bound"),
+        (VolumeClaim("default", "data", storage_class="now"), "it waits for PersistentVolumeClaim default/data to be bound"),
+        (
+            VolumeClaim("default", "data", storage_class="local"),
+            "1 node where PersistentVolumeClaim default/data can get no volume of class local",
+        ),
         (
             VolumeClaim("default", "data", storage_class="made", selected_node="n2"),
-            "the volume of claim default/data is being made for node n2",
+            "the volume of PersistentVolumeClaim default/data is being provisioned for node n2",
         ),
     ],
 )

@@ -60,7 +60,7 @@ def test_a_preemptible_job_leaves_capacity_for_the_non_preemptible_ones_that_wai
     job(cluster, "own", 3, labels=NON_PREEMPTIBLE).cycle()
     assert cluster.verdict("own").code == "InsufficientCapacity"
     job(cluster, "loose", 6, labels=PREEMPTIBLE).cycle()
-    assert cluster.verdict("loose").why == "quota t/q: gpu 0 used + 3 kept for non-preemptible jobs + 6 requested > 8 max"
+    assert cluster.verdict("loose").why == "quota t/q: gpu 0 used + 3 reserved for non-preemptible jobs + 6 requested > 8 max"
 
 
 def test_what_is_kept_is_no_more_than_the_minimum() -> None:

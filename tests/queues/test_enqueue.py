@@ -30,7 +30,7 @@ def test_a_podgroup_is_enqueued_while_all_that_wait_fit_the_cluster_times_the_fa
     t.cycle()
     assert [is_enqueued(t, name) for name in "xyz"] == [True, True, False]
     verdict = t.verdict("z")
-    assert (verdict.code, verdict.why) == ("Overcommit", "the cluster: gpu 11 ahead + 2 requested > 12 (1.5 times 8)")
+    assert (verdict.code, verdict.why) == ("Overcommit", "the cluster: gpu 11 inqueue + 2 requested > 12 (1.5 times 8)")
 
 
 def test_what_is_used_counts_where_no_pod_is_evictable() -> None:
@@ -65,7 +65,7 @@ def test_a_queue_enqueues_no_more_than_its_limit() -> None:
         .cycle()
     )
     assert [is_enqueued(t, name) for name in "xy"] == [True, False]
-    assert t.verdict("y").why == "queue b: gpu 0 used + 3 ahead + 2 requested > 4 limit"
+    assert t.verdict("y").why == "queue b: gpu 0 used + 3 inqueue + 2 requested > 4 limit"
     t.delete_object("PodGroup", "volcano:default/x").cycle()
     t.upsert(queue("b", limit=res(gpu=4), weight=2)).cycle()
     assert is_enqueued(t, "y")

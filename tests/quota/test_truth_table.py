@@ -154,7 +154,7 @@ def test_what_non_preemptible_jobs_wait_for_is_kept_free_up_to_min(*, waiting: i
     del waits["runningOn"]
     written["policy"]["plugins"].insert(1, "selectors")
     written["gangs"] = [{"apiFlavour": "koordinator", "requests": {"gpu": 1}, "priority": 20, **waits, "labels": _labels(waits)}]
-    expect = {"bound": {"job": asked}} if enters else {"pending": {"job": asked}, "why": {"job": "kept for non-preemptible"}}
+    expect = {"bound": {"job": asked}} if enters else {"pending": {"job": asked}, "why": {"job": "reserved for non-preemptible"}}
     written["steps"][-1] = {"expect": expect}
     assert_scenario_holds(yaml.safe_dump(written))
 

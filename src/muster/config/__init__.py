@@ -1,6 +1,8 @@
-"""Policy files: which plugins and actions a scheduler runs with. Typed and closed: what is not known is an error that points at it.
+"""Policy files: which plugins and actions a scheduler runs with. Typed and closed: an unknown name is an error with its line.
 
-`load_policy` reads a file, a text, or the part of a scenario that is a policy; `catalogue` lists what can be written there.
+`load_policy` reads a file, a text, or the part of a scenario that is a policy; `catalogue` lists what can be written there. A key
+that is renamed must stay in `retired_names`; a key that is added follows from a field and its type hint. The pages in docs that
+follow from the code are written by `muster.config.manual`. Tests: tests/config.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The parts of the manual that follow from the code: what a policy file may hold, and the hooks of a plugin.
+"""The parts of the manual that follow from the code: the keys of a policy file, and the hooks of a plugin.
 
 `python -m muster.config.manual docs` writes them between the marks in docs/policy.md and docs/plugins.md; a test compares.
 """
@@ -18,13 +18,13 @@ from muster.engine import hooks
 from muster.engine.cycle import ACTIONS
 
 _ACTION_DOCS: Mapping[str, str] = {
-    "expire": "Ends what time has ended: waits that ran out, and claims that can no longer be redeemed.",
-    "enqueue": "Says which PodGroups may have their pods attempted at all, and why the others may not.",
-    "allocate": "Places gangs on free room, the most entitled first, each whole or not at all; redeems what they were promised.",
-    "preempt": "Makes room for one pod that found none, on the node where that costs least: lower priorities of its own queue go.",
-    "gang-preempt": "Makes room for a gang that found none, in one domain: lower priorities of its own queue go.",
-    "gang-reclaim": "Makes room for a gang that still found none: queues that use more than they deserve give it back.",
-    "job-preempt": "Makes room for a whole job in an ElasticQuota: preemptible pods of lower priority go.",
+    "expire": "Ends what has timed out: permit waits, and nominations that can no longer be bound.",
+    "enqueue": "Decides which PodGroups are enqueued, so that their pods are attempted, and why the others are not.",
+    "allocate": "Places gangs on free capacity in their order, each whole or not at all; binds the nominated.",
+    "preempt": "Evicts for one pod that did not fit, on the node where that costs least: pods of lower priority in its own queue.",
+    "gang-preempt": "Evicts for a gang that did not fit, in one domain: pods of lower priority in its own queue.",
+    "gang-reclaim": "Evicts for a gang that still does not fit: pods of queues that use more than they deserve.",
+    "job-preempt": "Evicts for a whole job in an ElasticQuota: preemptible pods of lower priority.",
 }
 
 
@@ -98,7 +98,7 @@ _SECTION = re.compile(r"(<!-- (\S+): written by muster\.config\.manual -->\n).*?
 
 
 def render_page(path: Path) -> str:
-    """The page with every part that stands between marks written anew. A part with a dot in its name is a file of examples/."""
+    """The page with every part between marks written anew. A part with a dot in its name is a file of examples/."""
 
     def written(found: re.Match[str]) -> str:
         begin, name, end = found.groups()

@@ -1,4 +1,4 @@
-"""Is this a plugin? What somebody else's class must have to take part, checked against the hooks themselves."""
+"""Is this a plugin? What a class must have to be one, checked against the hooks themselves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of plugins: what a class takes, as its type hints say it, and how a policy file writes it."""
+"""Options of plugins: what a class takes by its type hints, and how a policy file writes it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Option:
 
 
 class BadOptions(Exception):
-    """A plugin whose options no policy file could write."""
+    """A plugin with an option that no policy file could write."""
 
 
 def options_of(make: Callable[..., object]) -> tuple[Option, ...]:
@@ -64,7 +64,7 @@ def options_of(make: Callable[..., object]) -> tuple[Option, ...]:
         default = _default(make, name, parameter)
         found.append(
             Option(
-                camel_case(name), name, hints[name], default, more.get("doc", ""), more.get("least"), more.get("resources", False)
+                camel_case(name), name, hints[name], default, more.get("doc", ""), more.get("minimum"), more.get("resources", False)
             )
         )
     return tuple(found)

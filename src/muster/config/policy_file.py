@@ -1,4 +1,4 @@
-"""From a policy file to a Policy: its keys, and the combinations that make no sense."""
+"""From a policy file to a Policy: its keys, and combinations that are refused."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ DEFAULT_POLICY = """\
 schedulerNames: [muster]
 actions: [expire, enqueue, allocate, preempt, gang-preempt, job-preempt, gang-reclaim]
 plugins:
-# Who goes first, and how much a queue may have.
+# Order of gangs and queues, and quotas.
 - priority
 - capacity
 - elastic-quota
-# Where they may go.
+# Filters.
 - topology
 - unschedulable
 - selectors
@@ -41,13 +41,13 @@ plugins:
 - devices
 - pod-affinity
 - spread-constraints
-# Which node is best.
+# Scores.
 - binpack
 - node-affinity-preference
 - taint-preference
 - pod-affinity-preference
 - nominated
-# Who may be evicted.
+# Victims.
 - pdb
 - min-runtime: {actions: [gang-reclaim]}
 - lost-work
@@ -64,18 +64,18 @@ settings:
 KEYS: Mapping[str, str] = {
     "schedulerNames": "Pods whose `spec.schedulerName` is one of these are scheduled by Muster.",
     "actions": "What a cycle does, in this order.",
-    "plugins": "Who has a say, in this order: a name, or a mapping of one name to its options.",
+    "plugins": "The plugins, in this order: a name, or a mapping of one name to its options.",
     "settings": "What belongs to no plugin.",
 }
 SETTINGS: tuple[Option, ...] = tuple(option for option in options_of(PolicySettings) if option.key not in KEYS)
 
 ALLOCATE = "allocate"
-# These prepare what allocate decides on; every other action makes room for those that it could not place.
+# These prepare what allocate decides on; every other action evicts for gangs that it could not place.
 _BEFORE_ALLOCATE = ("expire", "enqueue")
 
 
 class PolicyError(InputError):
-    """A policy that cannot be used, with all that is wrong with it."""
+    """A policy that cannot be used, with all its faults."""
 
 
 def default_policy() -> Policy:
@@ -176,10 +176,10 @@ def _check_order(given: YamlValue, names: list[YamlValue], faults: InputFaults) 
         return
     for i, name in enumerate(names):
         if name.text in _BEFORE_ALLOCATE and i > at:
-            faults.add(name, f"{name.text} must stand before allocate, which decides on what it leaves", field=f"actions[{i}]")
+            faults.add(name, f"{name.text} must come before allocate, which decides on its result", field=f"actions[{i}]")
         elif name.text in ACTIONS and name.text not in (*_BEFORE_ALLOCATE, ALLOCATE) and i < at:
-            why = "or somebody is evicted for a gang that fits without"
-            faults.add(name, f"{name.text} must stand after allocate, {why}", field=f"actions[{i}]")
+            why = "or pods are evicted for a gang that fits without"
+            faults.add(name, f"{name.text} must come after allocate, {why}", field=f"actions[{i}]")
 
 
 # -- plugins -----------------------------------------------------------------------------------------------------------------------
@@ -191,7 +191,9 @@ def _plugins(given: YamlValue, faults: InputFaults) -> tuple[Plugin, ...]:
         return ()
     if not given.items:
         faults.add(
-            given, "plugins is empty: nobody would have a say, and nodes would be filled beyond what they have", field="plugins"
+            given,
+            "plugins is empty: no plugin would decide anything, and nodes would be filled beyond what they have",
+            field="plugins",
         )
         return ()
     found: list[tuple[YamlValue, Plugin]] = []
@@ -201,7 +203,7 @@ def _plugins(given: YamlValue, faults: InputFaults) -> tuple[Plugin, ...]:
         if named is not None and (plugin := _plugin(*named, f"plugins[{i}]", faults)) is not None:
             found.append((named[0], plugin))
     _check_names(found, faults)
-    # A plugin that could not be read may be the one that is missed.
+    # A plugin that could not be read may be the one that is missing.
     _check_combinations(given, found, faults, complete=len(faults) == before)
     return tuple(plugin for _, plugin in found)
 
@@ -233,17 +235,17 @@ def _plugin(name: YamlValue, given: YamlValue, field: str, faults: InputFaults) 
     except (TypeError, ValueError) as error:
         faults.add(name, f"plugin {name.text}: {error}", field=field)
         return None
-    wrong = plugin_errors(plugin)
-    for flaw in wrong:
-        faults.add(name, f"plugin {name.text} {flaw}", field=field)
-    return None if wrong else plugin
+    errors = plugin_errors(plugin)
+    for error_text in errors:
+        faults.add(name, f"plugin {name.text} {error_text}", field=field)
+    return None if errors else plugin
 
 
 def _check_names(found: list[tuple[YamlValue, Plugin]], faults: InputFaults) -> None:
     first: dict[str, YamlValue] = {}
     for at, plugin in found:
         if plugin.name in first:
-            faults.add(at, f"plugin {plugin.name} stands twice, first on line {first[plugin.name].line}", field="plugins")
+            faults.add(at, f"plugin {plugin.name} is given twice, first on line {first[plugin.name].line}", field="plugins")
         first.setdefault(plugin.name, at)
 
 
@@ -252,7 +254,7 @@ def _check_combinations(given: YamlValue, found: list[tuple[YamlValue, Plugin]],
         faults.add(given, "the plugin fit is missing: nodes would be filled beyond what they have", field="plugins")
     shares = [(at, plugin) for at, plugin in found if isinstance(plugin, Capacity | Proportion)]
     if len(shares) > 1:
-        why = "capacity and proportion both say what a queue deserves: the one by what was configured, the other by weight"
+        why = "capacity and proportion both define what a queue deserves: the one by what was configured, the other by weight"
         faults.add(shares[1][0], f"{why}. Leave one out", field="plugins")
     pack = next((plugin for _, plugin in found if isinstance(plugin, Binpack)), None)
     for at, plugin in found:
@@ -281,4 +283,4 @@ def _text_items(given: YamlValue, field: str, what: str, faults: InputFaults) ->
 def _check_duplicates(names: list[YamlValue], what: str, field: str, faults: InputFaults) -> None:
     for i, name in enumerate(names):
         if any(other.text == name.text for other in names[:i]):
-            faults.add(name, f"{what} {name.text} stands twice", field=f"{field}[{i}]")
+            faults.add(name, f"{what} {name.text} is given twice", field=f"{field}[{i}]")

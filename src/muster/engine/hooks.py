@@ -369,7 +369,7 @@ T = TypeVar("T")
 
 def setting(default: T, doc: str) -> T:
     """A setting and what it means. The policy file writes its name in camel case, `_s` as `Seconds`; numbers are not negative."""
-    made: T = field(default=default, metadata={"doc": doc, "least": 0})
+    made: T = field(default=default, metadata={"doc": doc, "minimum": 0})
     return made
 
 

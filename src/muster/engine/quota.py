@@ -181,7 +181,7 @@ def _usage(s: Session, ask: Ask, rows: LedgerRows) -> QueueUsage:
             return QueueUsage((("used", np.zeros_like(s.inqueue_resources[rows])),))
         case Purpose.ENQUEUE:
             used = ledger.planned_in(rows) * (not may_evict(s, ask.gang))
-            return QueueUsage((("used", used), ("ahead", s.inqueue_resources[rows])))
+            return QueueUsage((("used", used), ("inqueue", s.inqueue_resources[rows])))
 
 
 def may_evict(s: Session, gang: Gang) -> bool:

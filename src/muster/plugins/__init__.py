@@ -1,6 +1,8 @@
-"""Policies, one to a file. Plugins know the engine's hooks and the world, and never each other.
+"""Plugins, one to a file; shared parts begin with an underscore. `PLUGINS` below is the catalogue that a policy file names them by.
 
-This file is the catalogue: a plugin that stands here can be named in a policy file.
+A plugin may read the session and the world and answer the hooks of `muster.engine.hooks`. It must not import another plugin, keep
+counters of its own or change the world; a new rule is a new file and an entry below. Tests: tests/plugins, tests/placement,
+tests/topology, tests/queues and tests/quota, with slow twins of every column.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ from muster.plugins.topology import Topology
 from muster.plugins.unschedulable import Unschedulable
 from muster.plugins.volumes import Volumes
 
-# In the order in which the manual tells of them: who goes first, where they may go, which node is best, and who may be evicted.
+# In the order of the manual: order of gangs, queues and quotas, filters, scores, and victims.
 PLUGINS: Mapping[str, Callable[..., Plugin]] = {
     "priority": Priority,
     "creation": Creation,

@@ -1,4 +1,4 @@
-"""The domains that one ask may go to, in the order in which they are worth trying, or why there are none."""
+"""The domains that an ask may be placed in, in the order in which they are tried, or why there are none."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ INSUFFICIENT_CAPACITY = "InsufficientCapacityInDomain"
 NO_DOMAIN = "NoDomain"
 MEMBERS_APART = "MembersApart"
 
-# So many levels of victims' priorities are told apart when domains are ordered by what it costs to enter them.
+# So many priorities of victims are distinguished when domains are ordered by the cost of their evictions.
 _PRIORITY_LEVELS = 8
 
-# Actions that evict in the asker's own queues only, and only whom has a lower priority.
+# Actions that evict in the queues of the ask only, and only pods of lower priority.
 _OWN_QUEUES_ONLY = ("preempt", "gang-preempt")
 
 
 class DomainSearch:
-    """`allowed`: the narrowest first, whether or not there is room."""
+    """`allowed`: the narrowest first, whether or not they have the capacity."""
 
     def __init__(self, s: Session, ask: Ask, constraint: TierConstraint) -> None:
         self.s, self.ask, self.constraint = s, ask, constraint
@@ -51,7 +51,7 @@ class DomainSearch:
         self.allowed = self._up_to(constraint.highest_tier_allowed if constraint.hard else constraint.tree.top_tier)
 
     def _up_to(self, highest_tier_allowed: int) -> tuple[Domain, ...]:
-        """Domains up to that tier that hold every member who is placed already, and that lie where the ask has to stay."""
+        """Domains up to that tier that contain every placed member, and that lie within what the ask is limited to."""
         tree, within = self.constraint.tree, self.ask.within
         found: tuple[Domain, ...] = tree.up_to(highest_tier_allowed)
         if self.placed_on:
@@ -60,20 +60,20 @@ class DomainSearch:
             return found
         inside = np.zeros(len(self.s.world.table), dtype=np.int64)
         inside[within.rows] = 1
-        spans = DomainSums(found)
-        held = spans.sums(inside) == spans.sums(np.ones_like(inside))
-        kept = tuple(domain for domain, fits in zip(found, held.tolist(), strict=True) if fits)
-        # The soft wish of a cell ends where its gang has to stay.
+        sums = DomainSums(found)
+        contained = sums.sums(inside) == sums.sums(np.ones_like(inside))
+        kept = tuple(domain for domain, is_inside in zip(found, contained.tolist(), strict=True) if is_inside)
+        # A soft constraint of a subgroup ends at the domain of its gang.
         return kept if self.constraint.hard or within in kept else (*kept, within)
 
-    # -- room ------------------------------------------------------------------------------------------------------------------
+    # -- capacity ------------------------------------------------------------------------------------------------------------------
 
     def feasible(self) -> tuple[Domain, ...] | Verdict:
         """All domains that could take what the gang needs, the narrowest first."""
         found = self._bounds(self.allowed, CAPACITY_FOR[self.ask.purpose])
         keep: BoolColumn = found.feasible & (found.most > 0)
         if self.ask.gang.mode is Mode.NON_STRICT:
-            # It gathers what it gets, but only where all of it will have room one day.
+            # It takes what it can get, but only where all of it fits once the domain is empty.
             keep = self._bounds(self.allowed, CapacityView.ALLOCATABLE).feasible & (found.most > 0)
         if not self.constraint.hard:
             keep[-1] = True
@@ -84,10 +84,10 @@ class DomainSearch:
     def _bounds(self, domains: Sequence[Domain], view: CapacityView) -> DomainBounds:
         return domain_bounds(self.s, self.ask, domains, CurrentCapacity(self.s, view))
 
-    # -- what it costs to enter ------------------------------------------------------------------------------------------------
+    # -- cheapest evictions ------------------------------------------------------------------------------------------------
 
     def cheapest_to_enter(self, count: int) -> tuple[Domain, ...] | Verdict:
-        """Domains that the ask could enter if everybody left whom it may evict: fewest seats lacking, then the least important
+        """Domains in which the ask fits after evicting all that it may evict: fewest pods lacking, then the lowest priority of
         victims, then the narrowest."""
         found = self._bounds(self.allowed, CapacityView.AFTER_RELEASES)
         lacking = len(self.ask.pods) - found.most
@@ -95,10 +95,10 @@ class DomainSearch:
         for number, capacity in enumerate(after_evictions(self.s, self.ask), start=1):
             found = domain_bounds(self.s, self.ask, self.allowed, capacity)
             level[found.feasible & (level > number)] = number
-        enterable = np.flatnonzero(level <= _PRIORITY_LEVELS)
-        if not len(enterable):
+        reachable = np.flatnonzero(level <= _PRIORITY_LEVELS)
+        if not len(reachable):
             return self._insufficient_capacity(found, after_evictions=True)
-        order = enterable[np.lexsort((enterable, level[enterable], lacking[enterable]))]
+        order = reachable[np.lexsort((reachable, level[reachable], lacking[reachable]))]
         return tuple(self.allowed[at] for at in order[:count].tolist())
 
     # -- why not ---------------------------------------------------------------------------------------------------------------
@@ -120,19 +120,19 @@ class DomainSearch:
         return Verdict(ok=False, why=why, code=NO_DOMAIN, topics=(Topic.FREE_CAPACITY.any,))
 
     def _insufficient_capacity(self, found: DomainBounds, *, after_evictions: bool = False) -> Verdict:
-        """How far the domains are from enough, and what would be."""
+        """How many the best domain fits, and which tier would do."""
         alone = self._bounds(self.allowed, CapacityView.ALLOCATABLE)
         never = not self.placed_on and not alone.feasible.any()
         most = alone.most if never else found.most
         best = int(np.argmax(most))
         if self.placed_on:
             others = "its other member is" if len(self.placed_on) == 1 else f"its other {len(self.placed_on)} members are"
-            why = f"{self.allowed[best].title}, where {others}, has room for {most[best]} of {len(self.ask.pods)} more"
+            why = f"{self.allowed[best].title}, where {others}, fits {most[best]} of {len(self.ask.pods)} more"
         else:
             minimum = self.ask.minimum or self.ask.pods
-            when = " even when empty" if never else " even with everybody gone whom it may evict" if after_evictions else ""
-            why = f"no {self._tier_noun()} has room for {_members_text(len(minimum))}{_request_text(minimum)}{when}"
-            why += f": best of {len(self.allowed)} is {self.allowed[best].name} with room for {most[best]}"
+            when = " even when empty" if never else " even after evicting all that it may evict" if after_evictions else ""
+            why = f"no {self._tier_noun()} fits {_members_text(len(minimum))}{_request_text(minimum)}{when}"
+            why += f": best of {len(self.allowed)} is {self.allowed[best].name}, which fits {most[best]}"
         return Verdict(
             ok=False,
             why=f"{why} ({self.constraint.limit_text}){self._wider_tier_hint()}",
@@ -158,12 +158,12 @@ class DomainSearch:
             if len(enough):
                 where = wider[int(enough[0])]
                 tier = "" if where.rows is None else f" with tier {tree.show_tier(where.tier or 0)} allowed"
-                return f"; it would find room{tier} in {where.title}{when}, for {found.most[enough[0]]}"
-        return "; no higher tier could hold it either"
+                return f"; it would fit{tier} in {where.title}{when}, for {found.most[enough[0]]}"
+        return "; no higher tier fits it either"
 
 
 def placed_rows(s: Session, ask: Ask) -> list[int]:
-    """The nodes of the gang's members, or of the cell's, that have one. Nodes that are gone hold nobody together."""
+    """The rows of the nodes of the gang's placed members, or of the subgroup's. Nodes that were deleted do not count."""
     world = s.world
     uids = [pod.uid for pod in ask.gang.pods()] if ask.subgroup is None else sorted(ask.subgroup.members)
     placed = [world.placements.by_uid[uid] for uid in uids if uid in world.placements.by_uid]
@@ -171,12 +171,12 @@ def placed_rows(s: Session, ask: Ask) -> list[int]:
     return [row for row in rows if row is not None]
 
 
-# -- with victims gone -------------------------------------------------------------------------------------------------------------
+# -- after evictions -------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class _FiguresAfterEviction:
-    """The figures as they would be if some left. What a node refuses for its labels or taints it would refuse then, too."""
+class _AmountsAfterEviction:
+    """Free amounts after some evictions. What a node refuses for its labels or taints it still refuses then."""
 
     s: Session
     amounts: Amounts
@@ -189,7 +189,7 @@ class _FiguresAfterEviction:
 
 
 def after_evictions(s: Session, ask: Ask) -> Iterator[CapacitySource]:
-    """The figures with the victims of the lowest priorities gone, then with more and more of those whom the ask might evict."""
+    """Free amounts after evicting the victims of the lowest priorities, then more and more of those that the ask may evict."""
     victim_table = victim_table_of(s.world)
     at = np.flatnonzero(_evictable_rows(ask, victim_table))
     priority = victim_table.gang_priority[victim_table.gang[at]]
@@ -197,11 +197,11 @@ def after_evictions(s: Session, ask: Ask) -> Iterator[CapacitySource]:
     if len(steps) > _PRIORITY_LEVELS:
         steps = steps[np.linspace(0, len(steps) - 1, _PRIORITY_LEVELS).round().astype(np.intp)]
     for step in steps.tolist():
-        yield _FiguresAfterEviction(s, _free_after(s, victim_table, at[priority <= step]))
+        yield _AmountsAfterEviction(s, _free_after(s, victim_table, at[priority <= step]))
 
 
 def _evictable_rows(ask: Ask, victim_table: VictimTable) -> BoolColumn:
-    """Seats that might be taken: of lower priority in the asker's own queues, or in others where the action looks there."""
+    """Placed pods that could be victims: of lower priority in the queues of the ask, or in others if the action evicts there."""
     size, gangs = len(victim_table.pods), len(victim_table.gangs)
     queues = {role.queue for role in ask.gang.roles}
     numbers = [victim_table.queue_number[queue] for queue in sorted(queues) if queue in victim_table.queue_number]
@@ -222,7 +222,7 @@ def _free_after(s: Session, victim_table: VictimTable, at: RowIndex) -> Amounts:
     return free
 
 
-# -- words -------------------------------------------------------------------------------------------------------------------------
+# -- text -------------------------------------------------------------------------------------------------------------------------
 
 
 def _members_text(count: int) -> str:
@@ -230,7 +230,7 @@ def _members_text(count: int) -> str:
 
 
 def _request_text(pods: Sequence[Pod]) -> str:
-    """What each of them asks for, where that is the same for all."""
+    """What each of them requests, where that is the same for all."""
     requests = {pod.signature.request for pod in pods}
     if len(requests) != 1:
         return ""

@@ -1,7 +1,8 @@
-"""Sharing out an amount: pure functions of integers. Nothing is lost to rounding and nothing is given twice.
+"""Sharing an amount out: pure functions of integers. Nothing is lost to rounding, and the parts never exceed the total.
 
-One resource at a time. Whoever asks gets what is theirs at least; the rest goes by weight, and what somebody does not need goes on
-to the others. Fractions of a unit go to the largest remainders, ties by name, so that the order of the input means nothing.
+One resource at a time. Each sharer gets its minimum as far as it requests it; the rest is shared by weight, and what one does not
+need is shared among the others. Fractions of a unit are added to the largest remainders, ties by name: the order of the input does
+not count.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Sharer:
-    """Somebody who wants a part. `minimum` is theirs before anybody shares; who does not lend keeps it even when not wanting it."""
+    """One that takes a part. `minimum` is its own before sharing; one that does not `lends` keeps it even if it requests less."""
 
     name: str
     weight: int
@@ -22,7 +23,7 @@ class Sharer:
 
 
 def split_by_weight(amount: int, weights: Mapping[str, int]) -> dict[str, int]:
-    """The whole amount split in proportion to the weights. Whoever weighs nothing gets nothing."""
+    """The whole amount split in proportion to the weights. A weight of zero gets nothing."""
     total = sum(weights.values())
     if total <= 0 or amount <= 0:
         return dict.fromkeys(weights, 0)
@@ -34,29 +35,29 @@ def split_by_weight(amount: int, weights: Mapping[str, int]) -> dict[str, int]:
 
 
 def scale_minimums(total: int, minimum: Mapping[str, int]) -> dict[str, int]:
-    """What is theirs at least, cut down in proportion where there is not enough for all of it."""
-    promised = sum(minimum.values())
-    if promised <= total:
+    """The minimums, scaled down in proportion where the total does not suffice."""
+    required = sum(minimum.values())
+    if required <= total:
         return dict(minimum)
-    return {name: max(0, total) * value // promised for name, value in minimum.items()}
+    return {name: max(0, total) * value // required for name, value in minimum.items()}
 
 
 def fair_shares(total: int, sharers: Sequence[Sharer]) -> dict[str, int]:
-    """Everybody's part. Only what is theirs at least can add up to more than the total: see `scale_minimums`."""
+    """The part of each. Only minimums can add up to more than the total: see `scale_minimums`."""
     part = {s.name: min(s.request, s.minimum) if s.lends else s.minimum for s in sharers}
-    hungry = [s for s in sharers if s.request > s.minimum]
+    unsatisfied = [s for s in sharers if s.request > s.minimum]
     left = total - sum(part.values())
-    while left > 0 and (weights := sum(s.weight for s in hungry)):
-        sated = [s for s in hungry if (s.request - part[s.name]) * weights <= left * s.weight]
-        if not sated:
-            # Nobody is given more than is wanted any more: only now are fractions rounded, once.
-            for name, more in split_by_weight(left, {s.name: s.weight for s in hungry}).items():
+    while left > 0 and (weights := sum(s.weight for s in unsatisfied)):
+        satisfied = [s for s in unsatisfied if (s.request - part[s.name]) * weights <= left * s.weight]
+        if not satisfied:
+            # No part reaches its request any more: only now are fractions rounded, once.
+            for name, more in split_by_weight(left, {s.name: s.weight for s in unsatisfied}).items():
                 part[name] += more
             break
-        for sharer in sated:
+        for sharer in satisfied:
             left -= sharer.request - part[sharer.name]
             part[sharer.name] = sharer.request
-        hungry = [s for s in hungry if part[s.name] < s.request]
+        unsatisfied = [s for s in unsatisfied if part[s.name] < s.request]
     return part
 
 
@@ -83,11 +84,11 @@ def requests_up_tree(
     *,
     tops: Sequence[str],
 ) -> dict[str, int]:
-    """What each branch wants: its own and what its children want, `limited` to what it may have."""
+    """What each branch requests: its own and those of its children, `limited` to what it may have."""
     order = list(tops)
     for key in order:
         order.extend(children.get(key, ()))
-    wants: dict[str, int] = {}
+    requests: dict[str, int] = {}
     for key in reversed(order):
-        wants[key] = limited(key, own(key) + sum(wants[child] for child in children.get(key, ())))
-    return wants
+        requests[key] = limited(key, own(key) + sum(requests[child] for child in children.get(key, ())))
+    return requests

@@ -1,4 +1,4 @@
-"""How full a node would be with one more pod on it: what `binpack` and `spread` both look at."""
+"""How full a node would be with one more pod on it: what `binpack` and `spread` score."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ DEFAULT_WEIGHTS: dict[str, float] = {CPU: 1.0, MEMORY: 1.0, GPU: 10.0}
 
 @dataclass(frozen=True, slots=True)
 class _WeightedRequest:
-    """What counts for one request: for each resource its column, how much of it is asked for, and its weight."""
+    """What counts for one request: for each resource its column, how much of it is requested, and its weight."""
 
     weighted_columns: tuple[tuple[int, int, float], ...]
     total: float
 
 
 def mean_allocation(s: Session, pod: Pod, rows: NodeRows, weights: Mapping[str, float]) -> FloatColumn | None:
-    """The weighted mean, over the resources that the pod asks for, of (taken + asked) / allocatable, each at most 1.
+    """The weighted mean, over the resources that the pod requests, of (planned + requested) / allocatable, each at most 1.
 
-    None when the pod asks for nothing that has a weight.
+    None when the pod requests nothing that has a weight.
     """
-    weighed = _weighted_request(s, pod, weights)
-    if not weighed.weighted_columns:
+    request = _weighted_request(s, pod, weights)
+    if not request.weighted_columns:
         return None
     planned, allocatable = rows.planned, rows.allocatable
     mean: FloatColumn = np.zeros(len(rows), dtype=np.float64)
-    for column, asked, weight in weighed.weighted_columns:
-        share: FloatColumn = (planned[:, column] + asked) / np.maximum(allocatable[:, column], 1)
+    for column, requested, weight in request.weighted_columns:
+        share: FloatColumn = (planned[:, column] + requested) / np.maximum(allocatable[:, column], 1)
         np.minimum(share, 1.0, out=share)
         share *= weight
         mean += share
-    mean /= weighed.total
+    mean /= request.total
     return mean
 
 
@@ -55,6 +55,6 @@ def _weighted_request(s: Session, pod: Pod, weights: Mapping[str, float]) -> _We
 
 def _make_weighted_request(s: Session, pod: Pod, weights: Mapping[str, float]) -> _WeightedRequest:
     need, position = s.world.request(pod), s.world.columns.position
-    asked = [(position[name], weight) for name, weight in weights.items() if weight > 0 and pod.signature.request[name] > 0]
-    weighted_columns = tuple((column, int(need[column]), weight) for column, weight in asked)
-    return _WeightedRequest(weighted_columns, sum(weight for _, weight in asked))
+    weighted = [(position[name], weight) for name, weight in weights.items() if weight > 0 and pod.signature.request[name] > 0]
+    weighted_columns = tuple((column, int(need[column]), weight) for column, weight in weighted)
+    return _WeightedRequest(weighted_columns, sum(weight for _, weight in weighted))

@@ -1,4 +1,4 @@
-"""Node selector terms over all nodes at once: what `selectors` and `node-affinity-preference` both ask."""
+"""Node selector terms over all nodes at once: what `selectors` and `node-affinity-preference` both use."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def matches_term(table: NodeTable, term: NodeTerm) -> BoolColumn:
 
 
 def matches_label(table: NodeTable, wanted: Requirement) -> BoolColumn:
-    """Nodes whose label satisfies the requirement. Each distinct value is judged once."""
+    """Nodes whose label satisfies the requirement. Each distinct value is compared once."""
     codes, numbers = table.label_codes(wanted.key)
     # One entry for each value, and a last one for nodes without the label, whose code is -1.
     holds = np.zeros(len(numbers) + 1, dtype=np.bool_)
@@ -54,7 +54,7 @@ def matches_label(table: NodeTable, wanted: Requirement) -> BoolColumn:
 
 
 def matches_field(table: NodeTable, wanted: Requirement) -> BoolColumn:
-    """Nodes whose own field satisfies the requirement. Only the name is a field that can be asked for."""
+    """Nodes whose own field satisfies the requirement. The name is the only field that can be selected by."""
     named = [table.row[name] for name in wanted.values if name in table.row] if wanted.key == NAME_FIELD else []
     column = np.full(len(table), wanted.operator is Operator.NOT_IN)
     if wanted.operator in (Operator.IN, Operator.NOT_IN):

@@ -15,7 +15,7 @@ def option(default: T | Callable[[], T], doc: str, *, minimum: float | None = No
     `minimum` is the smallest number that makes sense, for a number or for each value of a mapping; `resources`: the keys of a
     mapping are names of resources.
     """
-    metadata = {"doc": doc, "least": minimum, "resources": resources}
+    metadata = {"doc": doc, "minimum": minimum, "resources": resources}
     if callable(default):
         made: T = field(default_factory=default, metadata=metadata)
     else:

@@ -1,4 +1,4 @@
-"""What a queue may have once the guarantees of the others are kept free for them: shared by the plugins that know guarantees."""
+"""What a queue may have beside the guarantees of the others: shared by the plugins that read guarantees."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BESIDE: Derived[QueueBounds] = Derived("bounds beside guarantees", *BY_QUEUE, T
 
 
 def guarantee_bounds(s: Session) -> QueueBounds:
-    """For each queue: what its parent may have, without what is guaranteed to its siblings. Nobody lends a guarantee."""
+    """For each queue: what its parent may have, without what is guaranteed to its siblings. A guarantee is not lent."""
     return _BESIDE.of(s.world, lambda: _compute_guarantee_bounds(s.world, cluster_total(s)))
 
 

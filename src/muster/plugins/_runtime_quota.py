@@ -1,6 +1,6 @@
-"""Runtime quotas: how much each ElasticQuota may use right now, following what all of them ask for.
+"""Runtime quotas: how much each ElasticQuota may use right now, following what all of them request.
 
-Per parent and resource: everybody gets its minimum as far as it asks for it, the rest goes by shared weight. Minimums that do not
+Per parent and resource: each gets its minimum as far as it requests it, the rest goes by shared weight. Minimums that do not
 fit into the parent are scaled down together. A parent's runtime is the total of its children.
 """
 
@@ -25,7 +25,7 @@ from muster.state.resource_columns import Amounts
 
 @dataclass(frozen=True, slots=True)
 class RuntimeQuotas:
-    """Rows as in the ledger. `runtime` is UNLIMITED where a quota configures nothing; `request` is what each branch asks for."""
+    """Rows as in the ledger. `runtime` is UNLIMITED where a quota configures nothing; `request` is what each branch requests."""
 
     runtime: Amounts
     request: Amounts
@@ -78,22 +78,22 @@ def _share_resource(
 ) -> None:
     """One resource, down the whole tree of quotas."""
     row, column = s.world.ledger.row, s.world.columns.position[name]
-    asked: list[int] = found.request[:, column].tolist()
+    requested: list[int] = found.request[:, column].tolist()
 
     def own(key: str) -> int:
-        return asked[row[key]] - sum(asked[row[child]] for child in children.get(key, ()))
+        return requested[row[key]] - sum(requested[row[child]] for child in children.get(key, ()))
 
-    def limited(key: str, want: int) -> int:
+    def limited(key: str, total_request: int) -> int:
         node = nodes[key]
-        request = want if node.lends else max(want, node.deserved[name])
+        request = total_request if node.lends else max(total_request, node.deserved[name])
         found.request[row[key], column] = request
         most = node.limit.get(name)
         return request if most is None else min(request, most)
 
-    wants = requests_up_tree(children, own, limited, tops=children[""])
+    requests = requests_up_tree(children, own, limited, tops=children[""])
 
     def sharer(key: str) -> Sharer:
-        return Sharer(key, _weight(nodes[key], name), wants[key], nodes[key].deserved[name], nodes[key].lends)
+        return Sharer(key, _weight(nodes[key], name), requests[key], nodes[key].deserved[name], nodes[key].lends)
 
     for key, part in share_down_tree(total, children, sharer, scale=scale).items():
         if name in configured_resources(nodes[key]):
@@ -101,7 +101,7 @@ def _share_resource(
 
 
 def configured_resources(node: Queue) -> frozenset[str]:
-    """The resources that a quota says anything about."""
+    """The resources that a quota configures."""
     return frozenset((*node.limit, *(name for name, value in node.deserved.items if value)))
 
 

@@ -1,4 +1,4 @@
-"""From a column over all nodes to the rows that a hook was asked about."""
+"""From a column over all nodes to the rows that a hook was called with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Selectors as a person reads them."""
+"""Selectors as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a gang wishes of the domains, in terms of a tree: which tree, and how high it may go."""
+"""The topology constraint of a gang resolved against the domains: which tree, and the highest tier allowed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TierConstraint:
 
 
 def resolve_constraint(world: World, tree: DomainTree, spec: TopologyConstraint) -> TierConstraint | Verdict:
-    """The wish, or why it cannot be understood. Without a tier any domain will do; tier 0 is a single node."""
+    """The constraint, or why it cannot be resolved. Without a tier any domain will do; tier 0 is a single node."""
     if spec.highest_tier_name:
         return _by_tier_name(world, tree, spec)
     if spec.highest_tier is None:

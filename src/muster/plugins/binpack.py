@@ -18,7 +18,7 @@ from muster.state.node_table import FloatColumn, NodeRows
 class Binpack:
     """Fill nodes up before opening new ones, so that large pods still find empty nodes.
 
-    The score of a node is the weighted mean of how full it would be, over the resources that the pod asks for.
+    The score of a node is the weighted mean of how full it would be, over the resources that the pod requests.
     """
 
     weight: float = option(1.0, "How much this score counts beside the others.", minimum=0)

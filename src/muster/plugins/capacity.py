@@ -1,4 +1,4 @@
-"""Capacity: what a queue deserves is what was configured for it; guarantees are kept free, limits enforced."""
+"""Capacity: what a queue deserves is what was configured for it; guarantees are reserved, limits enforced."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from muster.state.resource_columns import Amounts
 
 NOT_A_LEAF = "NotALeaf"
 
-# So many children are named to somebody who named their parent.
+# So many children are named in a refusal.
 _MAX_NAMED = 3
 
 
 @dataclass(frozen=True)
 class Capacity:
-    """The queue that uses the smallest part of its configured `deserved` goes first, after queues of higher priority.
+    """The queue that uses the smallest part of its configured `deserved` comes first, after queues of higher priority.
 
-    A queue for which nothing is deserved goes after all that are below their share. Room that is guaranteed to one queue is never
-    lent to another. In a tree siblings are compared at each level; a parent without a `deserved` of its own deserves what its
-    children do together. Gangs wait in leaves: one that names a parent is told which children there are.
+    A queue without a `deserved` comes after all that are below their share. What is guaranteed to one queue is never lent to
+    another. In a tree siblings are compared at each level; a parent without a `deserved` of its own deserves what its
+    children do together. Gangs wait in leaves: one that names a parent is refused, with the names of its children.
     """
 
     name: str = "capacity"

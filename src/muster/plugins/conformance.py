@@ -1,6 +1,6 @@
-"""Pods that the cluster itself needs are never victims, whoever asks: critical classes, system namespaces, DaemonSets, mirror pods.
+"""Pods that the cluster itself needs are never victims: critical classes, system namespaces, DaemonSets, mirror pods.
 
-The engine bars them already, with or without this plugin; naming it in a policy only makes the rule visible there.
+The engine excludes them already, with or without this plugin; naming it in a policy only makes the rule visible there.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from muster.state.node_table import BoolColumn, RowIndex
 class Conformance:
     """Pods that the cluster itself needs are never victims: critical classes, system namespaces, DaemonSets and mirror pods.
 
-    The engine bars them already, with or without this plugin; naming it in a policy only makes the rule visible there.
+    The engine excludes them already, with or without this plugin; naming it in a policy only makes the rule visible there.
     """
 
     name: str = "conformance"

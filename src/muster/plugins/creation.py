@@ -10,10 +10,10 @@ from muster.model.gang import Gang
 
 @dataclass(frozen=True)
 class Creation:
-    """Gangs go in the order in which they were created.
+    """Gangs are ordered by creation.
 
-    Gangs that are equal to all ordering plugins always go by creation and then by name; with this plugin creation counts before
-    the plugins that stand after it.
+    Gangs that are equal to all ordering plugins are always ordered by creation and then by name; with this plugin creation counts
+    before the plugins after it.
     """
 
     name: str = "creation"

@@ -1,4 +1,4 @@
-"""Devices with indices: a pod goes only where slots for it can be had, and gets them."""
+"""Devices with indices: a pod is placed only where slots for it are free, and gets them."""
 
 from __future__ import annotations
 
@@ -24,72 +24,73 @@ from muster.state.world import World
 
 @dataclass(frozen=True)
 class Devices:
-    """A pod goes only where the devices that it asks for have enough left, and gets the slots of them that it will keep.
+    """A pod is placed only where the devices that it requests have enough free, and is assigned slots of them.
 
-    It counts what is left of each device, not of all together: two halves are no whole. Several devices come from one island
-    (NVLink, PCIe) where that can be had. Pods that ask for whole GPUs by `nvidia.com/gpu` are only counted on nodes that do not say
-    which devices they have.
+    What is free counts per device: two halves are no whole. Several devices come from one device group (NVLink, PCIe) where
+    possible. Pods that request whole GPUs by `nvidia.com/gpu` are only counted on nodes that do not list their devices.
     """
 
     strategy: Literal["binpack", "spread"] = option(
-        "binpack", "Which devices of a node go first: the fullest that have enough left (`binpack`), or the emptiest (`spread`)."
+        "binpack",
+        "Which devices of a node are used first: the fullest that have enough free (`binpack`), or the emptiest (`spread`).",
     )
     name: str = "devices"
 
     def match(self, s: Session, pod: Pod, rows: NodeRows) -> BoolColumn:
-        """Could the node ever give the pod what it asks for?"""
-        asks = pod.signature.devices
-        if not asks:
+        """Could the node, when empty, have what the pod requests?"""
+        requests = pod.signature.devices
+        if not requests:
             return np.ones(len(rows), dtype=np.bool_)
-        if len({ask.api for ask in asks}) > 1:
+        if len({request.api for request in requests}) > 1:
             return np.zeros(len(rows), dtype=np.bool_)
         usage = device_usage(s.world)
-        return _can_serve(usage, asks, rows, usage.bounds(rows.index)) | _without_device_list(usage, asks, rows)
+        return _can_serve(usage, requests, rows, usage.bounds(rows.index)) | _without_device_list(usage, requests, rows)
 
     def applies_to(self, s: Session, pod: Pod) -> bool:
-        asks = pod.signature.devices
-        return bool(asks) and (asks[0].api is not DeviceApi.WHOLE or bool(device_usage(s.world).width))
+        requests = pod.signature.devices
+        return bool(requests) and (requests[0].api is not DeviceApi.WHOLE or bool(device_usage(s.world).width))
 
     def fit(self, s: Session, pod: Pod, rows: NodeRows) -> BoolColumn:
-        asks = pod.signature.devices
-        if not asks:
+        requests = pod.signature.devices
+        if not requests:
             return np.ones(len(rows), dtype=np.bool_)
         usage = device_usage(s.world)
         if not usage.width:
-            return _without_device_list(usage, asks, rows)
+            return _without_device_list(usage, requests, rows)
         left = usage.free(rows.index, after_releases=rows.after_releases)
-        if len(asks) == 1 and asks[0].count == 1:
-            column = fits_by_device(usage, asks[0], rows.index, left).sum(axis=1) > (0 if rows.extra is None else rows.extra)
+        if len(requests) == 1 and requests[0].count == 1:
+            column = fits_by_device(usage, requests[0], rows.index, left).sum(axis=1) > (0 if rows.extra is None else rows.extra)
         else:
-            column = _can_serve(usage, asks, rows, left)
-            self._check_slot_choice(s.world, usage, asks, rows, column)
-        return np.asarray(column | _without_device_list(usage, asks, rows), dtype=np.bool_)
+            column = _can_serve(usage, requests, rows, left)
+            self._check_slot_choice(s.world, usage, requests, rows, column)
+        return np.asarray(column | _without_device_list(usage, requests, rows), dtype=np.bool_)
 
     def _check_slot_choice(
-        self, world: World, usage: DeviceUsage, asks: tuple[DeviceRequest, ...], rows: NodeRows, column: BoolColumn
+        self, world: World, usage: DeviceUsage, requests: tuple[DeviceRequest, ...], rows: NodeRows, column: BoolColumn
     ) -> None:
-        """Rows on which the choice of slots decides how many pods fit: asked one by one."""
-        if len(asks) == 1 and rows.extra is None:
+        """Rows on which the choice of slots decides how many pods fit: checked one by one."""
+        if len(requests) == 1 and rows.extra is None:
             return
         choices = _slot_choices(world)
         for at in np.flatnonzero(column).tolist():
             number = 0 if rows.extra is None else int(rows.extra[at])
-            if number or len(asks) > 1:
+            if number or len(requests) > 1:
                 row = at if rows.index is None else int(rows.index[at])
                 column[at] = (
-                    choices.run(usage, row, asks, spread=self._is_spread, after_releases=rows.after_releases).at(number) is not None
+                    choices.run(usage, row, requests, spread=self._is_spread, after_releases=rows.after_releases).at(number)
+                    is not None
                 )
 
     def slots(self, s: Session, pod: Pod, places: Sequence[str], *, after_releases: bool) -> list[tuple[DeviceSlot, ...]] | None:
         """The slots of equal pods that are put onto these nodes one after the other; none on a node where they are only counted."""
-        asks, usage = pod.signature.devices, device_usage(s.world)
-        if not asks or not usage.width:
+        requests, usage = pod.signature.devices, device_usage(s.world)
+        if not requests or not usage.width:
             return None
         choices, put = _slot_choices(s.world), dict[str, int]()
         found: list[tuple[DeviceSlot, ...]] = []
         for node in places:
             number = put[node] = put.get(node, -1) + 1
-            run = choices.run(usage, s.world.table.row[node], asks, spread=self._is_spread, after_releases=after_releases)
+            run = choices.run(usage, s.world.table.row[node], requests, spread=self._is_spread, after_releases=after_releases)
             found.append(run.at(number) or ())
         return found
 
@@ -98,27 +99,30 @@ class Devices:
         return self.strategy == "spread"
 
     def reasons(self, s: Session, pod: Pod, rows: NodeRows) -> str:
-        asks = pod.signature.devices
-        dialects = sorted({ask.api.value for ask in asks})
-        if len(dialects) > 1:
-            return f"{nodes(len(rows))} refused because it asks for devices in the words of {' and '.join(dialects)} at once"
-        never = ~self.match(s, pod, rows)
-        words = " and ".join(dict.fromkeys(_request_text(ask) for ask in asks))
-        said = [(int(never.sum()), f"without {words}"), (int((~never).sum()), f"with too little left of each device for {words}")]
-        return ", ".join(f"{nodes(count)} {text}" for count, text in said if count)
+        requests = pod.signature.devices
+        apis = sorted({request.api.value for request in requests})
+        if len(apis) > 1:
+            return f"{nodes(len(rows))} refused because it requests devices through the APIs of {' and '.join(apis)} at once"
+        impossible = ~self.match(s, pod, rows)
+        requested = " and ".join(dict.fromkeys(_request_text(request) for request in requests))
+        reasons = [
+            (int(impossible.sum()), f"without {requested}"),
+            (int((~impossible).sum()), f"with too little left of each device for {requested}"),
+        ]
+        return ", ".join(f"{nodes(count)} {text}" for count, text in reasons if count)
 
 
-def _can_serve(usage: DeviceUsage, asks: tuple[DeviceRequest, ...], rows: NodeRows, left: DeviceCapacity) -> BoolColumn:
-    """Where each ask alone could be served."""
+def _can_serve(usage: DeviceUsage, requests: tuple[DeviceRequest, ...], rows: NodeRows, left: DeviceCapacity) -> BoolColumn:
+    """Where each request alone could be served."""
     column = np.ones(len(rows), dtype=np.bool_)
-    for ask in asks:
-        column &= (fits_by_device(usage, ask, rows.index, left) > 0).sum(axis=1) >= ask.count
+    for request in requests:
+        column &= (fits_by_device(usage, request, rows.index, left) > 0).sum(axis=1) >= request.count
     return column
 
 
-def _without_device_list(usage: DeviceUsage, asks: tuple[DeviceRequest, ...], rows: NodeRows) -> BoolColumn:
+def _without_device_list(usage: DeviceUsage, requests: tuple[DeviceRequest, ...], rows: NodeRows) -> BoolColumn:
     """Nodes that do not say which devices they have: whole ones are counted there like any other resource."""
-    if asks[0].api is not DeviceApi.WHOLE:
+    if requests[0].api is not DeviceApi.WHOLE:
         return np.zeros(len(rows), dtype=np.bool_)
     return ~usage.has_devices(rows.index) if usage.width else np.ones(len(rows), dtype=np.bool_)
 
@@ -130,18 +134,18 @@ def _slot_choices(world: World) -> Choices:
     return _CHOICES.of(world, Choices)
 
 
-def _request_text(ask: DeviceRequest) -> str:
+def _request_text(request: DeviceRequest) -> str:
     """`2 GPUs with 8Gi each`."""
-    count = f"{ask.count} {ask.kind.upper()}{'s' if ask.count > 1 else ''}"
-    return f"{count} with {', '.join(_request_parts(ask))}{' each' if ask.count > 1 else ''}"
+    count = f"{request.count} {request.kind.upper()}{'s' if request.count > 1 else ''}"
+    return f"{count} with {', '.join(_request_parts(request))}{' each' if request.count > 1 else ''}"
 
 
-def _request_parts(ask: DeviceRequest) -> Iterator[str]:
-    if ask.ratio == 100:
+def _request_parts(request: DeviceRequest) -> Iterator[str]:
+    if request.ratio == 100:
         yield "all its memory"
-    elif ask.ratio:
-        yield f"{ask.ratio} % of its memory"
-    elif ask.memory:
-        yield show_amount(MEMORY, ask.memory)
-    if ask.cores:
-        yield f"{ask.cores} % of its cores"
+    elif request.ratio:
+        yield f"{request.ratio} % of its memory"
+    elif request.memory:
+        yield show_amount(MEMORY, request.memory)
+    if request.cores:
+        yield f"{request.cores} % of its cores"

@@ -1,4 +1,4 @@
-"""Dominant resource fairness: the queue that has the smallest part of the cluster goes first."""
+"""Dominant resource fairness: the queue that uses the smallest part of the cluster comes first."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _UNBOUNDED = 2**62
 
 @dataclass(frozen=True)
 class Drf:
-    """The queue that has the smallest dominant share goes first: the largest part of any resource that it uses, by its weight.
+    """The queue with the smallest dominant share comes first: the largest part of any resource that it uses, by its weight.
 
     In a tree siblings are compared at each level, each with all that its branch uses. What a queue deserves is its part by weight
-    among the siblings that ask for anything.
+    among the siblings that request anything.
     """
 
     name: str = "drf"
@@ -53,17 +53,17 @@ def _weight(s: Session, queue: str) -> int:
 
 
 def _compute_deserved(s: Session) -> dict[str, Resources]:
-    """Every branch that asks for anything gets its part by weight of what its parent has."""
+    """Every branch that requests anything gets its part by weight of what its parent has."""
     world = s.world
     total = _total(s)
-    asking = {queue for queue in world.facts.tree.nodes if world.ledger.requested(queue).any()}
-    amounts: dict[str, dict[str, int]] = {queue: {} for queue in asking}
+    requesting = {queue for queue in world.facts.tree.nodes if world.ledger.requested(queue).any()}
+    amounts: dict[str, dict[str, int]] = {queue: {} for queue in requesting}
     for column, _ in dimensions(s):
         parts = share_down_tree(
             int(total[column]),
             world.facts.tree.children,
-            lambda queue: Sharer(queue, _weight(s, queue) if queue in asking else 0, _UNBOUNDED),
+            lambda queue: Sharer(queue, _weight(s, queue) if queue in requesting else 0, _UNBOUNDED),
         )
-        for queue in asking:
+        for queue in requesting:
             amounts[queue][world.columns.names[column]] = parts[queue]
     return {queue: Resources.of(found) for queue, found in amounts.items()}

@@ -1,7 +1,7 @@
 """ElasticQuota: a minimum that is a quota's own, a maximum that it may borrow up to, and whole jobs admitted within them.
 
-Non-preemptible jobs stay within the minimum: what cannot be taken back is not lent. Preemptible jobs may borrow up to the maximum,
-less what is kept for the quota's own non-preemptible jobs.
+Non-preemptible jobs stay within the minimum: what cannot be reclaimed is not lent. Preemptible jobs may borrow up to the maximum,
+less what is reserved for the quota's own non-preemptible jobs.
 """
 
 from __future__ import annotations
@@ -34,18 +34,22 @@ MIXED_PREEMPTIBLE = "MixedPreemptible"
 class ElasticQuotas:
     """Jobs in ElasticQuotas are admitted whole: non-preemptible ones within the minimum, preemptible ones up to the maximum.
 
-    With `enableRuntimeQuota` the maximum gives way to the runtime: what the quota may use now, following what all quotas ask for.
-    Without it whoever comes first may borrow all that is idle. Quotas that use the smallest part of their minimum go first.
+    With `enableRuntimeQuota` the runtime replaces the maximum: what the quota may use now, following what all quotas request.
+    Without it the first to come may borrow all that is idle. Quotas that use the smallest part of their minimum come first.
     """
 
-    enable_runtime_quota: bool = option(False, "Share what is idle by weight instead of leaving it to whoever comes first.")
+    enable_runtime_quota: bool = option(False, "Share what is idle by weight instead of first come, first served.")
     enable_min_quota_scale: bool = option(True, "Scale minimums down together where they do not fit into their parent.")
-    enable_check_parent_quota: bool = option(False, "Hold a job to the runtimes of the quota's ancestors, too.")
-    enable_queue_order: bool = option(True, "Order quotas by how much of their minimum they use; otherwise gangs go by priority.")
+    enable_check_parent_quota: bool = option(False, "Check a job against the runtimes of the quota's ancestors, too.")
+    enable_queue_order: bool = option(
+        True, "Order quotas by how much of their minimum they use; otherwise gangs are ordered by priority."
+    )
     disable_default_preemptiable: bool = option(False, f"Pods without the label {PREEMPTIBLE_LABEL} are not preemptible.")
     disable_default_preemptible: bool = option(False, "The same, in the usual spelling.")
     disable_default_trigger_preemption: bool = option(False, "Only jobs labelled can-preempt may cause evictions.")
-    pod_should_be_deleted_when_preempted: bool = option(True, "Delete victims; otherwise they are marked, and somebody else does.")
+    pod_should_be_deleted_when_preempted: bool = option(
+        True, "Delete victims; otherwise they are marked for soft eviction, and another controller deletes them."
+    )
     name: str = "elastic-quota"
 
     @property
@@ -91,7 +95,7 @@ class ElasticQuotas:
         return YES
 
     def _admit_to_quota(self, s: Session, queue: str, need: Amounts, ask: Ask) -> Verdict:
-        """One quota, the whole job. A job that may yet evict need not fit beside the preemptible ones of its own quota."""
+        """One quota, the whole job. A job that may evict need not fit beside the preemptible ones of its own quota."""
         now = ask.purpose is Purpose.ALLOCATE
         if not s.world.ledger.has_non_preemptible(queue):
             if now and fits_fast(s, self._max_bounds(s), queue, need, own=not self.enable_check_parent_quota):
@@ -147,7 +151,7 @@ class ElasticQuotas:
         found = runtime_quotas(s, scale=self.enable_min_quota_scale)
         row = ledger.row[queue]
         runtime = found.runtime[row] if self.enable_runtime_quota else max_rows(s)[row]
-        figures = (
+        amounts_by_field = (
             ("runtime", runtime),
             ("request", found.request[row]),
             ("child-request", ledger.requested(queue)),
@@ -155,8 +159,8 @@ class ElasticQuotas:
             ("non-preemptible-used", ledger.used_part(queue, preemptible=False)),
         )
         fields = (
-            (f"{word}.{name}", name, int(amounts[position[name]]))
-            for word, amounts in figures
+            (f"{field}.{name}", name, int(amounts[position[name]]))
+            for field, amounts in amounts_by_field
             for name in configured_resources(node)
         )
         return tuple(sorted((key, written(name, value)) for key, name, value in fields if value < UNLIMITED))
@@ -202,7 +206,7 @@ def _min_bounds(s: Session) -> QueueBounds:
 
 
 def _usage(s: Session, rows: LedgerRows, *, now: bool | None) -> Amounts:
-    """What stands in these rows: now or soon, whichever is more; soon only (False); or now only (None), for who has a promise."""
+    """The usage in these rows: the larger of now and after releases (True), after releases (False), or now (None, if nominated)."""
     ledger = s.world.ledger
     if now is None:
         return ledger.used_in(rows)
@@ -210,7 +214,7 @@ def _usage(s: Session, rows: LedgerRows, *, now: bool | None) -> Amounts:
 
 
 def _non_preemptible_usage(s: Session, queue: str, *, now: bool | None) -> Amounts:
-    """What non-preemptible pods have of it."""
+    """The usage of non-preemptible pods."""
     ledger = s.world.ledger
     if now is None:
         return ledger.used_part(queue, preemptible=False)
@@ -223,12 +227,12 @@ def _non_preemptible_used(s: Session, queue: str, *, now: bool | None) -> QueueU
 
 
 def _used_and_kept_min(s: Session, queue: str, rows: LedgerRows, *, now: bool | None) -> QueueUsage:
-    """What stands in the rows, and what the quota keeps for its own non-preemptible jobs that wait: up to its minimum."""
+    """The usage in the rows, and what the quota reserves for its own waiting non-preemptible jobs: up to its minimum."""
     used = _usage(s, rows, now=now)
     if not s.world.ledger.has_non_preemptible(queue):
         return QueueUsage((("used", used),))
-    asked = s.world.ledger.requested_part(queue, preemptible=False)
+    requested = s.world.ledger.requested_part(queue, preemptible=False)
     least = min_rows(s)[s.world.ledger.row[queue]]
     own = np.zeros_like(used)
-    own[0] = np.maximum(np.where(least < UNLIMITED, np.minimum(least, asked), 0) - _non_preemptible_usage(s, queue, now=now), 0)
-    return QueueUsage((("used", used), ("kept for non-preemptible jobs", own)))
+    own[0] = np.maximum(np.where(least < UNLIMITED, np.minimum(least, requested), 0) - _non_preemptible_usage(s, queue, now=now), 0)
+    return QueueUsage((("used", used), ("reserved for non-preemptible jobs", own)))

@@ -1,4 +1,4 @@
-"""Room: a pod goes only where every resource that it asks for is free."""
+"""Capacity: a pod is placed only where every resource that it requests is free."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _NOT_REQUESTED = np.iinfo(np.int64).min
 
 @dataclass(frozen=True)
 class Fit:
-    """A pod goes only where every resource that it asks for is free.
+    """A pod is placed only where every resource that it requests is free.
 
-    What was promised to somebody else is not free; what somebody is leaving is free for a nomination, not for a bind.
+    What is nominated to others is not free. What is being released is free for a nomination, not for a bind.
     """
 
     name: str = "fit"
@@ -34,14 +34,14 @@ class Fit:
         return column
 
     def reasons(self, s: Session, pod: Pod, rows: NodeRows) -> str:
-        """Nodes that could hold the pod if they were empty are full; others are too small."""
-        least = _required_free(s, pod)
-        small, full = rows.allocatable < least, rows.free < least
+        """Nodes that fit the pod when empty are full; others are too small."""
+        required = _required_free(s, pod)
+        small, full = rows.allocatable < required, rows.free < required
         is_small = small.any(axis=1)
         counts = [(count, "full", names) for names, count in _count_by_lacking(s, full[~is_small])]
         counts += [(count, "too small", names) for names, count in _count_by_lacking(s, small[is_small])]
-        ordered = sorted(counts, key=lambda said: (-said[0], said[1:]))
-        return ", ".join(f"{nodes(count)} {word} ({names})" for count, word, names in ordered)
+        ordered = sorted(counts, key=lambda each: (-each[0], each[1:]))
+        return ", ".join(f"{nodes(count)} {state} ({names})" for count, state, names in ordered)
 
 
 def _count_by_lacking(s: Session, lacking: npt.NDArray[np.bool_]) -> Iterator[tuple[str, int]]:
@@ -53,10 +53,10 @@ def _count_by_lacking(s: Session, lacking: npt.NDArray[np.bool_]) -> Iterator[tu
         yield ", ".join(name for i, name in enumerate(names) if code >> i & 1), count
 
 
-_LEAST: Derived[Amounts] = Derived("what must be free for a request", Topic.NODE_LAYOUT)
+_REQUIRED: Derived[Amounts] = Derived("what must be free for a request", Topic.NODE_LAYOUT)
 
 
 def _required_free(s: Session, pod: Pod) -> Amounts:
-    """What must be free in each column; a column that the pod does not ask for may be overfull."""
+    """What must be free in each column; a column that the pod does not request may be overcommitted."""
     need = s.world.request(pod)
-    return _LEAST.of(s.world, lambda: np.where(need > 0, need, _NOT_REQUESTED), key=pod.signature.request)
+    return _REQUIRED.of(s.world, lambda: np.where(need > 0, need, _NOT_REQUESTED), key=pod.signature.request)

@@ -1,4 +1,4 @@
-"""What an eviction really costs: the hours of work since the last checkpoint, and the hours to get going again.
+"""What an eviction costs: the hours of work since the last checkpoint, and the hours to restart.
 
 Pods declare both by annotation; unknown means that everything since the start is lost.
 """
@@ -16,7 +16,7 @@ from muster.state.node_table import FloatColumn, RowIndex
 
 @dataclass(frozen=True)
 class LostWork:
-    """Whoever loses least is evicted first: the hours since the last checkpoint and the hours to get going again count as cost.
+    """The pods that lose least are evicted first: the hours since the last checkpoint and the hours to restart count as cost.
 
     Pods declare both by annotation; unknown means that everything since the start is lost.
     """

@@ -1,4 +1,4 @@
-"""Who has just started is left alone: work that is thrown away before it had a chance helps nobody."""
+"""A pod that has just started is not evicted."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ EVICTING_ACTIONS: tuple[EvictingAction, ...] = get_args(EvictingAction)
 
 @dataclass(frozen=True)
 class MinRuntime:
-    """Who has just started is left alone: work that is thrown away before it had a chance helps nobody."""
+    """A pod that has just started is not evicted."""
 
-    seconds: float = option(60.0, "So long a pod runs undisturbed.", minimum=0)
+    seconds: float = option(60.0, "For how long a pod is protected from its start on.", minimum=0)
     actions: tuple[EvictingAction, ...] = option(EVICTING_ACTIONS, "The actions to which this applies.")
     name: str = "min-runtime"
 
@@ -30,7 +30,7 @@ class MinRuntime:
         return self.evictable_at(s, ask, victim_table, victim) <= s.now
 
     def evictable_at(self, s: Session, ask: Ask, victim_table: VictimTable, victim: RowIndex) -> FloatColumn:
-        """From when on each of these may be taken. What is only claimed has not started."""
+        """From when on each is evictable. A reserved or nominated pod has not started."""
         if ask.action not in self.actions:
             return np.full(len(victim), -np.inf)
         runs = victim_table.phase[victim] == Phase.BOUND

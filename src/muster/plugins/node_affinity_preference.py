@@ -1,4 +1,4 @@
-"""Labels that a pod would like its node to have."""
+"""Preferred node affinity."""
 
 from __future__ import annotations
 
@@ -18,19 +18,21 @@ from muster.state.node_table import FloatColumn, NodeRows
 class NodeAffinityPreference:
     """Prefer nodes that match the preferred terms of a pod's node affinity.
 
-    The score of a node is the sum of the weights of the terms that match it, divided by the sum of all. An empty term is no wish.
+    The score of a node is the sum of the weights of the terms that match it, divided by the sum of all. An empty term is ignored.
     """
 
     weight: float = option(1.0, "How much this score counts beside the others.", minimum=0)
     name: str = "node-affinity-preference"
 
     def prefer(self, s: Session, pod: Pod, rows: NodeRows) -> FloatColumn:
-        wishes = [(w.weight, w.term) for w in pod.signature.node_affinity.preferred if w.term.expressions or w.term.fields]
-        most = sum(weight for weight, _ in wishes)
+        preferred = [
+            (each.weight, each.term) for each in pod.signature.node_affinity.preferred if each.term.expressions or each.term.fields
+        ]
+        most = sum(weight for weight, _ in preferred)
         if most <= 0:
             return np.zeros(len(rows), dtype=np.float64)
-        granted = np.zeros(len(rows), dtype=np.int64)
-        for weight, term in wishes:
-            granted += weight * select_rows(rows, matches_term(rows.table, term))
-        share: FloatColumn = granted / most
+        matched = np.zeros(len(rows), dtype=np.int64)
+        for weight, term in preferred:
+            matched += weight * select_rows(rows, matches_term(rows.table, term))
+        share: FloatColumn = matched / most
         return share

@@ -1,4 +1,4 @@
-"""A pod goes to the node that its status names, if it can go there at all."""
+"""A pod is placed on the node that its status nominates, if it fits there."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from muster.state.node_table import BoolColumn, FloatColumn, NodeRows
 class Nominated:
     """Prefer the node that a pod's status.nominatedNodeName names: 1 for that node, 0 for the others.
 
-    With the default weight it goes before all other scores.
+    With the default weight it outweighs all other scores.
     """
 
     weight: float = option(100.0, "How much this score counts beside the others.", minimum=0)
     name: str = "nominated"
 
     def has_inter_pod_constraints(self, s: Session, pod: Pod) -> bool:
-        """Pods of one kind may be nominated to different nodes, so those that are go one by one."""
+        """Pods of one signature may be nominated to different nodes, so they are placed one by one."""
         return pod.nominated_node is not None and pod.nominated_node in s.world.table.row
 
     def fit_inter_pod(self, s: Session, pod: Pod, rows: NodeRows) -> BoolColumn:

@@ -1,4 +1,4 @@
-"""Overcommit: PodGroups are let in while all that wait need at most so many times what the cluster has."""
+"""Overcommit: PodGroups are enqueued while all of them request at most so many times what the cluster has."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ OVERCOMMIT = "Overcommit"
 
 @dataclass(frozen=True)
 class Overcommit:
-    """A PodGroup that says what it needs is let in when that fits `factor` times the cluster, beside what is used and who is ahead.
+    """A PodGroup with minResources is enqueued when they fit `factor` times the cluster, beside what is used and inqueue.
 
-    For a gang that could have others evicted only those ahead of it count: they cannot be evicted, the others perhaps can.
+    For a gang that may evict only the inqueue gangs count: they cannot be evicted, running pods perhaps can.
     """
 
-    factor: float = option(1.2, "How many times the cluster may be spoken for.", minimum=1)
+    factor: float = option(1.2, "How many times the cluster may be requested.", minimum=1)
     name: str = "overcommit"
 
     def admit(self, s: Session, ask: Ask) -> Verdict:
@@ -47,8 +47,8 @@ class Overcommit:
 
     def _shortage(self, s: Session, column: int, used: Amounts, inqueue_resources: Amounts, need: Amounts, most: Amounts) -> str:
         name = s.world.columns.names[column]
-        parts = ((used, "used"), (inqueue_resources, "ahead"), (need, "requested"))
-        terms = " + ".join(f"{show_amount(name, int(amounts[column]))} {word}" for amounts, word in parts if amounts[column])
+        parts = ((used, "used"), (inqueue_resources, "inqueue"), (need, "requested"))
+        terms = " + ".join(f"{show_amount(name, int(amounts[column]))} {label}" for amounts, label in parts if amounts[column])
         total = show_amount(name, int(cluster_total(s)[column]))
         return f"{short_name(name)} {terms} > {show_amount(name, int(most[column]))} ({self.factor:g} times {total})"
 

@@ -1,4 +1,4 @@
-"""Disruption budgets. `hard`: nobody is chosen whose budget has nothing left. `soft`: they are chosen last, and deleted.
+"""Disruption budgets. `hard`: pods whose budget allows no disruption are no victims. `soft`: they are chosen last, and deleted.
 
 A pod may be under several budgets; each must allow it. Victims chosen earlier use their budgets up, long before the budget's own
 status shows it.
@@ -30,7 +30,7 @@ class Pdb:
     """Disruption budgets are kept while victims are chosen. A pod may be under several; each must allow it."""
 
     mode: Literal["hard", "soft"] = option(
-        "hard", "`hard`: nobody is chosen whose budget has nothing left. `soft`: they are chosen last, and deleted."
+        "hard", "`hard`: pods whose budget allows no disruption are no victims. `soft`: they are chosen last, and deleted."
     )
     name: str = "pdb"
 
@@ -59,14 +59,14 @@ class Pdb:
                 left[key] -= 1
                 if left[key] < 0:
                     why = f"the disruption budget {key} allows {s.world.facts.budgets[key].allowed} at a time"
-                    return Verdict(ok=False, why=why, code="Budget", topics=(Topic.BUDGETS.any,))
+                    return Verdict(ok=False, why=why, code="DisruptionBudget", topics=(Topic.BUDGETS.any,))
         return YES
 
     def may_exceed_budget(self, s: Session, victim_table: VictimTable, victim: RowIndex, unit: RowIndex, units: int) -> BoolColumn:
-        """Units on a node on which more of these could go than a budget has left."""
+        """Units on a node on which more of these could be evicted than a budget has left."""
         column = np.zeros(units, dtype=np.bool_)
-        of_unit, budget, going, left = _victims_by_budget(s, victim_table, victim, unit)
-        if not len(going):
+        of_unit, budget, evicted, left = _victims_by_budget(s, victim_table, victim, unit)
+        if not len(evicted):
             return column
         # What each unit takes of each budget, once for every node that the unit is on.
         nodes, found = np.unique(np.column_stack([unit, victim_table.row[victim] + 1]), axis=0).T
@@ -74,7 +74,7 @@ class Pdb:
         times = np.searchsorted(nodes, of_unit, side="right") - begin
         at = np.repeat(begin - np.cumsum(times) + times, times) + np.arange(int(times.sum()))
         there, which = np.unique(found[at] * len(left) + np.repeat(budget, times), return_inverse=True)
-        total = np.bincount(which, weights=np.repeat(going, times))
+        total = np.bincount(which, weights=np.repeat(evicted, times))
         unsafe = np.unique(there[total > left[there % len(left)]] // len(left))
         column[nodes[np.isin(found, unsafe)]] = True
         return column
@@ -82,17 +82,17 @@ class Pdb:
     def violates_budget(self, s: Session, victim_table: VictimTable, victim: RowIndex, unit: RowIndex, units: int) -> BoolColumn:
         """Units with a pod whose budget has nothing left, or with more pods under one budget than it has left."""
         column = np.zeros(units, dtype=np.bool_)
-        of_unit, budget, going, left = _victims_by_budget(s, victim_table, victim, unit)
-        column[of_unit[going > left[budget]]] = True
+        of_unit, budget, evicted, left = _victims_by_budget(s, victim_table, victim, unit)
+        column[of_unit[evicted > left[budget]]] = True
         return column
 
     def budget_violations(self, s: Session, pods: Sequence[Pod]) -> int:
-        """How many of these, which were all told to go, are more than their budgets allow; counted for each budget."""
+        """How many of these victims are more than their budgets allow; counted for each budget."""
         if not s.world.facts.budgets:
             return 0
         left = disruptions_left(s.world)
-        going = Counter(key for pod in pods for key in budgets_covering(s.world, pod))
-        return sum(min(count, max(0, -left[key])) for key, count in going.items())
+        evicted = Counter(key for pod in pods for key in budgets_covering(s.world, pod))
+        return sum(min(count, max(0, -left[key])) for key, count in evicted.items())
 
 
 def _victims_by_budget(
@@ -104,14 +104,14 @@ def _victims_by_budget(
         return nobody, nobody, nobody, nobody
     keys = sorted(s.world.facts.budgets)
     covered, budget = _budgets_by_row(s, victim_table, victim, keys)
-    standing = disruptions_left(s.world)
-    left = np.array([standing[key] for key in keys], dtype=np.intp)
-    codes, going = np.unique(unit[covered] * len(keys) + budget, return_counts=True)
-    return codes // len(keys), codes % len(keys), going, left
+    allowed = disruptions_left(s.world)
+    left = np.array([allowed[key] for key in keys], dtype=np.intp)
+    codes, evicted = np.unique(unit[covered] * len(keys) + budget, return_counts=True)
+    return codes // len(keys), codes % len(keys), evicted, left
 
 
 def _budgets_by_row(s: Session, victim_table: VictimTable, victim: RowIndex, keys: list[str]) -> tuple[RowIndex, RowIndex]:
-    """Which of these seats are under which budgets."""
+    """Which of these placed pods are under which budgets."""
     number = {key: at for at, key in enumerate(keys)}
     found = [
         (at, number[key])
@@ -124,7 +124,7 @@ def _budgets_by_row(s: Session, victim_table: VictimTable, victim: RowIndex, key
 
 
 def disruptions_left(world: World) -> dict[str, int]:
-    """What each budget still allows: its own figure, less those who were told to go and whom it has not counted yet."""
+    """What each budget still allows: its status, less the evicted pods that it has not counted yet."""
     left = {key: budget.allowed for key, budget in world.facts.budgets.items()}
     for uid in world.placements.releasing:
         pod = world.facts.pods[uid]
@@ -143,7 +143,7 @@ def _forget(known: dict[str, tuple[str, ...]], changed: list[str]) -> None:
 
 
 def budgets_covering(world: World, pod: Pod) -> tuple[str, ...]:
-    """The budgets that a pod is under. Remembered for as long as neither they nor the pod change."""
+    """The budgets that a pod is under. Kept for as long as neither they nor the pod change."""
     known = _BUDGETS_OF.of(world, dict, update=_forget)
     found = known.get(pod.uid)
     if found is None:

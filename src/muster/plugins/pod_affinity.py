@@ -1,4 +1,4 @@
-"""Other pods that a pod must be near, or must be kept away from: required inter-pod affinity and anti-affinity."""
+"""Required inter-pod affinity and anti-affinity."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from muster.state.pod_terms import PodTerms, TermTarget
 
 @dataclass(frozen=True)
 class InterPodAffinity:
-    """A pod goes only where its required pod affinity and anti-affinity hold, and those of the pods that are there already.
+    """A pod is placed only where its required pod affinity and anti-affinity hold, and the anti-affinity of the pods there.
 
-    A bind must pass among the pods that are there and among those that will be there; a claim only among those that will be. Pods
-    that are leaving may still be in the way, and are company for nobody. A pod that matches its own affinity may be the first.
+    A bind must pass with the pods that are there and with those that will be after releases; a nomination only with the latter.
+    Terminating pods still count for anti-affinity and never for affinity. A pod that matches its own affinity may be the first.
     """
 
     name: str = "pod-affinity"
 
     def pod_key(self, s: Session, pod: Pod) -> int:
-        """Members that need the company of others come after those who do not: the company may be of their own gang."""
+        """Members with a required affinity come after those without: the pods that it requires may be of their own gang."""
         if not pod.signature.affinity.required:
             return 0
         near = counter_of(s.world, TermHolders).terms_of(pod).required_affinity
-        return int(not near[0].selection.matches_pod(s.world.facts.namespaces, pod))
+        return int(not required[0].selection.matches_pod(s.world.facts.namespaces, pod))
 
     def has_inter_pod_constraints(self, s: Session, pod: Pod) -> bool:
         signature = pod.signature
@@ -47,57 +47,59 @@ class InterPodAffinity:
         return _RequiredAffinity(s, pod, rows.table, after_releases=rows.after_releases)
 
     def inter_pod_key(self, s: Session, pod: Pod) -> object:
-        """Pods of one kind with equal stamps are the same to this check."""
-        wants = counter_of(s.world, TermHolders).terms_of(pod)
+        """Pods of one signature with equal keys are the same to this plugin."""
+        terms = counter_of(s.world, TermHolders).terms_of(pod)
         return (
-            wants,
-            _matches_itself(s, wants.required_affinity[:1], pod),
-            _matches_itself(s, wants.required_anti_affinity, pod),
+            terms,
+            _matches_itself(s, terms.required_affinity[:1], pod),
+            _matches_itself(s, terms.required_anti_affinity, pod),
             _existing_anti_affinity(s, pod),
         )
 
     def reasons(self, s: Session, pod: Pod, rows: NodeRows) -> str:
         left = np.arange(len(rows.table)) if rows.index is None else rows.index
-        said: list[str] = []
-        for closed, words in _reasons(s, pod, rows):
-            count = int(closed[left].sum())
-            left = left[~closed[left]]
+        reasons: list[str] = []
+        for refused, text in _reasons(s, pod, rows):
+            count = int(refused[left].sum())
+            left = left[~refused[left]]
             if count:
-                said.append(f"{nodes(count)} {words}")
-        return ", ".join(said)
+                reasons.append(f"{nodes(count)} {text}")
+        return ", ".join(reasons)
 
 
 def _existing_anti_affinity(s: Session, pod: Pod) -> list[TermTarget]:
-    """What pods that are placed keep away from, where that is this pod."""
-    apart = counter_of(s.world, TermHolders).anti_affinity
-    return apart.matching(s.world.facts.namespaces, pod.namespace, pod.labels) if apart else []
+    """The anti-affinity terms of placed pods that select this pod."""
+    anti_affinity = counter_of(s.world, TermHolders).anti_affinity
+    return anti_affinity.matching(s.world.facts.namespaces, pod.namespace, pod.labels) if anti_affinity else []
 
 
-def _matches_itself(s: Session, aims: tuple[TermTarget, ...], pod: Pod) -> tuple[bool, ...]:
-    return tuple([aim.selection.matches_pod(s.world.facts.namespaces, pod) for aim in aims])
+def _matches_itself(s: Session, targets: tuple[TermTarget, ...], pod: Pod) -> tuple[bool, ...]:
+    return tuple([target.selection.matches_pod(s.world.facts.namespaces, pod) for target in targets])
 
 
-def _domain_codes(table: NodeTable, aim: TermTarget) -> Codes:
-    return table.label_codes(aim.key)[0]
+def _domain_codes(table: NodeTable, target: TermTarget) -> Codes:
+    return table.label_codes(target.key)[0]
 
 
 class _RequiredAffinity(InterPodState):
     def __init__(self, s: Session, pod: Pod, table: NodeTable, *, after_releases: bool) -> None:
         world, holders = s.world, counter_of(s.world, TermHolders)
-        wants = holders.terms_of(pod)
-        closed = np.zeros(len(table), dtype=np.bool_)
-        for aim in _existing_anti_affinity(s, pod):
-            closed |= holders.topology_count(world, aim).blocked_domains(after_releases=after_releases)[_domain_codes(table, aim)]
-        if wants.required_anti_affinity:
-            looks = counter_of(world, SelectorView)
-            for aim in wants.required_anti_affinity:
-                closed |= looks.topology_count(world, aim).blocked_domains(after_releases=after_releases)[_domain_codes(table, aim)]
-        self._feasible: BoolColumn = ~closed
-        means_itself = _matches_itself(s, wants.required_anti_affinity, pod)
+        terms = holders.terms_of(pod)
+        refused = np.zeros(len(table), dtype=np.bool_)
+        for target in _existing_anti_affinity(s, pod):
+            refused |= holders.topology_count(world, target).blocked_domains(after_releases=after_releases)[_domain_codes(table, target)]
+        if terms.required_anti_affinity:
+            selector_view = counter_of(world, SelectorView)
+            for target in terms.required_anti_affinity:
+                refused |= selector_view.topology_count(world, target).blocked_domains(after_releases=after_releases)[
+                    _domain_codes(table, target)
+                ]
+        self._feasible: BoolColumn = ~refused
+        matches_itself = _matches_itself(s, terms.required_anti_affinity, pod)
         self._anti_affinity_codes = [
-            _domain_codes(table, aim) for aim, itself in zip(wants.required_anti_affinity, means_itself, strict=True) if itself
+            _domain_codes(table, target) for target, itself in zip(terms.required_anti_affinity, matches_itself, strict=True) if itself
         ]
-        self._affinity = _AffinityTerms(s, pod, wants, table, after_releases=after_releases) if wants.required_affinity else None
+        self._affinity = _AffinityTerms(s, pod, terms, table, after_releases=after_releases) if terms.required_affinity else None
 
     def feasible_rows(self) -> BoolColumn:
         return self._feasible if self._affinity is None else self._feasible & self._affinity.feasible_rows
@@ -111,15 +113,15 @@ class _RequiredAffinity(InterPodState):
 
 
 class _AffinityTerms:
-    """The company that a pod requires. Where nobody of that sort is anywhere, one that is of that sort itself may be the first."""
+    """The required affinity terms of a pod. Where no pod matches them anywhere, a pod that matches them itself may be the first."""
 
-    def __init__(self, s: Session, pod: Pod, wants: PodTerms, table: NodeTable, *, after_releases: bool) -> None:
-        looks = counter_of(s.world, SelectorView)
-        self._domain_codes = [_domain_codes(table, aim) for aim in wants.required_affinity]
-        tallies = [looks.topology_count(s.world, aim).views(after_releases=after_releases) for aim in wants.required_affinity]
-        # For each world, for each term: in which domains there is company.
-        self._has_match: list[list[BoolColumn]] = [[counts > 0 for counts in world] for world in zip(*tallies, strict=True)]
-        self._matches_itself = wants.required_affinity[0].selection.matches_pod(s.world.facts.namespaces, pod)
+    def __init__(self, s: Session, pod: Pod, terms: PodTerms, table: NodeTable, *, after_releases: bool) -> None:
+        selector_view = counter_of(s.world, SelectorView)
+        self._domain_codes = [_domain_codes(table, target) for target in terms.required_affinity]
+        counts_by_term = [selector_view.topology_count(s.world, target).views(after_releases=after_releases) for target in terms.required_affinity]
+        # For each view of the placements, for each term: which domains have a matching pod.
+        self._has_match: list[list[BoolColumn]] = [[counts > 0 for counts in world] for world in zip(*counts_by_term, strict=True)]
+        self._matches_itself = terms.required_affinity[0].selection.matches_pod(s.world.facts.namespaces, pod)
         self.feasible_rows: BoolColumn = self._feasible_nodes()
 
     def add_pod(self, row: int) -> None:
@@ -143,24 +145,24 @@ class _AffinityTerms:
 
 
 def _reasons(s: Session, pod: Pod, rows: NodeRows) -> Iterator[tuple[BoolColumn, str]]:
-    """Rows that are closed, all told, and why, in the order in which reasons are given."""
+    """Rows that are refused and why, in the order in which reasons are given."""
     world, table, after_releases = s.world, rows.table, rows.after_releases
     holders = counter_of(world, TermHolders)
-    wants = holders.terms_of(pod)
-    for aim in wants.required_affinity:
-        yield _domain_codes(table, aim) < 0, f"without the label {aim.key}, by which it looks for company"
-    for term, aim in zip(pod.signature.anti_affinity.required, wants.required_anti_affinity, strict=True):
-        topology_count = counter_of(world, SelectorView).topology_count(world, aim)
-        words = f"with a pod in their {aim.key} that it keeps away from ({show_selector(term.selector)})"
-        yield topology_count.blocked_domains(after_releases=after_releases)[_domain_codes(table, aim)], words
-    for aim in _existing_anti_affinity(s, pod):
-        topology_count = holders.topology_count(world, aim)
+    terms = holders.terms_of(pod)
+    for target in terms.required_affinity:
+        yield _domain_codes(table, target) < 0, f"without the label {target.key}, the topologyKey of its affinity"
+    for term, target in zip(pod.signature.anti_affinity.required, terms.required_anti_affinity, strict=True):
+        topology_count = counter_of(world, SelectorView).topology_count(world, target)
+        text = f"with a pod in their {target.key} that its anti-affinity excludes ({show_selector(term.selector)})"
+        yield topology_count.blocked_domains(after_releases=after_releases)[_domain_codes(table, target)], text
+    for target in _existing_anti_affinity(s, pod):
+        topology_count = holders.topology_count(world, target)
         yield (
-            topology_count.blocked_domains(after_releases=after_releases)[_domain_codes(table, aim)],
-            f"with a pod in their {aim.key} that keeps away from it",
+            topology_count.blocked_domains(after_releases=after_releases)[_domain_codes(table, target)],
+            f"with a pod in their {target.key} whose anti-affinity excludes it",
         )
-    if wants.required_affinity:
-        sought = " and ".join(
+    if terms.required_affinity:
+        required = " and ".join(
             f"{show_selector(term.selector)} in their {term.topology_key}" for term in pod.signature.affinity.required
         )
-        yield np.ones(len(table), dtype=np.bool_), f"without a pod that it must be near ({sought})"
+        yield np.ones(len(table), dtype=np.bool_), f"without a pod that its affinity requires ({required})"

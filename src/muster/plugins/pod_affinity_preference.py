@@ -1,4 +1,4 @@
-"""Other pods that a pod would rather be near or far from: preferred inter-pod affinity and anti-affinity, in both directions."""
+"""Preferred inter-pod affinity and anti-affinity, of the pod and of the pods that are placed."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from muster.state.pod_terms import WeightedTarget
 
 @dataclass(frozen=True)
 class PodAffinityPreference:
-    """Prefer nodes by the pods near them: the preferred pod affinity and anti-affinity of the pod, and of the pods that are there.
+    """Prefer nodes by preferred pod affinity and anti-affinity, of the pod and of the placed pods.
 
-    Every pod that a term means adds the weight of the term to its domain, or takes it away; the best node gets 1, the worst 0. What
-    pods that are there require to be near them counts too. Who will be there counts, and not who is leaving.
+    Every pod that a term selects adds the weight of the term to its domain, or subtracts it; the best node gets 1, the worst 0. The
+    required affinity of placed pods counts too. Nominated pods count, terminating ones do not.
     """
 
     weight: float = option(1.0, "How much this score counts beside the others.", minimum=0)
@@ -43,40 +43,40 @@ class PodAffinityPreference:
 
     def inter_pod_state(self, s: Session, pod: Pod, rows: NodeRows) -> _PreferredAffinity:
         inter_pod_state = _PreferredAffinity(len(rows.table))
-        for topology_count, pull in self._term_counts(s, pod):
-            codes = rows.table.label_codes(pull.target.key)[0]
-            inter_pod_state.add(codes, self._weight(pull) * topology_count.counts[WILL_COUNT].astype(np.int64))
-        for pull in self._self_matching_terms(s, pod):
-            inter_pod_state.add_per_pod(rows.table, pull.target.key, self._weight(pull))
+        for topology_count, term in self._term_counts(s, pod):
+            codes = rows.table.label_codes(term.target.key)[0]
+            inter_pod_state.add(codes, self._weight(term) * topology_count.counts[WILL_COUNT].astype(np.int64))
+        for term in self._self_matching_terms(s, pod):
+            inter_pod_state.add_per_pod(rows.table, term.target.key, self._weight(term))
         return inter_pod_state
 
     def inter_pod_key(self, s: Session, pod: Pod) -> object:
-        """Pods of one kind with equal stamps are the same to this check."""
+        """Pods of one signature with equal keys are the same to this plugin."""
         return (counter_of(s.world, TermHolders).terms_of(pod), self._self_matching_terms(s, pod), self._existing_terms(s, pod))
 
     def _term_counts(self, s: Session, pod: Pod) -> Iterator[tuple[TopologyCount, WeightedTarget]]:
-        """Who is meant by the pod's own terms, and who holds terms that mean the pod."""
+        """The pods that the pod's own terms select, and those with terms that select the pod."""
         holders = counter_of(s.world, TermHolders)
-        pulls = holders.terms_of(pod).preferences
-        if pulls:
-            looks = counter_of(s.world, SelectorView)
-            yield from ((looks.topology_count(s.world, pull.target), pull) for pull in pulls)
-        yield from ((holders.topology_count(s.world, pull), pull) for pull in self._existing_terms(s, pod))
+        terms = holders.terms_of(pod).preferences
+        if terms:
+            selector_view = counter_of(s.world, SelectorView)
+            yield from ((selector_view.topology_count(s.world, term.target), term) for term in terms)
+        yield from ((holders.topology_count(s.world, term), term) for term in self._existing_terms(s, pod))
 
     def _existing_terms(self, s: Session, pod: Pod) -> list[WeightedTarget]:
-        """The terms of placed pods that mean this one."""
-        pulls = counter_of(s.world, TermHolders).weighted
-        found = pulls.matching(s.world.facts.namespaces, pod.namespace, pod.labels) if pulls else []
-        return [pull for pull in found if self._weight(pull)]
+        """The terms of placed pods that select this one."""
+        terms = counter_of(s.world, TermHolders).weighted
+        found = terms.matching(s.world.facts.namespaces, pod.namespace, pod.labels) if terms else []
+        return [term for term in found if self._weight(term)]
 
     def _self_matching_terms(self, s: Session, pod: Pod) -> list[WeightedTarget]:
-        """The pod's own terms that mean the pod itself, and so every equal one: as it looks at them, and as they look at it."""
-        wants = counter_of(s.world, TermHolders).terms_of(pod)
-        both = (*wants.preferences, *wants.existing_pod_terms)
-        return [pull for pull in both if self._weight(pull) and pull.target.selection.matches_pod(s.world.facts.namespaces, pod)]
+        """The pod's own terms that select the pod itself, and so every equal one, in both directions."""
+        terms = counter_of(s.world, TermHolders).terms_of(pod)
+        both = (*terms.preferences, *terms.existing_pod_terms)
+        return [term for term in both if self._weight(term) and term.target.selection.matches_pod(s.world.facts.namespaces, pod)]
 
-    def _weight(self, pull: WeightedTarget) -> int:
-        return self.hard_pod_affinity_weight if pull.weight is None else pull.weight
+    def _weight(self, term: WeightedTarget) -> int:
+        return self.hard_pod_affinity_weight if term.weight is None else term.weight
 
 
 class _PreferredAffinity(InterPodState):
@@ -85,11 +85,11 @@ class _PreferredAffinity(InterPodState):
         self._per_pod: list[tuple[Codes, int]] = []
 
     def add(self, codes: Codes, by_domain: npt.NDArray[np.int64]) -> None:
-        """What is said in each domain is said of each of its nodes."""
+        """The value of a domain is that of each of its nodes."""
         self._score_sum += by_domain[codes]
 
     def add_per_pod(self, table: NodeTable, key: str, weight: int) -> None:
-        """Every further pod of this kind adds the weight to its domain."""
+        """Every further pod of this signature adds the weight to its domain."""
         self._per_pod.append((table.label_codes(key)[0], weight))
 
     def score(self, rows: RowIndex) -> FloatColumn:

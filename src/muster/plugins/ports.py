@@ -14,16 +14,16 @@ from muster.state.derived.host_ports import HostPorts
 from muster.state.derived.placement_counters import counter_of
 from muster.state.node_table import BoolColumn, NodeRows
 
-# So many rows are looked at one by one; beyond that all at once is cheaper.
+# So many rows are checked one by one; beyond that all at once is cheaper.
 _MAX_ONE_BY_ONE = 64
 
 
 @dataclass(frozen=True)
 class Ports:
-    """A pod goes only where the host ports that it asks for are free.
+    """A pod is placed only where the host ports that it requests are free.
 
-    The same port, protocol and host address is taken once; a port taken on all addresses is taken on each. A bind needs it free of
-    those who leave and of those who were promised the node; a claim only of those who will be there.
+    A port, protocol and host address is used once; a port of all addresses is used on each. For a bind the ports of terminating
+    and of nominated pods are in use; for a nomination those of terminating pods are free.
     """
 
     name: str = "ports"
@@ -32,26 +32,26 @@ class Ports:
         return bool(pod.signature.ports)
 
     def fit(self, s: Session, pod: Pod, rows: NodeRows) -> BoolColumn:
-        # An equal pod has the same ports, so there is never room for two.
+        # An equal pod has the same ports, so two never fit.
         free = np.ones(len(rows), dtype=np.bool_) if rows.extra is None or not pod.signature.ports else rows.extra == 0
         if not pod.signature.ports or not free.any():
             return free
-        book, after_releases = counter_of(s.world, HostPorts), rows.after_releases
+        host_ports, after_releases = counter_of(s.world, HostPorts), rows.after_releases
         for port in pod.signature.ports:
             if rows.index is None or len(rows) > _MAX_ONE_BY_ONE:
-                free &= select_rows(rows, book.free(port, rows.table, after_releases=after_releases))
+                free &= select_rows(rows, host_ports.free(port, rows.table, after_releases=after_releases))
             else:
                 free &= np.array(
-                    [not book.is_taken(port, rows.table.names[row], after_releases=after_releases) for row in rows.index],
+                    [not host_ports.is_taken(port, rows.table.names[row], after_releases=after_releases) for row in rows.index],
                     dtype=np.bool_,
                 )
         return free
 
     def reasons(self, s: Session, pod: Pod, rows: NodeRows) -> str:
-        book = counter_of(s.world, HostPorts)
-        taken = [
+        host_ports = counter_of(s.world, HostPorts)
+        in_use = [
             f"{port.port}/{port.protocol}"
             for port in pod.signature.ports
-            if not select_rows(rows, book.free(port, rows.table, after_releases=rows.after_releases)).all()
+            if not select_rows(rows, host_ports.free(port, rows.table, after_releases=rows.after_releases)).all()
         ]
-        return f"{nodes(len(rows))} with host port {', '.join(dict.fromkeys(taken))} in use"
+        return f"{nodes(len(rows))} with host port {', '.join(dict.fromkeys(in_use))} in use"

@@ -1,4 +1,4 @@
-"""The more important gang goes first."""
+"""Gangs are ordered by priority."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from muster.model.gang import Gang
 
 @dataclass(frozen=True)
 class Priority:
-    """The gang with the higher priority goes first."""
+    """The gang with the higher priority comes first."""
 
     name: str = "priority"
 

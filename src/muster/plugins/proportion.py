@@ -1,4 +1,4 @@
-"""Proportion: what a queue deserves follows from its weight, and from what it and the others ask for."""
+"""Proportion: what a queue deserves follows from its weight, and from what it and the others request."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ QUEUE_SHARE = "QueueShare"
 
 @dataclass(frozen=True)
 class Proportion:
-    """The cluster is shared out among the queues by weight, and the queue that has the smallest part of its share goes first.
+    """The cluster is shared out among the queues by weight, and the queue that uses the smallest part of its share comes first.
 
-    Nobody's share is more than it asks for or than its limit, nor less than its guarantee if it asks for that much; what is left
-    over goes to the others, by weight again. In a tree the share of a branch is shared out among its children in the same way.
-    Queues of higher priority go first. Room that is guaranteed to one queue is never lent to another.
+    No share is more than the queue requests or than its limit, nor less than its guarantee if it requests that much; the rest is
+    shared out among the others, by weight again. In a tree the share of a branch is shared out among its children in the same way.
+    Queues of higher priority come first. What is guaranteed to one queue is never lent to another.
     """
 
-    strict: bool = option(False, "Let no queue use more than its share, even where others leave theirs unused for the time being.")
+    strict: bool = option(False, "Let no queue use more than its share, even where others do not use theirs.")
     name: str = "proportion"
 
     def prepare(self, s: Session) -> None:
@@ -108,18 +108,18 @@ def _compute_deserved(s: Session) -> Amounts:
     guarantee = {queue: configured_row(world, node.guarantee) for queue, node in tree.nodes.items()}
     deserved = np.zeros_like(requested)
     for column, _ in dimensions(s):
-        asked, most = requested[:, column].tolist(), limit[:, column].tolist()
+        amounts, most = requested[:, column].tolist(), limit[:, column].tolist()
 
-        def own(queue: str, asked: list[int] = asked) -> int:
-            return asked[row[queue]] - sum(asked[row[child]] for child in tree.children.get(queue, ()))
+        def own(queue: str, amounts: list[int] = amounts) -> int:
+            return amounts[row[queue]] - sum(amounts[row[child]] for child in tree.children.get(queue, ()))
 
-        def limited(queue: str, want: int, most: list[int] = most) -> int:
-            return min(want, most[row[queue]])
+        def limited(queue: str, request: int, most: list[int] = most) -> int:
+            return min(request, most[row[queue]])
 
-        wants = requests_up_tree(tree.children, own, limited, tops=tree.children[""])
+        requests = requests_up_tree(tree.children, own, limited, tops=tree.children[""])
 
-        def sharer(queue: str, wants: dict[str, int] = wants, column: int = column) -> Sharer:
-            return Sharer(queue, tree.nodes[queue].weight, wants[queue], int(guarantee[queue][column]))
+        def sharer(queue: str, requests: dict[str, int] = requests, column: int = column) -> Sharer:
+            return Sharer(queue, tree.nodes[queue].weight, requests[queue], int(guarantee[queue][column]))
 
         for queue, part in share_down_tree(int(total[column]), tree.children, sharer).items():
             deserved[row[queue], column] = part

@@ -1,4 +1,4 @@
-"""Labels: a pod goes only where its node selector and its required node affinity match."""
+"""Labels: a pod is placed only where its node selector and its required node affinity match."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from muster.state.node_table import BoolColumn, NodeRows, NodeTable
 
 @dataclass(frozen=True)
 class Selectors:
-    """A pod goes only where its node selector and its required node affinity match.
+    """A pod is placed only where its node selector and its required node affinity match.
 
-    The terms of an affinity are a choice: one of them must match in full. A term without requirements matches no node.
+    One of the terms of an affinity must match in full. A term without requirements matches no node.
     """
 
     name: str = "selectors"
@@ -37,16 +37,18 @@ class Selectors:
         signature = pod.signature
         selected = select_rows(rows, _matches_node_selector(rows.table, signature))
         by_selector, by_affinity = int((~selected).sum()), int(selected.sum())
-        wanted = ", ".join(f"{key}={value}" for key, value in signature.node_selector)
-        said = [f"{_do_not_match(by_selector)} the node selector ({wanted})"] if by_selector else []
+        selector = ", ".join(f"{key}={value}" for key, value in signature.node_selector)
+        reasons = [f"{_do_not_match(by_selector)} the node selector ({selector})"] if by_selector else []
         if by_affinity:
-            said.append(f"{_do_not_match(by_affinity)} the node affinity ({_show_terms(signature.node_affinity.required or ())})")
-        return ", ".join(said)
+            reasons.append(
+                f"{_do_not_match(by_affinity)} the node affinity ({_show_terms(signature.node_affinity.required or ())})"
+            )
+        return ", ".join(reasons)
 
 
 def _matches_node_selector(table: NodeTable, signature: PodSignature) -> BoolColumn:
-    wanted = tuple(Requirement(key, Operator.IN, (value,)) for key, value in signature.node_selector)
-    return matches_term(table, NodeTerm(wanted)) if wanted else np.ones(len(table), dtype=np.bool_)
+    selector = tuple(Requirement(key, Operator.IN, (value,)) for key, value in signature.node_selector)
+    return matches_term(table, NodeTerm(selector)) if selector else np.ones(len(table), dtype=np.bool_)
 
 
 def _do_not_match(count: int) -> str:

@@ -1,4 +1,4 @@
-"""Put pods where most is left, so that a lost node takes few of them along."""
+"""Put pods where most is left, so that few are lost with a node."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from muster.state.node_table import FloatColumn, NodeRows
 
 @dataclass(frozen=True)
 class Spread:
-    """Put pods where most is left, so that a lost node takes few of them along.
+    """Put pods where most is left, so that few are lost with a node.
 
-    The score of a node is one minus the weighted mean of how full it would be, over the resources that the pod asks for.
+    The score of a node is one minus the weighted mean of how full it would be, over the resources that the pod requests.
     """
 
     weight: float = option(1.0, "How much this score counts beside the others.", minimum=0)

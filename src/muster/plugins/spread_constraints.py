@@ -1,4 +1,4 @@
-"""Pods spread evenly over domains: topologySpreadConstraints, both those that must hold and those that would be nice."""
+"""topologySpreadConstraints, both DoNotSchedule and ScheduleAnyway."""
 
 from __future__ import annotations
 
@@ -26,18 +26,17 @@ from muster.state.pod_terms import PerTermsCache, Selection, TermSelector, TermT
 
 _FORBIDDING_EFFECTS = (TaintEffect.NO_SCHEDULE, TaintEffect.NO_EXECUTE)
 _UNSCHEDULABLE_TAINT = Taint("node.kubernetes.io/unschedulable", TaintEffect.NO_SCHEDULE)
-_MEMO = "spread constraints"
 
 
 @dataclass(frozen=True)
 class SpreadConstraints:
-    """Keep pods spread over domains as their topologySpreadConstraints say.
+    """Spread pods over domains by their topologySpreadConstraints.
 
     DoNotSchedule: the domain with one more pod may have at most maxSkew more of them than the emptiest domain. ScheduleAnyway: the
-    fewer are there the better. Pods that are leaving do not count. A bind must hold with and without those who were promised nodes.
+    fewer the better. Terminating pods do not count. A bind must pass with and without the nominated pods.
     """
 
-    weight: float = option(1.0, "How much the constraints that need not hold count beside other scores.", minimum=0)
+    weight: float = option(1.0, "How much ScheduleAnyway constraints count beside other scores.", minimum=0)
     name: str = "spread-constraints"
 
     def has_inter_pod_constraints(self, s: Session, pod: Pod) -> bool:
@@ -55,27 +54,27 @@ class SpreadConstraints:
         return _TopologySpread(s, pod, rows.table, after_releases=rows.after_releases)
 
     def inter_pod_key(self, s: Session, pod: Pod) -> object:
-        """Pods of one kind with equal stamps are the same to this check."""
-        rules = _parsed_constraints(s, pod)
-        return (rules, [rule.aim.selection.matches_pod(s.world.facts.namespaces, pod) for rule in rules])
+        """Pods of one signature with equal keys are the same to this plugin."""
+        constraints = _parsed_constraints(s, pod)
+        return (constraints, [constraint.target.selection.matches_pod(s.world.facts.namespaces, pod) for constraint in constraints])
 
     def reasons(self, s: Session, pod: Pod, rows: NodeRows) -> str:
         left = np.arange(len(rows.table)) if rows.index is None else rows.index
-        said: list[str] = []
-        for rule in (rule for rule in _parsed_constraints(s, pod) if rule.hard):
-            spread = _ConstraintCounts(s, pod, rule, rows.table, after_releases=rows.after_releases)
+        reasons: list[str] = []
+        for constraint in (constraint for constraint in _parsed_constraints(s, pod) if constraint.hard):
+            spread = _ConstraintCounts(s, pod, constraint, rows.table, after_releases=rows.after_releases)
             lacking, full = spread.codes[left] < 0, ~spread.feasible_rows[left] & (spread.codes[left] >= 0)
             if lacking.any():
-                said.append(f"{nodes(int(lacking.sum()))} without the label {rule.aim.key} over which it is spread")
+                reasons.append(f"{nodes(int(lacking.sum()))} without the label {constraint.target.key}, its topologyKey")
             if full.any():
-                said.append(f"{nodes(int(full.sum()))} {spread.reason_text(left[full])}")
+                reasons.append(f"{nodes(int(full.sum()))} {spread.reason_text(left[full])}")
             left = left[~(lacking | full)]
-        return ", ".join(said)
+        return ", ".join(reasons)
 
 
 @dataclass(frozen=True, slots=True)
 class _NodeInclusion:
-    """The nodes over which pods are spread: those with all the labels, and with what the constraint honors."""
+    """The nodes that count: those with all the labels, and by nodeAffinityPolicy and nodeTaintsPolicy."""
 
     keys: tuple[str, ...]
     node_selector: tuple[tuple[str, str], ...]
@@ -97,9 +96,9 @@ class _NodeInclusion:
 
 def _tolerated(table: NodeTable, signature: PodSignature) -> BoolColumn:
     codes, sets = table.taint_codes()
-    welcome = np.array([not any(untolerated_taints(signature, taints, _FORBIDDING_EFFECTS)) for taints in sets], dtype=np.bool_)
-    column: BoolColumn = welcome[codes] if sets else np.ones(len(table), dtype=np.bool_)
-    # A cordoned node has this taint, written or not.
+    tolerated = np.array([not any(untolerated_taints(signature, taints, _FORBIDDING_EFFECTS)) for taints in sets], dtype=np.bool_)
+    column: BoolColumn = tolerated[codes] if sets else np.ones(len(table), dtype=np.bool_)
+    # A cordoned node counts as having this taint.
     if any(untolerated_taints(signature, (_UNSCHEDULABLE_TAINT,), _FORBIDDING_EFFECTS)):
         column &= np.array([not node.unschedulable for node in table.nodes], dtype=np.bool_)
     return column
@@ -107,20 +106,20 @@ def _tolerated(table: NodeTable, signature: PodSignature) -> BoolColumn:
 
 @dataclass(frozen=True, slots=True)
 class _ParsedConstraint:
-    """One constraint as it counts for a pod: whom it counts, by which label, on which nodes."""
+    """One constraint of a pod: which pods it counts, by which label, on which nodes."""
 
-    aim: TermTarget
+    target: TermTarget
     scope: _NodeInclusion
     hard: bool
     max_skew: int
     min_domains: int
 
 
-_RULES: Derived[PerTermsCache[tuple[_ParsedConstraint, ...]]] = Derived("rules of spread constraints")
+_CONSTRAINTS: Derived[PerTermsCache[tuple[_ParsedConstraint, ...]]] = Derived("parsed spread constraints")
 
 
 def _parsed_constraints(s: Session, pod: Pod) -> tuple[_ParsedConstraint, ...]:
-    return _RULES.of(s.world, lambda: PerTermsCache(_parse_constraints)).of(pod)
+    return _CONSTRAINTS.of(s.world, lambda: PerTermsCache(_parse_constraints)).of(pod)
 
 
 def _parse_constraints(pod: Pod) -> tuple[_ParsedConstraint, ...]:
@@ -136,15 +135,15 @@ def _parsed_constraint(pod: Pod, constraint: SpreadConstraint) -> _ParsedConstra
         node_terms=signature.node_affinity.required if constraint.honor_affinity else None,
         tolerations=signature.tolerations if constraint.honor_taints else None,
     )
-    aim = TermTarget(Selection((TermSelector((pod.namespace,), None, labels),)), constraint.topology_key)
-    return _ParsedConstraint(aim, scope, hard, constraint.max_skew, constraint.min_domains or 1)
+    target = TermTarget(Selection((TermSelector((pod.namespace,), None, labels),)), constraint.topology_key)
+    return _ParsedConstraint(target, scope, hard, constraint.max_skew, constraint.min_domains or 1)
 
 
 class _TopologySpread(InterPodState):
     def __init__(self, s: Session, pod: Pod, table: NodeTable, *, after_releases: bool) -> None:
-        rules = _parsed_constraints(s, pod)
-        self._hard = [_ConstraintCounts(s, pod, rule, table, after_releases=after_releases) for rule in rules if rule.hard]
-        self._soft = [_ConstraintCounts(s, pod, rule, table, after_releases=True) for rule in rules if not rule.hard]
+        constraints = _parsed_constraints(s, pod)
+        self._hard = [_ConstraintCounts(s, pod, constraint, table, after_releases=after_releases) for constraint in constraints if constraint.hard]
+        self._soft = [_ConstraintCounts(s, pod, constraint, table, after_releases=True) for constraint in constraints if not constraint.hard]
         self._nodes = len(table)
 
     def feasible_rows(self) -> BoolColumn:
@@ -170,47 +169,47 @@ class _TopologySpread(InterPodState):
 
 
 class _ConstraintCounts:
-    """One constraint: who stands in each domain, and where one more may stand."""
+    """One constraint: how many pods each domain has, and where one more is feasible."""
 
-    def __init__(self, s: Session, pod: Pod, rule: _ParsedConstraint, table: NodeTable, *, after_releases: bool) -> None:
-        topology_count = counter_of(s.world, SelectorView).topology_count(s.world, rule.aim, rule.scope)
-        self._parsed_constraint = rule
+    def __init__(self, s: Session, pod: Pod, constraint: _ParsedConstraint, table: NodeTable, *, after_releases: bool) -> None:
+        topology_count = counter_of(s.world, SelectorView).topology_count(s.world, constraint.target, constraint.scope)
+        self._parsed_constraint = constraint
         self._counted_codes: Codes = topology_count.codes
         self._has_node = topology_count.has_node
-        self._worlds: list[Counts] = topology_count.views(after_releases=after_releases)
-        self._self_match = int(rule.aim.selection.matches_pod(s.world.facts.namespaces, pod))
-        self.codes: Codes = table.label_codes(rule.aim.key)[0]
-        self.feasible_rows: BoolColumn = self._feasible_nodes() if rule.hard else np.zeros(0, dtype=np.bool_)
+        self._views: list[Counts] = topology_count.views(after_releases=after_releases)
+        self._self_match = int(constraint.target.selection.matches_pod(s.world.facts.namespaces, pod))
+        self.codes: Codes = table.label_codes(constraint.target.key)[0]
+        self.feasible_rows: BoolColumn = self._feasible_nodes() if constraint.hard else np.zeros(0, dtype=np.bool_)
 
     def add_pod(self, row: int) -> None:
         code = self._counted_codes[row]
         if code < 0 or not self._self_match:
             return
-        for counts in self._worlds:
+        for counts in self._views:
             counts[code] += 1
         if self._parsed_constraint.hard:
             self.feasible_rows = self._feasible_nodes()
 
     def pod_counts(self, rows: RowIndex, candidates: RowIndex) -> FloatColumn:
-        """How crowded each row's domain is. Where there are many domains one pod means more; a large skew makes all more alike."""
+        """The weighted count of each row's domain: more domains weigh a pod more, a large maxSkew makes all more alike."""
         domains = np.zeros(len(self._has_node), dtype=np.bool_)
         domains[self.codes[candidates]] = True
         weight = math.log(int(domains.sum()) + 2)
-        there: FloatColumn = self._worlds[0][self.codes[rows]].astype(np.float64)
+        there: FloatColumn = self._views[0][self.codes[rows]].astype(np.float64)
         return there * weight + (self._parsed_constraint.max_skew - 1)
 
     def reason_text(self, rows: RowIndex) -> str:
-        """Why these rows are closed, with the figures of the emptiest domain and of the fullest of these."""
-        counts, selector = self._worlds[-1], self._parsed_constraint.aim.selection.selectors[0].labels
+        """Why these rows are refused, with the counts of the emptiest domain and of the fullest of these."""
+        counts, selector = self._views[-1], self._parsed_constraint.target.selection.selectors[0].labels
         fullest = int(counts[self.codes[rows]].max())
         return (
-            f"in a {self._parsed_constraint.aim.key} that already has {fullest} of the pods it is spread with "
+            f"in a {self._parsed_constraint.target.key} that already has {fullest} matching pods "
             f"({show_selector(selector)}), {self._min_match(counts)} in the emptiest, maxSkew {self._parsed_constraint.max_skew}"
         )
 
     def _feasible_nodes(self) -> BoolColumn:
         domains = np.ones(len(self._has_node), dtype=np.bool_)
-        for counts in self._worlds:
+        for counts in self._views:
             domains &= counts + (self._self_match - self._min_match(counts)) <= self._parsed_constraint.max_skew
         domains[-1] = False
         found: BoolColumn = domains[self.codes]
@@ -222,7 +221,7 @@ class _ConstraintCounts:
 
 
 def _normalize_score(pod_counts: FloatColumn, lacking: BoolColumn) -> FloatColumn:
-    """From 1 for the least crowded downwards; 0 where a label is missing."""
+    """1 for the lowest count, less for others; 0 where a label is missing."""
     there = pod_counts[~lacking]
     if not len(there):
         return np.zeros(len(pod_counts))

@@ -1,4 +1,4 @@
-"""Taints that ask pods to stay away where they can."""
+"""PreferNoSchedule taints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Taints: a pod stays away from nodes whose NoSchedule or NoExecute taints it does not tolerate."""
+"""Taints: a pod is not placed on nodes whose NoSchedule or NoExecute taints it does not tolerate."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from muster.plugins._untolerated_taints import untolerated_taints
 from muster.state.node_table import BoolColumn, NodeRows
 
 _FORBIDDING_EFFECTS = (TaintEffect.NO_SCHEDULE, TaintEffect.NO_EXECUTE)
-# So many taints are named in a sentence; the others are counted.
+# So many taints are named in a message; the others are counted.
 _MAX_NAMED = 3
 
 
 @dataclass(frozen=True)
 class Taints:
-    """A pod stays away from nodes whose NoSchedule or NoExecute taints it does not tolerate."""
+    """A pod is not placed on nodes whose NoSchedule or NoExecute taints it does not tolerate."""
 
     name: str = "taints"
 
     def match(self, s: Session, pod: Pod, rows: NodeRows) -> BoolColumn:
         codes, sets = rows.table.taint_codes()
-        welcome = np.array(
+        tolerated = np.array(
             [not any(untolerated_taints(pod.signature, taints, _FORBIDDING_EFFECTS)) for taints in sets], dtype=np.bool_
         )
-        column: BoolColumn = welcome[select_rows(rows, codes)] if sets else np.ones(len(rows), dtype=np.bool_)
+        column: BoolColumn = tolerated[select_rows(rows, codes)] if sets else np.ones(len(rows), dtype=np.bool_)
         return column
 
     def reasons(self, s: Session, pod: Pod, rows: NodeRows) -> str:
@@ -46,9 +46,9 @@ class Taints:
                 }
             )
         ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-        said = [f"{nodes(count)} tainted ({taint})" for taint, count in ordered[:_MAX_NAMED]]
+        reasons = [f"{nodes(count)} tainted ({taint})" for taint, count in ordered[:_MAX_NAMED]]
         others = sum(count for _, count in ordered[_MAX_NAMED:])
-        return ", ".join([*said, f"{nodes(others)} tainted otherwise"] if others else said)
+        return ", ".join([*reasons, f"{nodes(others)} tainted otherwise"] if others else reasons)
 
 
 def show_taint(taint: Taint) -> str:

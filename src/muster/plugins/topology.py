@@ -1,7 +1,7 @@
-"""Gangs stay together: which domains a gang or one of its cells may go to, and which of them is best.
+"""Gangs stay together: which domains a gang or one of its subgroups may be placed in, and which of them is best.
 
-A hard wish is kept: one domain at or below the highest tier allowed. A soft one is tried tier by tier, up to the whole cluster.
-Members that come later go where the others are.
+A hard topology constraint allows one domain at or below the highest tier allowed; a soft one is tried tier by tier, up to the
+whole cluster. Members that come later are placed where the others are.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from muster.plugins._tier_constraint import TierConstraint, resolve_constraint
 from muster.state.derived.topology_domains import DomainTree, domain_tree
 from muster.state.node_table import FloatColumn
 
-INVALID_DOMAIN = "BadDomain"
+INVALID_DOMAIN = "InvalidDomain"
 
 
 @dataclass(frozen=True)
 class Topology:
     """Keep the members of a gang close to each other, by HyperNodes or by labels of nodes.
 
-    A hard wish puts the whole gang (or role, or sub-group) into one domain at or below the highest tier allowed; a soft one prefers
-    the narrowest domain in which all find room. Of equal domains the fuller is better.
+    A hard topology constraint puts the whole gang (or role, or subgroup) into one domain at or below the highest tier allowed; a
+    soft one prefers the narrowest domain in which all fit. Of equal domains the fuller is better.
     """
 
     weight: float = option(1.0, "How much this score of domains counts beside the others.", minimum=0)
@@ -41,16 +41,18 @@ class Topology:
     resources: Mapping[str, float] = option(
         lambda: dict(DEFAULT_WEIGHTS), "How much each resource counts in how full a domain is.", minimum=0, resources=True
     )
-    evict_domains: int = option(8, "In so many domains victims are looked for at most, the cheapest to enter first.", minimum=1)
+    evict_domains: int = option(
+        8, "Victims are searched for in so many domains at most, those of the cheapest victims first.", minimum=1
+    )
     name: str = "topology"
 
-    # -- what is wrong with HyperNodes -----------------------------------------------------------------------------------------
+    # -- problems of HyperNodes -----------------------------------------------------------------------------------------
 
     def prepare(self, s: Session) -> None:
-        """Tell the owners of HyperNodes what is wrong with them, or no longer wrong, where that changed."""
+        """Report the problems of HyperNodes, and that they are solved, where that changed."""
         domains = s.world.facts.domains
         problems = self._tree(s).problems if domains else {}
-        # Whoever is well again is told first.
+        # Solved problems are reported first.
         for name in sorted(domains, key=lambda name: (name in problems, name)):
             why = "; ".join(f"{problem.field}: {problem.text}" for problem in problems.get(name, ()))
             now = Condition("domain", name, False, INVALID_DOMAIN, why) if name in problems else None
@@ -103,7 +105,7 @@ class Topology:
         return self._scores(s, ask, domains, placed=False)
 
     def _scores(self, s: Session, ask: Ask, domains: Sequence[Domain], *, placed: bool) -> FloatColumn:
-        """A lower tier is always better; in one tier the fuller domain. `placed`: the ask is in the figures already."""
+        """A lower tier is always better; in one tier the fuller domain. `placed`: the ask is counted in the amounts already."""
         constraint = self._constraint(s, ask)
         tree = constraint.tree if isinstance(constraint, TierConstraint) else self._tree(s)
         rank = {tier: at for at, tier in enumerate((0, *(tier for tier in tree.tiers if tier), tree.top_tier))}
@@ -111,7 +113,7 @@ class Topology:
         return (len(rank) - 1 - tier + self._mean_allocation(s, ask, domains, placed=placed)) / len(rank)
 
     def _mean_allocation(self, s: Session, ask: Ask, domains: Sequence[Domain], *, placed: bool) -> FloatColumn:
-        """The weighted mean, over what the ask asks for, of how full each domain is with the ask in it."""
+        """The weighted mean, over what the ask requests, of how full each domain is with the ask in it."""
         table, position = s.world.table, s.world.columns.position
         need = np.zeros(len(position), dtype=np.int64)
         for lot in equal_members(s.world, ask.pods):

@@ -1,4 +1,4 @@
-"""Cordoned nodes take nobody new."""
+"""No pod is placed on a cordoned node."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from muster.plugins._select_rows import select_rows
 from muster.state.derived_values import Derived
 from muster.state.node_table import BoolColumn, NodeRows, NodeTable
 
-# What a pod must tolerate to go onto a cordoned node.
+# What a pod must tolerate to be placed on a cordoned node.
 UNSCHEDULABLE_TAINT = Taint("node.kubernetes.io/unschedulable", TaintEffect.NO_SCHEDULE)
 
 
 @dataclass(frozen=True)
 class Unschedulable:
-    """A pod stays away from nodes that were cordoned, unless it tolerates the taint node.kubernetes.io/unschedulable:NoSchedule."""
+    """A pod is not placed on a cordoned node unless it tolerates the taint node.kubernetes.io/unschedulable:NoSchedule."""
 
     name: str = "unschedulable"
 
@@ -34,9 +34,9 @@ class Unschedulable:
         return f"{nodes(len(rows))} unschedulable"
 
 
-_OPEN: Derived[BoolColumn] = Derived("nodes that are not cordoned", Topic.NODE_LAYOUT, Topic.NODE_TAINTS)
+_SCHEDULABLE: Derived[BoolColumn] = Derived("nodes that are not cordoned", Topic.NODE_LAYOUT, Topic.NODE_TAINTS)
 
 
 def _schedulable(s: Session, table: NodeTable) -> BoolColumn:
     """Nodes that are not cordoned."""
-    return _OPEN.of(s.world, lambda: np.array([not node.unschedulable for node in table.nodes], dtype=np.bool_))
+    return _SCHEDULABLE.of(s.world, lambda: np.array([not node.unschedulable for node in table.nodes], dtype=np.bool_))
