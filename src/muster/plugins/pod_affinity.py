@@ -33,7 +33,7 @@ class InterPodAffinity:
         """Members with a required affinity come after those without: the pods that it requires may be of their own gang."""
         if not pod.signature.affinity.required:
             return 0
-        near = counter_of(s.world, TermHolders).terms_of(pod).required_affinity
+        required = counter_of(s.world, TermHolders).terms_of(pod).required_affinity
         return int(not required[0].selection.matches_pod(s.world.facts.namespaces, pod))
 
     def has_inter_pod_constraints(self, s: Session, pod: Pod) -> bool:
@@ -87,7 +87,9 @@ class _RequiredAffinity(InterPodState):
         terms = holders.terms_of(pod)
         refused = np.zeros(len(table), dtype=np.bool_)
         for target in _existing_anti_affinity(s, pod):
-            refused |= holders.topology_count(world, target).blocked_domains(after_releases=after_releases)[_domain_codes(table, target)]
+            refused |= holders.topology_count(world, target).blocked_domains(after_releases=after_releases)[
+                _domain_codes(table, target)
+            ]
         if terms.required_anti_affinity:
             selector_view = counter_of(world, SelectorView)
             for target in terms.required_anti_affinity:
@@ -97,7 +99,9 @@ class _RequiredAffinity(InterPodState):
         self._feasible: BoolColumn = ~refused
         matches_itself = _matches_itself(s, terms.required_anti_affinity, pod)
         self._anti_affinity_codes = [
-            _domain_codes(table, target) for target, itself in zip(terms.required_anti_affinity, matches_itself, strict=True) if itself
+            _domain_codes(table, target)
+            for target, itself in zip(terms.required_anti_affinity, matches_itself, strict=True)
+            if itself
         ]
         self._affinity = _AffinityTerms(s, pod, terms, table, after_releases=after_releases) if terms.required_affinity else None
 
@@ -118,7 +122,9 @@ class _AffinityTerms:
     def __init__(self, s: Session, pod: Pod, terms: PodTerms, table: NodeTable, *, after_releases: bool) -> None:
         selector_view = counter_of(s.world, SelectorView)
         self._domain_codes = [_domain_codes(table, target) for target in terms.required_affinity]
-        counts_by_term = [selector_view.topology_count(s.world, target).views(after_releases=after_releases) for target in terms.required_affinity]
+        counts_by_term = [
+            selector_view.topology_count(s.world, target).views(after_releases=after_releases) for target in terms.required_affinity
+        ]
         # For each view of the placements, for each term: which domains have a matching pod.
         self._has_match: list[list[BoolColumn]] = [[counts > 0 for counts in world] for world in zip(*counts_by_term, strict=True)]
         self._matches_itself = terms.required_affinity[0].selection.matches_pod(s.world.facts.namespaces, pod)

@@ -142,8 +142,14 @@ def _parsed_constraint(pod: Pod, constraint: SpreadConstraint) -> _ParsedConstra
 class _TopologySpread(InterPodState):
     def __init__(self, s: Session, pod: Pod, table: NodeTable, *, after_releases: bool) -> None:
         constraints = _parsed_constraints(s, pod)
-        self._hard = [_ConstraintCounts(s, pod, constraint, table, after_releases=after_releases) for constraint in constraints if constraint.hard]
-        self._soft = [_ConstraintCounts(s, pod, constraint, table, after_releases=True) for constraint in constraints if not constraint.hard]
+        self._hard = [
+            _ConstraintCounts(s, pod, constraint, table, after_releases=after_releases)
+            for constraint in constraints
+            if constraint.hard
+        ]
+        self._soft = [
+            _ConstraintCounts(s, pod, constraint, table, after_releases=True) for constraint in constraints if not constraint.hard
+        ]
         self._nodes = len(table)
 
     def feasible_rows(self) -> BoolColumn:
