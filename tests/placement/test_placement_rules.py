@@ -328,7 +328,7 @@ def test_derived_values_are_recomputed_where_the_log_was_truncated(monkeypatch: 
 
 
 def test_topology_counts_that_were_dropped_are_recomputed_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topology_counts, "_MOST_FIGURES", 1)
+    monkeypatch.setattr(topology_counts, "_MAX_COUNTS", 1)
     pods = tuple(pod(f"p{i}", gang="g", labels={"app": "x"}, anti_affinity=ANTI_AFFINITY, affinity=AFFINITY) for i in range(3))
     here = make_world(Case(nodes=tuple(node(f"n{i}", labels={ZONE: "a"}) for i in range(3)), pending_pods=pods))
     assert [placed(here, each) for each in pods] == [["n0"], ["n1"], ["n2"]]
