@@ -115,6 +115,6 @@ def _gang_and_subgroup(s: Session, title: str) -> tuple[Gang, Subgroup | None]:
 
 
 def _is_enqueued(s: Session, title: str) -> bool:
-    enqueue(s)
+    enqueue(s, {})
     gang = next(gang for gang in s.world.facts.gangs.values() if gang.full_name == title)
     return not s.world.memory.attempts[gang.key].not_admitted

@@ -12,7 +12,7 @@ from muster.engine.hooks import Ask, Domain, Purpose
 from muster.engine.nominations import AttemptResult, bind_nominated, bind_reserved, nominate_on_releasing
 from muster.engine.quota import queue_accepts
 from muster.engine.reservations import could_ever_complete, take_reservations
-from muster.engine.session import Session
+from muster.engine.session import Refusals, Session
 from muster.model.effects import Verdict
 from muster.model.gang import Gang, Mode
 from muster.model.pod import PLACED, Phase, Pod
@@ -25,7 +25,7 @@ RESERVED_WHY = "reserved until the gang has every member that it needs"
 FITS = "Fits"
 
 
-def allocate(s: Session) -> None:
+def allocate(s: Session, refusals: Refusals) -> None:
     visited: set[str] = set()
     for gang in gangs_in_order(s):
         visited.add(gang.key)
@@ -33,7 +33,7 @@ def allocate(s: Session) -> None:
             result = attempt(s, gang, visited)
             s.record_verdict(gang, result.verdict)
             if not result.complete or not result.verdict.ok:
-                s.refused[gang.key] = result.verdict
+                refusals[gang.key] = result.verdict
 
 
 def attempt(s: Session, gang: Gang, visited: set[str]) -> AttemptResult:

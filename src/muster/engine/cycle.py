@@ -14,14 +14,14 @@ from muster.engine.hooks import Policy
 from muster.engine.nominations import end_broken_plans
 from muster.engine.permit_wait import pause_permit_waits
 from muster.engine.recover import recover
-from muster.engine.session import Session
+from muster.engine.session import Refusals, Session
 from muster.model.effects import Outcome
 from muster.model.pod import RESERVATIONS, Phase
 from muster.state.memory import BindingReservation
 from muster.state.placements import NetChange
 from muster.state.world import World
 
-ACTIONS: dict[str, Callable[[Session], None]] = {
+ACTIONS: dict[str, Callable[[Session, Refusals], None]] = {
     "expire": expire,
     "enqueue": enqueue,
     "allocate": allocate,
@@ -55,9 +55,10 @@ def run_session(s: Session, *, on_step: StepCallback = _ignore_step) -> Outcome:
     s.prepare()
     recover(s)
     # 3. The policy's actions, in its order.
+    refusals: Refusals = {}
     for action in s.policy.actions:
         on_step(action)
-        ACTIONS[action](s)
+        ACTIONS[action](s, refusals)
     # 4. Plans that lost a nomination end whole; evictions that are for nobody any more are cancelled; wait times are put off.
     on_step("commit")
     end_broken_plans(s)

@@ -9,12 +9,12 @@ from __future__ import annotations
 from muster.engine.gang_order import order_gangs
 from muster.engine.hooks import Ask, Purpose
 from muster.engine.quota import queue_accepts
-from muster.engine.session import Session
+from muster.engine.session import Refusals, Session
 from muster.model.effects import Verdict
 from muster.model.gang import Gang
 
 
-def enqueue(s: Session) -> None:
+def enqueue(s: Session, refusals: Refusals) -> None:  # noqa: ARG001
     gangs = [
         gang
         for key in (*s.world.placements.unplaced_members, *s.world.facts.without_pods)

@@ -12,7 +12,7 @@ from muster.engine.nominations import EVICTION_CANCELLED, cancel_eviction, end_n
 from muster.engine.permit_wait import pause_permit_waits
 from muster.engine.quota import limits
 from muster.engine.reservations import release_infeasible
-from muster.engine.session import Session
+from muster.engine.session import Refusals, Session
 from muster.model.effects import Release
 from muster.model.gang import Gang
 from muster.model.pod import Phase, Placement, Pod, PodSignature
@@ -28,7 +28,7 @@ TIMED_OUT = "TimedOut"
 RESERVATION_LOST = "ReservationLost"
 
 
-def expire(s: Session) -> None:
+def expire(s: Session, refusals: Refusals) -> None:  # noqa: ARG001
     _mark_overdue(s)
     _expire_eviction_refusals(s)
     _end_lost_reservations(s)

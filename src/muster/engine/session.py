@@ -31,6 +31,11 @@ if TYPE_CHECKING:
 RETRY_S = 300.0
 
 
+Refusals = dict[str, Verdict]
+"""Gangs that were attempted in this cycle and did not get what they need, in their order, by key. Allocate fills it; an evicting
+action takes out whom it serves."""
+
+
 @dataclass(frozen=True, slots=True)
 class EvictionAttempt:
     """What an evicting action found for a gang in one domain: a plan, or why there is none."""
@@ -52,8 +57,6 @@ class Session:
         """True in the first cycle of a scheduler."""
         self.verdicts: dict[str, Verdict] = {}
         self.stats: dict[str, int] = {}
-        self.refused: dict[str, Verdict] = {}
-        """Gangs that were attempted in this cycle and did not get what they need, in their order, by key."""
         self.why_without_eviction: dict[str, str] = {}
         """Why gangs that got a plan in this cycle could not do without, by key."""
         self.tries_all_domains = False

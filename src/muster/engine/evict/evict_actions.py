@@ -15,7 +15,7 @@ from muster.engine.evict.victim_search import ActionCache
 from muster.engine.hooks import Ask, Domain, Purpose
 from muster.engine.nominations import members_needed, plan_name
 from muster.engine.place import passes_filters
-from muster.engine.session import EvictionAttempt, Session
+from muster.engine.session import EvictionAttempt, Refusals, Session
 from muster.model.effects import YES, Verdict
 from muster.model.gang import Gang, MatchPolicy
 from muster.model.pod import PLACED_OR_NOMINATED, Phase, Placement, Pod
@@ -26,29 +26,31 @@ from muster.state.memory import ActivePlan
 PREEMPT_NAME, GANG_PREEMPT_NAME, GANG_RECLAIM_NAME, JOB_PREEMPT_NAME = "preempt", "gang-preempt", "gang-reclaim", "job-preempt"
 
 
-def gang_preempt(s: Session) -> None:
-    evict_for_refused(s, GANG_PREEMPT)
+def gang_preempt(s: Session, refusals: Refusals) -> None:
+    evict_for_refused(s, GANG_PREEMPT, refusals)
 
 
-def job_preempt(s: Session) -> None:
-    evict_for_refused(s, JOB_PREEMPT)
+def job_preempt(s: Session, refusals: Refusals) -> None:
+    evict_for_refused(s, JOB_PREEMPT, refusals)
 
 
-def gang_reclaim(s: Session) -> None:
-    evict_for_refused(s, GANG_RECLAIM)
+def gang_reclaim(s: Session, refusals: Refusals) -> None:
+    evict_for_refused(s, GANG_RECLAIM, refusals)
 
 
-def preempt(s: Session) -> None:
-    evict_for_refused(s, PREEMPT)
+def preempt(s: Session, refusals: Refusals) -> None:
+    evict_for_refused(s, PREEMPT, refusals)
 
 
-def evict_for_refused(s: Session, policy: EvictionPolicy) -> None:
+def evict_for_refused(s: Session, policy: EvictionPolicy, refusals: Refusals) -> None:
     """Plans for the gangs that were refused in this cycle for lack of capacity, in their order, one each at most."""
     cache = ActionCache()
-    for key in list(s.refused):
+    for key, refusal in list(refusals.items()):
         gang = s.world.facts.gangs[key]
         if action_for(s, gang) == policy.name or policy.name == GANG_RECLAIM_NAME:
-            _evict_for(s, gang, policy, cache)
+            if (plan := _plan_for(s, gang, policy, cache, refusal)) is not None:
+                del refusals[key]
+                commit_plan(s, gang, plan, policy, refusal)
 
 
 def action_for(s: Session, gang: Gang) -> str:
@@ -63,27 +65,27 @@ def action_for(s: Session, gang: Gang) -> str:
     return wanted if wanted in s.policy.actions else GANG_PREEMPT_NAME
 
 
-def _evict_for(s: Session, gang: Gang, policy: EvictionPolicy, cache: ActionCache) -> None:
-    refusal = s.refused[gang.key]
+def _plan_for(s: Session, gang: Gang, policy: EvictionPolicy, cache: ActionCache, refusal: Verdict) -> Plan | None:
+    """A plan for a gang that was refused; None, and the refusal says why not, where there is none."""
     never = "its preemption policy is Never" if gang.never_preempts else ""
     barred = why_may_not_preempt(s, gang) if gang.queue.startswith("quota/") else never
     if barred:
         _report_refusal(s, gang, refusal, barred)
-        return
+        return None
     pods = preemptor_pods(s, gang)
     if not pods or not refusal.curable:
-        return
+        return None
     ask = Ask(gang, pods, Purpose.EVICT, policy.name)
     verdict = s.admit(ask)
     if not verdict.ok:
         _report_refusal(s, gang, refusal, verdict.why, verdict)
-        return
+        return None
     found = _search_domains(s, ask, policy, cache)
     if isinstance(found, Plan):
-        commit_plan(s, gang, found, policy)
-        return
+        return found
     topics = (Topic.BUDGETS.any,) if s.policy.checks_budgets else ()
     _report_refusal(s, gang, refusal, found.why, Verdict(ok=False, topics=topics, at=found.at))
+    return None
 
 
 def _search_domains(s: Session, ask: Ask, policy: EvictionPolicy, cache: ActionCache) -> Plan | NoPlan:
@@ -139,9 +141,8 @@ def _report_refusal(s: Session, gang: Gang, refusal: Verdict, why: str, verdict:
     s.record_verdict(gang, both)
 
 
-def commit_plan(s: Session, gang: Gang, plan: Plan, policy: EvictionPolicy) -> None:
+def commit_plan(s: Session, gang: Gang, plan: Plan, policy: EvictionPolicy, refusal: Verdict) -> None:
     """Nominations first, then evictions: decided as one. Where no pod has to be evicted any more, the gang is bound at once."""
-    refusal = s.refused.pop(gang.key)
     s.why_without_eviction[gang.key] = refusal.why
     _release_reservations(s, gang, plan, policy)
     if not plan.victims and _bind_now(s, gang, plan):
