@@ -150,7 +150,7 @@ def test_a_snapshot_of_objects_is_a_cluster_too(workspace: Path) -> None:
 
 
 def test_bad_input_is_no_answer(workspace: Path) -> None:
-    for job, said in (
+    for job, message in (
         ("{name: small, request: {gpu: 8}}\n", "Did you mean 'requests'?"),
         ("{name: small, queue: taem}\n", "Did you mean 'team'?"),
         (CLUSTER, "this is a scenario, not a job: pass it as --cluster"),
@@ -158,7 +158,7 @@ def test_bad_input_is_no_answer(workspace: Path) -> None:
     ):
         code, out, err = run_plan(workspace, job)
         assert (code, out) == (64, ""), err
-        assert said in err
+        assert message in err
 
 
 def test_wrong_use_is_no_answer(workspace: Path) -> None:

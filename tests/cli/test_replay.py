@@ -81,7 +81,7 @@ def test_a_truncated_log_is_reported_with_how_far_it_was_right(log: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "no cycle in this log"),
         ("hello\n", "line 1 is not a line of a decision log"),
@@ -92,12 +92,12 @@ def test_a_truncated_log_is_reported_with_how_far_it_was_right(log: Path) -> Non
         ('{"event": "Delete", "of": {"kind": "Pod", "key": "x", "version": 1}}\n', "comes before the line that names the policy"),
     ],
 )
-def test_a_foreign_file_is_reported(tmp_path: Path, text: str, said: str) -> None:
+def test_a_foreign_file_is_reported(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "foreign.jsonl").write_text(text)
     result = muster("replay", "foreign.jsonl", cwd=tmp_path)
     assert result.code == 2
     assert result.err.startswith("muster: foreign.jsonl: ")
-    assert said in result.err
+    assert message in result.err
 
 
 def test_a_missing_log_is_reported(tmp_path: Path) -> None:

@@ -217,7 +217,7 @@ def test_a_step_that_no_cluster_would_take_is_bad_input(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["sim"], "name a scenario file or a folder"),
         (["sim", "nowhere.yaml"], "nowhere.yaml: no such file"),
@@ -235,7 +235,7 @@ def test_a_step_that_no_cluster_would_take_is_bad_input(tmp_path: Path) -> None:
         (["simulate"], "No such command 'simulate'"),
     ],
 )
-def test_bad_input_is_reported_in_a_sentence_and_ends_with_2(tmp_path: Path, arguments: list[str], said: str) -> None:
+def test_bad_input_is_reported_in_a_sentence_and_ends_with_2(tmp_path: Path, arguments: list[str], message: str) -> None:
     (tmp_path / "small.yaml").write_text(SMALL_SCENARIO)
     (tmp_path / "empty").mkdir()
     (tmp_path / "binary.yaml").write_bytes(b"name: \xff\xfe")
@@ -243,7 +243,7 @@ def test_bad_input_is_reported_in_a_sentence_and_ends_with_2(tmp_path: Path, arg
     (tmp_path / "policy.yaml").write_text("plugins: [fits]\n")
     result = muster(*arguments, cwd=tmp_path)
     assert result.code == 2
-    assert said in result.err
+    assert message in result.err
     assert result.out == ""
 
 

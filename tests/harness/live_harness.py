@@ -1,8 +1,8 @@
-"""A real API server as a stage for scenarios: the calls of the embedded cluster, carried out by a live scheduler's own parts.
+"""Scenarios on a real API server: the interface of the simulated cluster, implemented with the parts of a live scheduler.
 
-What a scenario does goes to the server as a user would send it; what the scheduler sees and writes goes through `LiveCluster`; what
-kubelets and controllers do is done by those of the lab. Each call ends when the cluster is at rest: all is written, and all of it
-was seen by everybody. So a story comes out the same each time, however slow the server is. Time is virtual.
+The steps of a scenario are requests of a user; the scheduler reads and writes through `LiveCluster`; kubelets and controllers
+are those of the lab. Each call returns when the cluster has settled: all writes are done and observed by every watcher. So a
+scenario has the same result each time, however slow the server is. Time is virtual.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ _NO_PRIORITY_CLASS: Final = "no PriorityClass with name"
 _PRIORITY_CLASS_ATTEMPTS: Final = 50
 _PRIORITY_CLASS_WAIT_S: Final = 0.02
 TEST_PACE: Final = WriteLimits(events_per_s=0, stall_timeout_s=5.0, volume_wait_s=30.0)
-"""Events of the API tell what happened in words, and nobody decides by them: they are left out."""
+"""Without Kubernetes Events: no decision depends on them."""
 
 
 class NotSettled(Exception):
-    """Something goes on and on, or hangs."""
+    """The cluster does not settle."""
 
 
 class LiveHarness:
@@ -289,15 +289,15 @@ class LiveHarness:
         for verb in ("evict", "delete"):
             self._scheduler_client.refusals[verb, pod] = times
 
-    def _call_kubelets(self, tell: Callable[[], None]) -> None:
-        """Kubelets are told in their own thread, once they have seen all there is."""
+    def _call_kubelets(self, change: Callable[[], None]) -> None:
+        """Call the kubelets in their own thread, once they have observed all objects."""
         self._wait_until_settled()
 
-        async def told() -> None:
-            tell()
+        async def run_change() -> None:
+            change()
 
         self._is_settled = False
-        self._run_on_loop(told())
+        self._run_on_loop(run_change())
         self._wait_until_settled()
 
     # -- time ------------------------------------------------------------------------------------------------------------------
@@ -496,8 +496,8 @@ class LiveHarness:
 def _patch_with_texts(patch: ManifestView) -> Manifest:
     """Annotations are texts; null still removes one."""
     written = with_string_annotations({"metadata": {}, **patch})
-    said = (patch.get("metadata") or {}).get("annotations") or {}
-    removed = {name: None for name, value in said.items() if value is None}
+    annotations = (patch.get("metadata") or {}).get("annotations") or {}
+    removed = {name: None for name, value in annotations.items() if value is None}
     if not removed:
         return written
     metadata = written["metadata"]

@@ -32,7 +32,7 @@ def priority_class_for(pod: ManifestView) -> Manifest | None:
     """What a pod says of its priority itself, a server takes only from a class: the one to make first, or None."""
     spec = pod.get("spec") or {}
     priority, policy = spec.get("priority"), spec.get("preemptionPolicy")
-    # A class that is named may say otherwise about preempting, so the number counts where both are said.
+    # A named class may set another preemption policy, so the priority counts where both are given.
     is_said = priority is not None or policy is not None
     if (spec.get("priorityClassName") and (priority is None or policy is None)) or not is_said:
         return None

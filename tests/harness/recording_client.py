@@ -1,7 +1,6 @@
-"""A client that looks at a server through a calendar, and knows what it has seen and what was written.
+"""A client that translates times to virtual time, and records what it has observed and written.
 
-Whoever holds it reads virtual times and notices nothing. Whoever plays a story can tell from it when all the news has arrived,
-can have deeds refused, and can have the writer die after so many writes.
+A test can tell from it when all updates have arrived, can have effects refused, and can have the writer die after so many writes.
 """
 
 from __future__ import annotations
@@ -25,19 +24,19 @@ _BUDGETS: Final = "poddisruptionbudgets.policy"
 _KIND_OF_RESOURCE: Final = {"pods": "Pod", "nodes": "Node", "persistentvolumes": "PersistentVolume"}
 
 Versions = dict[str, str]
-"""Of each object its version, by UID."""
+"""The resourceVersion of each object, by UID."""
 
 
 class RecordingClient(Client):
-    """`written_resources` is shared: the resources that somebody wrote to, and that are not known to have been seen since."""
+    """`written_resources` is shared: the resources that were written and whose update was not observed since."""
 
     def __init__(self, access: Access, *, virtual_time: VirtualTime, written_resources: set[str]) -> None:
         super().__init__(access)
         self.observed: dict[str, Versions] = {}
-        """What the lists and watches of this client have told, by resource."""
+        """The versions that lists and watches of this client have received, by resource."""
         self.writes: list[Write] = []
         self.refusals: Counter[tuple[str, str]] = Counter()
-        """How many of the next deeds are refused, by verb (bind, evict) and pod."""
+        """How many of the next effects are refused, by verb (bind, evict) and pod."""
         self.writes_left: int | None = None
         self._virtual_time = virtual_time
         self._written_resources = written_resources

@@ -1,6 +1,6 @@
-"""Virtual time on a server that has only real time: what it stamps onto objects is read as the virtual time of that moment.
+"""Virtual time on a server with real time: its timestamps are replaced by the virtual time at which they are first observed.
 
-Time stands still until somebody moves it, however long the server takes. So an object that is first seen now was made now.
+Virtual time stands still until a test advances it, however long the server takes.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ class VirtualTime:
         self._deletion_times: dict[tuple[str, str], str] = {}
 
     def set_created(self, place: ResourceKey, created: str | None) -> None:
-        """The next object of this name says itself when it was made, which no server lets it do. None: it does not."""
+        """Override the creation time of the next object of this name, which no server allows. None: no override."""
         if created:
             self._created_overrides[place] = created
         else:
             self._created_overrides.pop(place, None)
 
     def translate(self, resource: str, metadata: dict[str, Any]) -> None:
-        """Put virtual times in the place of the server's."""
+        """Replace the server's times by virtual ones."""
         uid = metadata.get("uid")
         if not uid:
             return
@@ -37,7 +37,7 @@ class VirtualTime:
             place = (resource, metadata.get("namespace", ""), metadata.get("name", ""))
             self._created_at[uid] = self._created_overrides.pop(place, "") or rfc3339(self.now)
         metadata["creationTimestamp"] = self._created_at[uid]
-        told = metadata.get("deletionTimestamp")
-        if told:
+        deletion_time = metadata.get("deletionTimestamp")
+        if deletion_time:
             grace_s = metadata.get("deletionGracePeriodSeconds") or 0
-            metadata["deletionTimestamp"] = self._deletion_times.setdefault((uid, told), rfc3339(self.now + grace_s))
+            metadata["deletionTimestamp"] = self._deletion_times.setdefault((uid, deletion_time), rfc3339(self.now + grace_s))

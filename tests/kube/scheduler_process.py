@@ -1,4 +1,4 @@
-"""`muster run` as a process of its own, for tests: its pages and figures, and its death."""
+"""`muster run` as a child process, for tests: its probes, its metrics, and a kill."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PATIENCE_S = 40.0
 
 
 class RunProcess(scheduler_process.SchedulerProcess):
-    """Serves its pages on some port, and takes a socket that is left open for an error."""
+    """Serves its probes on a free port; a socket that is left open is an error."""
 
     log_timeout_s = PATIENCE_S
 
@@ -57,7 +57,7 @@ class RunProcess(scheduler_process.SchedulerProcess):
 
 
 def eventually(check: Any, *, timeout_s: float = PATIENCE_S) -> Any:
-    """What `check` gives as soon as it is true."""
+    """The value of `check` as soon as it is true."""
     deadline = time.monotonic() + timeout_s
     while not (found := check()):
         assert time.monotonic() < deadline, "it did not happen"

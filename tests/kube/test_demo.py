@@ -1,4 +1,4 @@
-"""The demonstration on a real API server, told in a hurry."""
+"""The demo on a real API server, in fifteen seconds."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from muster.lab.demo_timeline import GANGS
 def test_the_demo_shows_its_timeline_and_ends_with_a_summary(assets: Assets) -> None:
     ran = process("demo", "--kube", "--seconds", "15", KUBEBUILDER_ASSETS=str(assets.etcd.parent), COLUMNS="110")
     assert ran.code == 0, ran.out + ran.err
-    story, _, summary = ran.out.partition(" on 16 nodes of a real API server")
-    assert "pretrain is running on gpu-" in story
-    assert "incident is submitted: 4 x 8 GPUs, priority urgent" in story
-    assert " fails" in story
+    timeline, _, summary = ran.out.partition(" on 16 nodes of a real API server")
+    assert "pretrain is running on gpu-" in timeline
+    assert "incident is submitted: 4 x 8 GPUs, priority urgent" in timeline
+    assert " fails" in timeline
     rows = {line.split()[0]: line for line in summary.splitlines() if line.startswith(" ") and line.split()}
     assert [gang.name for gang in GANGS if gang.name not in rows] == []
     assert "% of the GPUs in use on average" in summary

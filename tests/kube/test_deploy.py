@@ -310,8 +310,8 @@ def _assert_nothing_was_refused(running: RunProcess, *, evictions: str) -> None:
 
 
 def _conditions(found: dict[str, Any] | None) -> list[dict[str, Any]]:
-    said: list[dict[str, Any]] = (found or {}).get("status", {}).get("conditions", [])
-    return said
+    conditions: list[dict[str, Any]] = (found or {}).get("status", {}).get("conditions", [])
+    return conditions
 
 
 def _made(group: str, kind: str, name: str, spec: dict[str, Any], **metadata: Any) -> dict[str, Any]:

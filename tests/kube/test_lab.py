@@ -156,14 +156,14 @@ def test_a_port_that_is_in_use_by_now_is_no_reason_to_give_up(assets: Assets, mo
 def test_the_programs_of_a_named_folder_are_taken_and_one_that_lacks_some_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[str] = []
+    reported: list[str] = []
     monkeypatch.setenv("MUSTER_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
     _program(tmp_path / "etcd", "exit 0")
-    assert find_assets(report=told.append) is None
-    assert told == [f"KUBEBUILDER_ASSETS={tmp_path} has no kube-apiserver; looking elsewhere"]
+    assert find_assets(report=reported.append) is None
+    assert reported == [f"KUBEBUILDER_ASSETS={tmp_path} has no kube-apiserver; looking elsewhere"]
     _program(tmp_path / "kube-apiserver", "exit 0")
-    assert find_assets(report=told.append) == Assets.of(tmp_path)
+    assert find_assets(report=reported.append) == Assets.of(tmp_path)
 
 
 def test_the_cache_is_where_the_user_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,19 +187,19 @@ def test_a_machine_without_go_and_without_a_package_index_has_no_servers(tmp_pat
 
 def test_two_processes_that_need_the_servers_build_them_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # A compiler of a few lines: what is looked at is who builds, and what is left. The real one takes minutes.
-    bin_folder, folder, told = tmp_path / "bin", tmp_path / "cache" / "kube-1.2", list[str]()
+    bin_folder, folder, reported = tmp_path / "bin", tmp_path / "cache" / "kube-1.2", list[str]()
     bin_folder.mkdir()
     _program(bin_folder / "go", _COMPILER)
     monkeypatch.setenv("PATH", f"{bin_folder}:{os.environ['PATH']}")
     monkeypatch.setenv("BUILT", str(tmp_path / "built"))
-    builders = [threading.Thread(target=build_into, args=(folder,), kwargs={"report": told.append}) for _ in range(2)]
+    builders = [threading.Thread(target=build_into, args=(folder,), kwargs={"report": reported.append}) for _ in range(2)]
     for builder in builders:
         builder.start()
     for builder in builders:
         builder.join()
     assert not Assets.of(folder).missing
     assert (tmp_path / "built").read_text().split() == ["etcd", "kube-apiserver"]
-    assert "another process is building the servers; waiting for it" in told
+    assert "another process is building the servers; waiting for it" in reported
     assert sorted(left.name for left in folder.parent.iterdir()) == ["kube-1.2", "kube-1.2.lock"]
 
 

@@ -73,7 +73,7 @@ def test_a_gang_that_is_refused_is_reported_once_and_shows_in_the_metrics(cluste
         cluster.gang("big", pods=4)
         # Its members may come to be known one after the other: until then it gathers.
         eventually(lambda: any(line["code"] != WAITING_FOR_PODS for line in muster_run.log_events("waiting")))
-        *_, refused = told = muster_run.log_events("waiting")
+        *_, refused = logged = muster_run.log_events("waiting")
         assert refused["gang"] == "default/big"
         # News of a pod that takes no room is another cycle, and no other verdict.
         cluster.pod("small", cpu="0", schedulerName="other")
@@ -81,7 +81,7 @@ def test_a_gang_that_is_refused_is_reported_once_and_shows_in_the_metrics(cluste
         muster_run.wait_for_log("bind")
         eventually(lambda: muster_run.metric("muster_pending_pods") == 4)
         assert muster_run.metric(f'muster_pending_gangs{{code="{refused["code"]}"}}') == 1
-        assert muster_run.log_events("waiting") == told
+        assert muster_run.log_events("waiting") == logged
 
 
 def test_an_idle_scheduler_runs_no_cycles(cluster: FixtureCluster, kubeconfig: Path) -> None:

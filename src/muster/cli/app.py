@@ -22,6 +22,10 @@ app = typer.Typer(
 )
 
 _EXIT_CODES = "Exit codes: 0 success, 1 an expectation, invariant or target does not hold, 2 the input is invalid."
+_SIM_CODES = "Exit codes: 0 success, 1 an expectation or invariant does not hold, 2 the input is invalid."
+_REPLAY_CODES = "Exit codes: 0 identical, 1 a decision differs, 2 the input is invalid."
+_BENCH_CODES = "Exit codes: 0 success, 1 a workload failed or, with --check, a target is missed, 2 the input is invalid."
+_OTHER_CODES = "Exit codes: 0 success, 2 the input is invalid."
 
 
 def _version(requested: bool) -> None:
@@ -38,7 +42,7 @@ def muster(
     """A gang-aware scheduler for Kubernetes: pods that belong together start together, or not at all."""
 
 
-@app.command(short_help="Run scenarios on a simulated cluster in virtual time.", epilog=_EXIT_CODES)
+@app.command(short_help="Run scenarios on a simulated cluster in virtual time.", epilog=_SIM_CODES)
 def sim(
     files: Annotated[
         list[str] | None,
@@ -90,7 +94,7 @@ def sim(
     _end("sim", json=json, work=lambda: simulate(options))
 
 
-@app.command(short_help="Replay a decision log and verify every decision.", epilog=_EXIT_CODES)
+@app.command(short_help="Replay a decision log and verify every decision.", epilog=_REPLAY_CODES)
 def replay(
     log: Annotated[
         Path, typer.Argument(help="A decision log, written by `muster sim --decision-log` or `muster run`.", show_default=False)
@@ -137,7 +141,7 @@ def plan(
     raise typer.Exit(make_plan(PlanOptions(job=job, cluster=cluster, policy=policy, after_steps=after_steps, json=json)))
 
 
-@app.command(short_help="Validate policy files and summarise them.", epilog=_EXIT_CODES)
+@app.command(short_help="Validate policy files and summarise them.", epilog=_OTHER_CODES)
 def check(
     files: Annotated[
         list[Path] | None, typer.Argument(help="Policy files; without any, the default policy is shown.", show_default=False)
@@ -150,7 +154,7 @@ def check(
     _end("check", json=json, work=lambda: check_files(list(files or ()), json=json))
 
 
-@app.command(short_help="Measure throughput and latency against the targets.", epilog=_EXIT_CODES)
+@app.command(short_help="Measure throughput and latency against the targets.", epilog=_BENCH_CODES)
 def bench(
     groups: Annotated[
         list[str] | None, typer.Argument(help="Groups of workloads; by default all that need no API server.", show_default=False)
@@ -165,7 +169,7 @@ def bench(
     _end("bench", json=json, work=lambda: run_bench(groups or (), json=json, check=check_targets, only_list=only_list))
 
 
-@app.command(short_help="Demonstrate Muster, in the simulator or on a real API server.", epilog=_EXIT_CODES)
+@app.command(short_help="Demonstrate Muster, in the simulator or on a real API server.", epilog=_SIM_CODES)
 def demo(
     kube: Annotated[
         bool, typer.Option("--kube", help="Start a local etcd and kube-apiserver, and schedule on them with `muster run`.")
@@ -179,7 +183,7 @@ def demo(
     raise typer.Exit(run_demo(DemoOptions(kube=kube, seconds=seconds)))
 
 
-@app.command(short_help="Convert a Volcano scheduler configuration to a policy.", epilog=_EXIT_CODES)
+@app.command(short_help="Convert a Volcano scheduler configuration to a policy.", epilog=_OTHER_CODES)
 def convert(
     file: Annotated[Path, typer.Argument(help="volcano-scheduler.conf, or the ConfigMap that contains it.", show_default=False)],
 ) -> None:
@@ -248,7 +252,7 @@ def run(
     raise typer.Exit(run_scheduler(options))
 
 
-@app.command(short_help="Print or install the CustomResourceDefinitions.", epilog=_EXIT_CODES)
+@app.command(short_help="Print or install the CustomResourceDefinitions.", epilog=_OTHER_CODES)
 def crds(
     install: Annotated[bool, typer.Option("--install", help="Create those that are missing in the cluster.")] = False,
     kubeconfig: Annotated[Path | None, _KUBECONFIG] = None,
@@ -260,7 +264,7 @@ def crds(
     raise typer.Exit(install_missing(kubeconfig, context) if install else show())
 
 
-@app.command(short_help="Save a cluster's state to a file, for plan and sim.", epilog=_EXIT_CODES)
+@app.command(short_help="Save a cluster's state to a file, for plan and sim.", epilog=_OTHER_CODES)
 def snapshot(
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="Output file, such as cluster.json.gz.", show_default=False)
