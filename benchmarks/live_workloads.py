@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import sys
 import time
 from collections.abc import AsyncGenerator, Mapping
@@ -41,6 +42,8 @@ _TIMEOUT_S = 120.0
 _NO_LEADER_ELECTION = "--no-leader-election"
 _OTHER_SCHEDULER = "nobody"
 _MB = 1e6
+_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+_TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 
 
 # --- bind rate ----------------------------------------------------------------------------------------------------------------
@@ -164,12 +167,31 @@ class _Footprint:
     idle_percent: float
 
 
+class _MeasuredProcess(SchedulerProcess):
+    def __init__(self, kubeconfig: Path, *options: str) -> None:
+        self._started_s = time.monotonic()
+        super().__init__(kubeconfig, *options)
+
+    def age_s(self) -> float:
+        """Seconds since the process was started."""
+        return time.monotonic() - self._started_s
+
+    def resident_bytes(self) -> int:
+        return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * _PAGE_BYTES
+
+    def cpu_s(self) -> float:
+        """CPU time used so far by all threads."""
+        # The command name in brackets may contain spaces.
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+
+
 @cache
 def _footprint() -> _Footprint:
     with Servers(native_pod_groups=False) as servers:
         kubeconfig = servers.kubeconfig()
         asyncio.run(_populate(kubeconfig))
-        with SchedulerProcess(kubeconfig, _NO_LEADER_ELECTION) as running:
+        with _MeasuredProcess(kubeconfig, _NO_LEADER_ELECTION) as running:
             running.wait_for_log("ready", timeout_s=_TIMEOUT_S)
             ready_s = running.age_s()
             time.sleep(_SETTLE_S)

@@ -112,9 +112,7 @@ class LiveHarness:
             await self._scheduler_access(), virtual_time=self._virtual_time, written_resources=self._written_resources
         )
         self._versions = await reflector.discover_versions(self._user_client)
-        self._kubelets = SettlingKubelets(
-            self._kubelet_client, now=lambda: self._virtual_time.now, soft_eviction_cleanup=True, heartbeat_s=None
-        )
+        self._kubelets = SettlingKubelets(self._kubelet_client, now=lambda: self._virtual_time.now, soft_eviction_cleanup=True)
         await self._kubelets.__aenter__()
 
     async def _close(self, *error: Any) -> None:

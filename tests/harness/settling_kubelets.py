@@ -3,27 +3,43 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import msgspec
+from tests.harness.heartbeat import Heartbeat
 
 from muster.kube.read.object_references import ApiObjectRef, GroupKind, ManifestView
 from muster.kube.watch.api_resources import resource_of
 from muster.kube.watch.client import Client
-from muster.lab.kubelets import POLL_S, WATCHED, Kubelets
+from muster.lab.kubelets import POLL_S, WATCHED, Kubelets, TimeSource
 from muster.sim.object_store import ChangeType
 from muster.sim.soft_eviction_operator import SoftEvictionOperator
 
 
 class SettlingKubelets(Kubelets):
-    """`soft_eviction_cleanup`: delete pods that are marked for soft eviction and have the annotation for it."""
+    """`soft_eviction_cleanup`: delete pods that are marked for soft eviction and have the annotation for it; `heartbeat_s`:
+    interval of the heartbeats of a node, None: none."""
 
-    def __init__(self, client: Client, *, soft_eviction_cleanup: bool = False, **settings: Any) -> None:
-        super().__init__(client, **settings)
+    def __init__(
+        self,
+        client: Client,
+        *,
+        now: TimeSource = time.time,
+        soft_eviction_cleanup: bool = False,
+        heartbeat_s: float | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(client, now=now, **settings)
+        self._heartbeat: Heartbeat | None = None
+        if heartbeat_s is not None:
+            self._heartbeat = Heartbeat(client, now=now, interval_s=heartbeat_s, unreachable=self._kubelet.unreachable)
         self._operator = SoftEvictionOperator(self._store, self._timers) if soft_eviction_cleanup else None
 
     async def __aenter__(self) -> SettlingKubelets:
         await super().__aenter__()
+        if self._heartbeat is not None:
+            self._tasks.append(asyncio.create_task(self._heartbeat.run()))
         return self
 
     def wake(self) -> None:
@@ -59,6 +75,11 @@ class SettlingKubelets(Kubelets):
         """The resourceVersion of each observed object, by UID."""
         observed = (manifest["metadata"] for manifest in self._store.observed(kind))
         return {metadata["uid"]: metadata["resourceVersion"] for metadata in observed}
+
+    def _react_to_node(self, what: ChangeType, ref: ApiObjectRef, manifest: ManifestView) -> None:
+        super()._react_to_node(what, ref, manifest)
+        if self._heartbeat is not None:
+            self._heartbeat.on_change(ref.name, gone=what is ChangeType.DELETED)
 
     def _react_to_pod(self, what: ChangeType, ref: ApiObjectRef, manifest: ManifestView) -> None:
         super()._react_to_pod(what, ref, manifest)

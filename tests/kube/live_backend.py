@@ -68,7 +68,7 @@ class ProcessHarness:
         return proxy
 
     async def _open_kubelets(self) -> SettlingKubelets:
-        return await SettlingKubelets(self._client, startup_s=START_S, heartbeat_s=None).__aenter__()
+        return await SettlingKubelets(self._client, startup_s=START_S).__aenter__()
 
     # -- schedulers ------------------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,6 @@ from tests.harness.settling_kubelets import SettlingKubelets
 
 from muster.kube.watch.access import read_access
 from muster.kube.watch.client import ApiError, Client
-from muster.lab.kubelets import Kubelets
 
 PODS = "/api/v1/namespaces/default/pods"
 NODES = "/api/v1/nodes"
@@ -96,7 +95,7 @@ async def kubelet_fixture(
 ) -> AsyncIterator[KubeletFixture]:
     client, time = Client(await read_access(kubeconfig)), Time()
     try:
-        async with SettlingKubelets(client, now=time, heartbeat_s=None, soft_eviction_cleanup=soft_eviction_cleanup) as kubelets:
+        async with SettlingKubelets(client, now=time, soft_eviction_cleanup=soft_eviction_cleanup) as kubelets:
             await kubelets.register(node(f"n{i + 1}") for i in range(nodes))
             yield KubeletFixture(client, kubelets, time)
     finally:
@@ -303,7 +302,7 @@ def test_nodes_keep_a_lease_that_is_renewed(kubeconfig: Path) -> None:
         client = Client(await read_access(kubeconfig))
         lease = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n1"
         try:
-            async with Kubelets(client, heartbeat_s=0.2) as kubelets, asyncio.timeout(20):
+            async with SettlingKubelets(client, heartbeat_s=0.2) as kubelets, asyncio.timeout(20):
                 await kubelets.register([node("n1")])
                 seen = set[str]()
                 while len(seen) < 3:

@@ -25,7 +25,6 @@ from muster.kube.watch.api_resources import resource_of
 from muster.kube.watch.client import Client
 from muster.kube.write.merge_patch import merged
 from muster.kube.write.patch_bodies import STATUS_TRUE, conditions_patch
-from muster.lab.heartbeat import Heartbeat
 from muster.lab.remote_store import RemoteStore
 from muster.model.node import Node
 from muster.model.pod import Pod
@@ -57,7 +56,7 @@ class Kubelets:
     """The kubelets of all nodes, as tasks of one event loop. An async context manager.
 
     `startup_s`: from the bind of a pod to its start; `pod_eviction_timeout_s`: from the failure of a node to the deletion of its
-    pods; `heartbeat_s` None: no heartbeats.
+    pods. They send no heartbeats: no controller here would read them.
     """
 
     def __init__(
@@ -67,7 +66,6 @@ class Kubelets:
         now: TimeSource = time.time,
         startup_s: float = 1.0,
         pod_eviction_timeout_s: float = 5.0,
-        heartbeat_s: float | None = 10.0,
     ) -> None:
         self._client = client
         self._now = now
@@ -82,18 +80,13 @@ class Kubelets:
             self._store, self._timers, self._index, self._kubelet, pod_eviction_timeout_s=pod_eviction_timeout_s
         )
         self._workload_controller = WorkloadController(self._store, self._timers)
-        self._heartbeat = (
-            Heartbeat(client, now=now, interval_s=heartbeat_s, unreachable=self._kubelet.unreachable)
-            if heartbeat_s is not None
-            else None
-        )
         self._reflectors = [watching.Reflector(client, resource_of(*kind), "v1", self._on_notices) for kind in WATCHED]
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Kubelets:
-        beats = [] if self._heartbeat is None else [self._heartbeat.run()]
-        parts = [*(reflector.run() for reflector in self._reflectors), self._run_loop(), *beats]
-        self._tasks = [asyncio.create_task(part) for part in parts]
+        self._tasks = [
+            asyncio.create_task(part) for part in (*(reflector.run() for reflector in self._reflectors), self._run_loop())
+        ]
         await asyncio.gather(*(reflector.synced.wait() for reflector in self._reflectors))
         return self
 
@@ -209,8 +202,6 @@ class Kubelets:
             return
         self._nodes.on_node_change(what, node.name, manifest)
         self._kubelet.on_node_change(what, node)
-        if self._heartbeat is not None:
-            self._heartbeat.on_change(ref.name, gone=what is ChangeType.DELETED)
         if what is ChangeType.ADDED and _is_unregistered(manifest):
             self._store.patch(ref, self._ready_patch(manifest))
 

@@ -1,4 +1,4 @@
-"""`muster run` as a child process: starts it, reads its log, measures it and stops it."""
+"""`muster run` as a child process: starts it, reads its log and stops it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -17,8 +16,6 @@ from typing import Any, ClassVar, Final, Self
 LogRecord = dict[str, Any]
 
 _STOP_TIMEOUT_S: Final = 20.0
-_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
-_TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 
 
 class SchedulerProcessEnded(Exception):
@@ -33,7 +30,6 @@ class SchedulerProcess:
 
     def __init__(self, kubeconfig: Path, *options: str, address: str = "", environment: Mapping[str, str] | None = None) -> None:
         self.lines: list[LogRecord] = []
-        self._started_s = time.monotonic()
         self._line_arrived = threading.Condition()
         command = [sys.executable, "-m", "muster", "run", "--kubeconfig", str(kubeconfig), "--bind-address", address, *options]
         # A session of its own: Ctrl-C is for the parent, which stops it in order.
@@ -72,10 +68,6 @@ class SchedulerProcess:
                 raise SchedulerProcessEnded(f"`muster run` did not log {event!r}: {self.log_tail()}")
         return found[times - 1]
 
-    def age_s(self) -> float:
-        """Seconds since the process was started."""
-        return time.monotonic() - self._started_s
-
     def check(self) -> None:
         """Raises SchedulerProcessEnded if it is not running any more."""
         if (code := self.process.poll()) is not None:
@@ -97,17 +89,6 @@ class SchedulerProcess:
             raise SchedulerProcessEnded(f"`muster run` did not exit within {timeout_s:.0f} s: {self.log_tail()}") from None
         self._reader.join()
         return code
-
-    # -- resource usage --------------------------------------------------------------------------------------------------------
-
-    def resident_bytes(self) -> int:
-        return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * _PAGE_BYTES
-
-    def cpu_s(self) -> float:
-        """CPU time used so far by all threads."""
-        # The command name in brackets may contain spaces.
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
     def _read_log(self) -> None:
         assert self.process.stderr is not None
