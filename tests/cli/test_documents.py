@@ -76,7 +76,9 @@ def test_the_commands_of_the_readme_that_need_no_cluster_work() -> None:
 def test_the_readme_shows_what_the_demo_prints() -> None:
     (shown,) = re.findall(r"```\n( two hours.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.DOTALL)
     printed = muster("sim", "scenarios/demo.yaml", "--no-timeline", COLUMNS="110").out
-    assert [without_real_time(line) for line in shown.splitlines()] == [without_real_time(line) for line in printed.splitlines()]
+    assert [without_real_time(line) for line in shown.rstrip().splitlines()] == [
+        without_real_time(line) for line in printed.rstrip().splitlines()
+    ]
 
 
 def without_real_time(line: str) -> str:
