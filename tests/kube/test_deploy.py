@@ -71,7 +71,7 @@ def test_the_shipped_policy_and_the_shipped_flags_can_be_used() -> None:
     container = one("Deployment")["spec"]["template"]["spec"]["containers"][0]
     ran = muster(*container["args"][:1], "--policy=nowhere.yaml", *container["args"][2:])
     # All flags are understood: only the file is not there.
-    assert "nowhere.yaml: there is no such file" in ran.err
+    assert "nowhere.yaml: no such file" in ran.err
 
 
 def test_the_process_runs_as_nobody_and_cannot_write_to_its_file_system() -> None:
@@ -305,7 +305,7 @@ def _chooses_a_volume(cluster: FixtureCluster) -> None:
 def _assert_nothing_was_refused(running: RunProcess, *, evictions: str) -> None:
     assert running.metric('muster_api_request_duration_seconds_count{status="403"}') == 0
     assert running.metric("muster_watch_forbidden") == 0
-    assert running.metric(f'muster_evictions_total{{manner="{evictions}"}}') > 0
+    assert running.metric(f'muster_evictions_total{{method="{evictions}"}}') > 0
     assert not [line for line in running.lines if line.get("level") == "error" or str(line.get("error", "")).startswith("403 ")]
 
 
