@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -17,26 +16,22 @@ def test_the_version_is_printed() -> None:
     assert (result.code, result.out) == (0, f"muster {__version__}\n")
 
 
-def test_help_names_every_command_and_answers_at_once() -> None:
-    times = []
-    for _ in range(3):
-        start = time.perf_counter()
-        result = process("--help")
-        times.append(time.perf_counter() - start)
-        assert result.code == 0
+def test_help_names_every_command() -> None:
+    result = process("--help")
+    assert result.code == 0
     for command in ("sim", "replay", "check", "bench"):
         assert f"\n  {command} " in result.out
-    # Half a second on a quiet machine; tests run on busy ones.
-    assert min(times) < 1.5
 
 
-def test_help_loads_none_of_the_scheduler() -> None:
+def test_help_answers_at_once_because_it_loads_little() -> None:
+    """Modules are counted, not seconds: 150 of them take half a second on any machine of today."""
     script = "import sys; from muster.cli import run; run(['--help']); print('loaded', *sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     loaded = done.stdout.splitlines()[-1].split()[1:]
     assert not [name for name in loaded if name.startswith("muster.") and not name.startswith("muster.cli")]
     assert "numpy" not in loaded
     assert "rich.console" not in loaded
+    assert len(loaded) < 250
 
 
 def test_without_a_command_there_is_help() -> None:

@@ -25,7 +25,7 @@ from muster.scheduler import Scheduler
 ONCE_VERBS = ("bind", "evict", "delete", "mark")
 _NUMBER = re.compile(r"-\d+$")
 _RESERVATIONS_METRIC = "muster_active_reservations"
-_COUNT_TIMEOUT_S = 12.0
+_COUNT_TIMEOUT_S = 60.0
 _POD_EFFECTS = (Bind, Evict, Reserve, Nominate, Release)
 
 

@@ -32,9 +32,9 @@ _QUIET_S = 0.7
 _LONG_QUIET_S = 1.3
 """While claims are open or somebody leaves, the scheduler looks once in a second, whatever happens."""
 _SOON_S = 8.0
-_SETTLE_TIMEOUT_S = 60.0
+_SETTLE_TIMEOUT_S = 240.0
 _POLL_S = 0.05
-_PATIENCE_S = 20.0
+_PATIENCE_S = 60.0
 _RECHECK_S = 0.3
 
 
@@ -162,13 +162,17 @@ class RealTimeBackend(ProcessHarness):
     def _wait_until_settled(self) -> None:
         begun = quiet_since = time.monotonic()
         deadline = begun + _SETTLE_TIMEOUT_S
+        quiet_polls = 0
         while True:
             why = self._why_not_settled()
             now = time.monotonic()
             if why:
                 quiet_since = now
+            quiet_polls = 0 if why or self.proxy.last_at > now - _POLL_S else quiet_polls + 1
             quiet_s = _LONG_QUIET_S if self._is_waiting else _QUIET_S
-            if not why and now - max(quiet_since, self.proxy.last_at) > quiet_s:
+            # Each poll is a request to the scheduler and one to the server: where both are slow, quiet takes longer to be believed.
+            is_quiet = quiet_polls * _POLL_S > quiet_s and now - max(quiet_since, self.proxy.last_at) > quiet_s
+            if is_quiet:
                 # A machine with other things to do may be slow; but what is never done must come out as a difference.
                 if now > begun + _PATIENCE_S or not self.unfinished():
                     return

@@ -11,7 +11,7 @@ from typing import Any
 
 from muster.lab import scheduler_process
 
-PATIENCE_S = 40.0
+PATIENCE_S = 120.0
 
 
 class RunProcess(scheduler_process.SchedulerProcess):

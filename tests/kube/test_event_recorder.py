@@ -37,7 +37,7 @@ def records(bodies: list[Any]) -> Callable[[web.Request], Any]:
 
 
 async def requests(scripted: ScriptedServer, times: int) -> None:
-    for _ in range(500):
+    for _ in range(12_000):
         if len(scripted.requests) >= times and not scripted.replies:
             return
         await asyncio.sleep(0.01)

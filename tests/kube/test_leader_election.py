@@ -17,13 +17,13 @@ from muster.kube.watch.client import Client
 from muster.kube.watch.leader_election import LeaderElector, LeaseLost, LeaseTiming
 from muster.lab.servers import Servers
 
-QUICK = LeaseTiming(lease_duration_s=2.0, renew_deadline_s=1.0, retry_period_s=0.1)
+QUICK = LeaseTiming(lease_duration_s=5.0, renew_deadline_s=3.0, retry_period_s=0.1)
 PATH = LEASE.path("v1", namespace="kube-system", name="muster")
 MERGE = "application/merge-patch+json"
 
 
 def run_async(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(test(), timeout=60))
+    asyncio.run(asyncio.wait_for(test(), timeout=300))
 
 
 class Candidate:
@@ -65,9 +65,9 @@ def test_one_leads_and_renews_while_another_waits_until_it_is_released(servers: 
             await one.leader.acquire()
             waiting = asyncio.create_task(two.leader.acquire())
             first = await lease_of(client)
-            assert (first["holderIdentity"], first["leaseDurationSeconds"], first["leaseTransitions"]) == ("one", 2, 0)
+            assert (first["holderIdentity"], first["leaseDurationSeconds"], first["leaseTransitions"]) == ("one", 5, 0)
             # Longer than the lease lasts: it leads on because it renews.
-            until = time.monotonic() + 2 * QUICK.lease_duration_s
+            until = time.monotonic() + 1.5 * QUICK.lease_duration_s
             while time.monotonic() < until:
                 assert one.leader.may_write()
                 assert not two.leader.may_write()
@@ -99,7 +99,7 @@ def test_a_lease_that_nobody_renews_is_taken_when_its_duration_is_over(servers: 
             async with candidates(access, "heir") as (heir,):
                 began = time.monotonic()
                 await heir.leader.acquire()
-                assert QUICK.lease_duration_s <= time.monotonic() - began < QUICK.lease_duration_s + 5.0
+                assert QUICK.lease_duration_s <= time.monotonic() - began < QUICK.lease_duration_s + 60.0
                 assert (await lease_of(client))["holderIdentity"] == "heir"
             await client.request("DELETE", PATH)
         await client.close()
@@ -234,7 +234,7 @@ def test_whoever_cannot_renew_stops_to_write_before_another_may_begin() -> None:
             await one.leader.acquire()
             server.mode = "deaf"
             deaf_at = time.monotonic()
-            assert "could not be renewed for 1 s" in await one.has_lost()
+            assert "could not be renewed for 3 s" in await one.has_lost()
             assert not one.leader.may_write()
             assert time.monotonic() - deaf_at < QUICK.lease_duration_s
 

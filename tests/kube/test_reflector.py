@@ -31,7 +31,7 @@ QUICK = WatchTiming(page=2, idle_timeout_s=5.0, initial_wait_s=0.001, max_wait_s
 
 
 def run_async(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(test(), timeout=60))
+    asyncio.run(asyncio.wait_for(test(), timeout=300))
 
 
 class NoticeRecorder:

@@ -16,6 +16,7 @@ from muster.lab.servers import Servers
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/muster"
 QUICK_LEASE = ("--lease-duration", "4", "--renew-deadline", "3", "--retry-period", "0.5")
+LONG_LEASE = ("--lease-duration", "600", "--renew-deadline", "3", "--retry-period", "0.5")
 
 
 @pytest.fixture
@@ -116,11 +117,12 @@ def test_a_standby_takes_over_when_the_leader_is_killed_and_at_once_when_it_goes
             second.wait_until_ready()
             cluster.pod("a")
             eventually(lambda: cluster.placed())
-            with RunProcess(kubeconfig, *QUICK_LEASE, election=True) as third:
+            with RunProcess(kubeconfig, *LONG_LEASE, election=True) as third:
                 third.wait_for_log("serving")
                 assert second.stop() == 0
                 assert cluster.api.request("GET", LEASE)["spec"].get("holderIdentity") in (None, "", _identity(third))
-                third.wait_for_log("ready", timeout_s=4)
+                # It would wait for ten minutes if it had not been told.
+                third.wait_for_log("ready")
 
 
 def _identity(running: RunProcess) -> str:
@@ -131,7 +133,7 @@ def test_a_scheduler_that_loses_its_lease_ends_with_a_code_of_its_own(cluster: F
     with RunProcess(kubeconfig, *QUICK_LEASE, election=True) as muster_run:
         muster_run.wait_until_ready()
         cluster.api.request("PATCH", LEASE, body={"spec": {"holderIdentity": "somebody"}}, content_type=MERGE)
-        assert muster_run.exit_code(timeout_s=10) == 3
+        assert muster_run.exit_code(timeout_s=60) == 3
         assert "somebody" in muster_run.log_events("stopping")[0]["why"]
         assert cluster.api.request("GET", LEASE)["spec"]["holderIdentity"] == "somebody"
 

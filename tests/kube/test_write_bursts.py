@@ -28,11 +28,13 @@ from muster.service import scheduling_loop
 from muster.service.prometheus_metrics import Metrics
 from muster.service.scheduling_loop import SchedulingLoop
 
-BUSY_S = 0.4
+SHORT_S = 0.4
+LONG_S = 60.0
+"""Longer than anything here takes, on any machine."""
 
 
 def run_async(steps: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(steps(), timeout=30))
+    asyncio.run(asyncio.wait_for(steps(), timeout=300))
 
 
 # --- News ---------------------------------------------------------------------------------------------------------------------
@@ -76,9 +78,11 @@ class SlowServer(Client):
         self.gulps.append(min_bytes)
 
 
-async def wait_for_news_s(pods: int, *, done_after_s: float | None, monkeypatch: pytest.MonkeyPatch) -> tuple[float, list[int]]:
+async def wait_for_news_s(
+    pods: int, *, busy_s: float, done_after_s: float | None, monkeypatch: pytest.MonkeyPatch
+) -> tuple[float, list[int]]:
     """How long the scheduler waits for news while as many pods are being bound, and by which gulps watches are read."""
-    monkeypatch.setattr(live_cluster, "BUSY_BATCH_S", BUSY_S)
+    monkeypatch.setattr(live_cluster, "BUSY_BATCH_S", busy_s)
     server = SlowServer(pods)
     cluster = LiveCluster(server, may_write=lambda: True, resources=[resource_of(*kind) for kind in (POD, NODE)], batch_s=0.005)
     running = asyncio.create_task(cluster.run())
@@ -92,7 +96,7 @@ async def wait_for_news_s(pods: int, *, done_after_s: float | None, monkeypatch:
         if done_after_s is not None:
             asyncio.get_running_loop().call_later(done_after_s, server.writes_answered.set)
         began = time.monotonic()
-        assert await asyncio.to_thread(cluster.wait, 5.0)
+        assert await asyncio.to_thread(cluster.wait, 2 * LONG_S)
         took_s = time.monotonic() - began
         (event,) = cluster.events()
         assert isinstance(event, Upsert)
@@ -105,8 +109,8 @@ async def wait_for_news_s(pods: int, *, done_after_s: float | None, monkeypatch:
 
 def test_news_waits_until_very_many_writes_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
     async def steps() -> None:
-        took_s, gulps = await wait_for_news_s(150, done_after_s=0.1, monkeypatch=monkeypatch)
-        assert 0.1 <= took_s < BUSY_S
+        took_s, gulps = await wait_for_news_s(150, busy_s=LONG_S, done_after_s=0.1, monkeypatch=monkeypatch)
+        assert 0.1 <= took_s < LONG_S
         assert gulps == [2**20, 1]
 
     run_async(steps)
@@ -114,8 +118,8 @@ def test_news_waits_until_very_many_writes_are_done(monkeypatch: pytest.MonkeyPa
 
 def test_news_does_not_wait_for_writes_that_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
     async def steps() -> None:
-        took_s, gulps = await wait_for_news_s(150, done_after_s=None, monkeypatch=monkeypatch)
-        assert BUSY_S <= took_s < 3 * BUSY_S
+        took_s, gulps = await wait_for_news_s(150, busy_s=SHORT_S, done_after_s=None, monkeypatch=monkeypatch)
+        assert SHORT_S <= took_s < LONG_S
         assert gulps == [2**20, 1]
 
     run_async(steps)
@@ -123,8 +127,8 @@ def test_news_does_not_wait_for_writes_that_take_long(monkeypatch: pytest.Monkey
 
 def test_news_does_not_wait_for_a_few_writes(monkeypatch: pytest.MonkeyPatch) -> None:
     async def steps() -> None:
-        took_s, gulps = await wait_for_news_s(99, done_after_s=None, monkeypatch=monkeypatch)
-        assert took_s < BUSY_S
+        took_s, gulps = await wait_for_news_s(99, busy_s=LONG_S, done_after_s=None, monkeypatch=monkeypatch)
+        assert took_s < LONG_S
         assert gulps == []
 
     run_async(steps)
@@ -176,7 +180,7 @@ def log_lines() -> Iterator[list[MutableMapping[str, Any]]]:
 
 
 def wait_until(happened: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 120
     while not happened():
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -209,4 +213,4 @@ def test_lines_of_the_log_wait_for_very_many_writes_and_not_for_ever(
     wait_until(lambda: "bind" in event_names(log_lines))
     assert event_names(log_lines) == ["ready", "bind"]
     one.stop()
-    assert on_end.wait(10)
+    assert on_end.wait(120)

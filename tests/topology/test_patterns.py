@@ -73,10 +73,10 @@ def test_a_pattern_is_searched_for_and_anchored_only_by_its_anchors(pattern: str
     "pattern", ["(a+)+$", "(a|a)*b", "(a*)*b", ".*" * 20 + "x", "(a?){500}a{500}b", "((a{100}){100}){100}", "." * 9000]
 )
 def test_no_pattern_takes_for_ever(pattern: str) -> None:
-    began = time.monotonic()
+    began_s = time.process_time()
     with suppress(BadPattern):
         matching(pattern, ["a" * 200 + f"-{i}" for i in range(50)])
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began_s < 5
 
 
 @pytest.mark.parametrize(
