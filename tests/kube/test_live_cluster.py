@@ -455,7 +455,11 @@ def test_groups_quotas_and_members_get_their_status(servers: Servers) -> None:
         )
         for name in ("a", "b"):
             said = conditions(await here.get_pod(name))["PodScheduled"]
-            assert (said["status"], said["reason"], said["message"]) == ("False", "Unschedulable", "1/2 members placed [NoRoom]")
+            assert (said["status"], said["reason"], said["message"]) == (
+                "False",
+                "Unschedulable",
+                "1/2 members placed [InsufficientCapacity]",
+            )
         shown = await here.get(("scheduling.volcano.sh", "PodGroup"), "g")
         assert (shown["status"]["phase"], shown["status"]["running"]) == ("Running", 1)
         assert conditions(shown)["Unschedulable"]["message"] == "1/2 members placed"

@@ -438,7 +438,7 @@ def test_status_updates_come_after_pod_effects_and_only_the_newest_is_written() 
             assert await at.writer.drain(timeout_s=120)
             assert at.server.requests == ["bind a", "get a", "bind a", "patch b"]
             (said,) = at.server.pods["b"]["status"]["conditions"]
-            assert said["message"] == "second [NoRoom]"
+            assert said["message"] == "second [InsufficientCapacity]"
             await at.write(waits("b", "second"))
             assert at.server.requests[-1:] == ["patch b"]
             assert len(at.server.requests) == 4
@@ -480,7 +480,7 @@ def test_the_status_of_a_pod_is_written_with_its_reservation_in_one_patch() -> N
         async with writer_fixture("a") as at:
             await at.write(at.nominate("a"), waits("a", "no room"))
             assert at.server.requests == ["patch a"]
-            assert at.server.pods["a"]["status"]["conditions"][0]["message"] == "no room [NoRoom]"
+            assert at.server.pods["a"]["status"]["conditions"][0]["message"] == "no room [InsufficientCapacity]"
             assert at.server.pods["a"]["status"]["nominatedNodeName"]
 
     run_async(steps)
@@ -492,7 +492,7 @@ def test_a_status_update_that_could_not_be_written_is_written_later() -> None:
             at.inject("patch a", InjectedFault(500), InjectedFault(0))
             await at.write(waits("a", "no room"))
             assert at.server.requests == ["patch a"] * 3
-            assert at.server.pods["a"]["status"]["conditions"][0]["message"] == "no room [NoRoom]"
+            assert at.server.pods["a"]["status"]["conditions"][0]["message"] == "no room [InsufficientCapacity]"
 
     run_async(steps)
 

@@ -299,7 +299,7 @@ def test_the_waiting_members_of_a_gang_say_why(dialect: str, by: str) -> None:
     assert pod_scheduled(cluster, "a")["status"] == "True"
     waiting = pod_scheduled(cluster, "b")
     assert (waiting["status"], waiting["reason"]) == ("False", "Unschedulable")
-    assert waiting["message"] == "1/2 members placed [NoRoom]"
+    assert waiting["message"] == "1/2 members placed [InsufficientCapacity]"
     assert pod_scheduled(cluster, "stranger") == {}
 
 
@@ -336,7 +336,7 @@ def test_a_condition_is_written_once_and_its_time_is_that_of_the_change() -> Non
     cluster.execute([FULL])
     assert len(cluster.writes) == writes
     cluster.execute([Condition("gang", "default/g", ok=False, code="InsufficientCapacity", why="0/2 members placed")])
-    assert pod_scheduled(cluster, "b")["message"] == "0/2 members placed [NoRoom]"
+    assert pod_scheduled(cluster, "b")["message"] == "0/2 members placed [InsufficientCapacity]"
     assert pod_scheduled(cluster, "b")["lastTransitionTime"] == "2026-01-01T00:00:00Z"
 
 
@@ -361,7 +361,7 @@ def test_bad_fields_of_a_gang_have_a_condition_of_their_own() -> None:
     cluster.execute([FULL, Condition("gang", "default/g", ok=False, code="Invalid", why="spec.minMember: -1 is negative")])
     assert group_conditions(cluster)["Unschedulable"] == ("True", "1/2 members placed")
     assert group_conditions(cluster)["muster.dev/Valid"] == ("False", "spec.minMember: -1 is negative")
-    assert pod_scheduled(cluster, "a")["message"] == "1/2 members placed [NoRoom]"
+    assert pod_scheduled(cluster, "a")["message"] == "1/2 members placed [InsufficientCapacity]"
 
 
 def test_all_gangs_of_a_gang_group_get_the_condition() -> None:
