@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,17 @@ from muster.config.manual import FILES, SECTIONS, render_page
 from muster.config.plugin_check import all_hooks
 from muster.config.policy_file import KEYS, SETTINGS
 from muster.engine.cycle import ACTIONS
+from muster.engine.evict.eviction_units import EvictionUnits
+from muster.engine.evict.victims import VictimTable
+from muster.engine.hooks import Ask
+from muster.engine.session import Session
+from muster.model.device import DeviceRequest, DeviceSlot
+from muster.model.resource_amounts import Resources
+from muster.state.facts import Facts
+from muster.state.memory import Memory
+from muster.state.node_table import NodeRows, NodeTable
+from muster.state.placements import Placements
+from muster.state.world import World
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -42,6 +56,47 @@ def test_the_manual_names_every_key_action_setting_plugin_and_option() -> None:
 def test_the_table_of_hooks_names_every_hook() -> None:
     table = "\n".join(SECTIONS["hooks"]())
     assert [name for name in all_hooks() if f"`{name}`" not in table] == []
+
+
+@pytest.mark.parametrize(
+    "classes",
+    [
+        (Session,),
+        (World,),
+        (Facts,),
+        (Placements,),
+        (Memory,),
+        (NodeRows,),
+        (NodeTable,),
+        (Ask,),
+        (VictimTable,),
+        (EvictionUnits,),
+        (Resources, DeviceRequest, DeviceSlot),
+    ],
+    ids=lambda classes: classes[0].__name__,
+)
+def test_the_manual_lists_what_a_hook_can_read_of_each_class_and_nothing_else(classes: tuple[type, ...]) -> None:
+    heading = ", ".join(f"`{each.__name__}`" for each in classes)
+    _, _, section = (DOCS / "plugins.md").read_text().partition(f"### {heading}\n")
+    rows = [line.split("|")[1] for line in section.split("\n#")[0].splitlines() if line.startswith("| `")]
+    listed = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    values = {name for each in classes for name in values_of(each)}
+    assert values - listed == set(), "not in the manual"
+    assert {name for name in listed - values if not any(hasattr(each, name) for each in classes)} == set(), "only in the manual"
+
+
+def values_of(cls: type) -> set[str]:
+    """The public fields, attributes and properties of a class."""
+    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+    assert isinstance(definition, ast.ClassDef)
+    found = {name for name, value in vars(cls).items() if isinstance(value, property)}
+    for node in definition.body:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            found.add(node.target.id)
+        elif isinstance(node, ast.FunctionDef) and node.name == "__init__":
+            stored = (each for each in ast.walk(node) if isinstance(each, ast.Attribute) and isinstance(each.ctx, ast.Store))
+            found.update(each.attr for each in stored if isinstance(each.value, ast.Name) and each.value.id == "self")
+    return {name for name in found if not name.startswith("_")}
 
 
 def test_every_policy_in_the_manual_is_one() -> None:

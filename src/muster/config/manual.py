@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -12,6 +13,7 @@ from enum import Enum
 from pathlib import Path
 
 from muster.config.plugin_catalogue import PluginEntry, catalogue
+from muster.config.plugin_check import protocols
 from muster.config.plugin_options import REQUIRED, Option
 from muster.config.policy_file import DEFAULT_POLICY, KEYS, SETTINGS
 from muster.engine import hooks
@@ -56,6 +58,19 @@ def hook_table() -> Iterator[str]:
     yield from (line for line in (hooks.__doc__ or "").splitlines() if line.startswith("|"))
 
 
+def signatures() -> Iterator[str]:
+    """Every hook as the engine declares it, with what its protocol says about it."""
+    yield "```python"
+    for protocol, methods in protocols().items():
+        yield from (f"# {line}" for line in inspect.cleandoc(protocol.__doc__ or "").splitlines())
+        for name, value in vars(protocol).items():
+            if isinstance(value, property):
+                yield f"{name}: {inspect.signature(value.fget).return_annotation}" if value.fget is not None else name
+        for name, method in methods.items():
+            yield f"def {name}{inspect.signature(method)}: ...".replace("'", "")
+    yield "```"
+
+
 def _plugin(entry: PluginEntry) -> Iterator[str]:
     yield from (f"### `{entry.name}`", "", *entry.doc.splitlines(), "")
     if entry.options:
@@ -92,6 +107,7 @@ SECTIONS: Mapping[str, Callable[[], Iterator[str]]] = {
     "settings": settings,
     "plugins": plugins,
     "hooks": hook_table,
+    "signatures": signatures,
 }
 FILES = ("policy.md", "plugins.md")
 _SECTION = re.compile(r"(<!-- (\S+): written by muster\.config\.manual -->\n).*?(<!-- end of \2 -->\n)", re.DOTALL)

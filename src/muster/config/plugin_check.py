@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -32,21 +32,32 @@ class HookSpec:
 
 
 @cache
+def protocols() -> Mapping[type, Mapping[str, Callable[..., object]]]:
+    """The protocols of the hooks and the methods of each, as the engine declares them."""
+    found = [
+        part
+        for part in vars(hooks).values()
+        if inspect.isclass(part) and part.__module__ == hooks.__name__ and getattr(part, "_is_protocol", False)
+    ]
+    return {part: {name: method for name, method in vars(part).items() if _is_hook(name, method)} for part in found}
+
+
+def _is_hook(name: str, method: object) -> bool:
+    return inspect.isfunction(method) and not name.startswith("_")
+
+
+@cache
 def all_hooks() -> Mapping[str, HookSpec]:
     """Every hook, as the engine declares it."""
     found: dict[str, HookSpec] = {}
-    for part in vars(hooks).values():
-        if not (inspect.isclass(part) and part.__module__ == hooks.__name__ and getattr(part, "_is_protocol", False)):
-            continue
-        methods = {name: value for name, value in vars(part).items() if inspect.isfunction(value) and not name.startswith("_")}
-        values = [name for name, value in vars(part).items() if isinstance(value, property)]
+    for protocol, methods in protocols().items():
+        values = [name for name, value in vars(protocol).items() if isinstance(value, property)]
         for name, method in methods.items():
             requires = tuple(other for other in (*values, *methods) if other != name)
             _, *parameters = inspect.signature(method).parameters.values()
             keyword_only = tuple(each.name for each in parameters if each.kind is each.KEYWORD_ONLY)
-            found[name] = HookSpec(
-                name, tuple(each.name for each in parameters if each.name not in keyword_only), keyword_only, requires
-            )
+            positional = tuple(each.name for each in parameters if each.name not in keyword_only)
+            found[name] = HookSpec(name, positional, keyword_only, requires)
     return found
 
 
