@@ -314,7 +314,7 @@ class _EventReader:
         if found is not None:
             return found
         known = anchor in self._anchors
-        raise self._abort(event, "an alias may not contain itself" if known else f"no anchor &{anchor} stands before this alias")
+        raise self._abort(event, "an alias may not contain itself" if known else f"no anchor &{anchor} comes before this alias")
 
     def _mapping(self, start: yaml.Event, depth: int) -> tuple[YamlValue, int]:
         entries: dict[str, YamlValue] = {}

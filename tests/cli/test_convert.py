@@ -23,7 +23,7 @@ def test_what_is_printed_is_a_policy_and_nothing_else(tmp_path: Path) -> None:
     assert result.out.startswith("# Made from volcano-scheduler.conf.")
     policy.write_text(result.out)
     assert muster("check", policy).code == 0
-    assert f"{conf}:5: plugin sla has no counterpart: who waited long does not go first for that" in result.err
+    assert f"{conf}:5: plugin sla has no counterpart: a long wait does not change the order" in result.err
     assert f"{conf}:1: action backfill was left out" in result.err
 
 

@@ -92,7 +92,7 @@ def test_a_quoted_key_is_a_text_whatever_it_says() -> None:
     ("text", "fault"),
     [
         ("a: &x [*x]", "f.yaml:1: an alias may not contain itself"),
-        ("a: *nowhere", "f.yaml:1: no anchor &nowhere stands before this alias"),
+        ("a: *nowhere", "f.yaml:1: no anchor &nowhere comes before this alias"),
         ("a: {<<: 3}", "f.yaml:1: `<<` takes a mapping, not the number 3"),
         ("a: 1\n---\nb: 2\n", "f.yaml:3: only one YAML document is read here"),
         ("a: !!int many", "f.yaml:1: 'many' is not what its tag int says"),

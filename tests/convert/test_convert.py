@@ -60,15 +60,15 @@ def test_the_usual_configuration_becomes_a_policy_that_reads_like_the_default_on
     assert (
         convert(USUAL).text
         == """\
-# Made from volcano-scheduler.conf. What could not be taken over was told when it was made.
+# Made from volcano-scheduler.conf. What could not be converted was reported at conversion.
 schedulerNames: [volcano, muster]
 actions: [expire, enqueue, allocate]
 plugins:
-# Who goes first.
+# Order of gangs and queues, and quotas.
 - priority
 - overcommit: {factor: 1.2}
 - proportion: {strict: true}
-# Where they may go.
+# Filters.
 - unschedulable
 - selectors
 - taints
@@ -77,13 +77,13 @@ plugins:
 - fit
 - pod-affinity
 - spread-constraints: {weight: 2}
-# Which node is best.
+# Scores.
 - spread: {weight: 1, resources: {cpu: 1, memory: 1}}
 - node-affinity-preference: {weight: 2}
 - taint-preference: {weight: 3}
 - pod-affinity-preference: {weight: 2}
 - nominated
-# Who may be evicted.
+# Victims.
 - conformance
 """
     )
@@ -91,12 +91,12 @@ plugins:
 
 def test_every_change_is_reported_with_its_line() -> None:
     assert [str(note) for note in convert(USUAL).notes] == [
-        "schedulerNames has volcano in it, which is what your pods say: stop Volcano's scheduler before Muster starts",
-        "line 5: plugin gang is no plugin here: gangs are what is scheduled, always whole",
-        "line 10: drf without enableHierarchy has no counterpart: gangs of one queue go by priority and creation, whatever share "
+        "schedulerNames includes volcano, the schedulerName of your pods: stop Volcano's scheduler before Muster starts",
+        "line 5: plugin gang is no plugin here: gangs are always scheduled whole",
+        "line 10: drf without enableHierarchy has no counterpart: gangs of one queue are ordered by priority and creation, whatever share "
         "each of them has",
         "line 14: nodeorder: balancedresource.weight and imagelocality.weight have no counterpart",
-        "line 1: action backfill was left out: allocate places pods that ask for nothing together with all others",
+        "line 1: action backfill was left out: allocate places pods without requests together with all others",
     ]
 
 
@@ -138,9 +138,21 @@ def test_an_action_that_volcano_refuses_is_reported_with_the_nearest_that_it_tak
 @pytest.mark.parametrize(
     ("action", "flags", "why"),
     [
-        ("preempt", "enablePreemptable: false", "no plugin with enablePreemptable says who may go, so Volcano evicts nobody"),
-        ("preempt", "enableJobStarving: false", "no plugin with enableJobStarving says who is in need, so Volcano evicts nobody"),
-        ("enqueue", "enableJobOrder: true", "no plugin with enableJobEnqueued says who may come in, so Volcano lets everybody in"),
+        (
+            "preempt",
+            "enablePreemptable: false",
+            "no plugin with enablePreemptable decides which pods are evictable, so Volcano evicts none",
+        ),
+        (
+            "preempt",
+            "enableJobStarving: false",
+            "no plugin with enableJobStarving decides which jobs are starving, so Volcano evicts none",
+        ),
+        (
+            "enqueue",
+            "enableJobOrder: true",
+            "no plugin with enableJobEnqueued decides which jobs are enqueued, so Volcano enqueues all",
+        ),
     ],
 )
 def test_an_action_that_has_no_effect_in_volcano_has_none_here(action: str, flags: str, why: str) -> None:
@@ -152,10 +164,10 @@ def test_an_action_that_has_no_effect_in_volcano_has_none_here(action: str, flag
 @pytest.mark.parametrize(
     ("flag", "words"),
     [
-        ("", "with enablePreemptable: true Volcano's preempt spares gangs that have no more members than they need; here"),
+        ("", "with enablePreemptable: true Volcano's preempt does not evict gangs that have no surplus members; here"),
         (
             "\n    enablePreemptable: false",
-            "with enablePreemptable: false Volcano's preempt takes single members of any gang; here",
+            "with enablePreemptable: false Volcano's preempt evicts single members of any gang; here",
         ),
     ],
 )
@@ -231,7 +243,7 @@ def test_a_part_that_is_switched_off_is_left_out_and_a_flag_without_meaning_is_r
 
 
 def test_without_the_gang_plugin_it_is_reported_that_gangs_start_whole_all_the_same() -> None:
-    assert "plugin gang is not there" in notes_of(convert(plugins("priority")))
+    assert "plugin gang is missing" in notes_of(convert(plugins("priority")))
 
 
 def test_filters_that_are_switched_off_are_left_out() -> None:

@@ -60,7 +60,7 @@ def hook_table() -> Iterator[str]:
 
 def signatures() -> Iterator[str]:
     """Every hook as the engine declares it, with what its protocol says about it."""
-    yield "```python"
+    yield "```text"
     for protocol, methods in protocols().items():
         yield from (f"# {line}" for line in inspect.cleandoc(protocol.__doc__ or "").splitlines())
         for name, value in vars(protocol).items():

@@ -1,7 +1,8 @@
-"""From Volcano's scheduler configuration to a policy of ours, with a sentence for everything that is not as it was.
+"""From Volcano's scheduler configuration to a policy, with a note for everything that is different.
 
-The policy that comes out is always one that can be loaded. What Volcano has and Muster has not is left out and told; nothing is
-made up in its place.
+The policy is always one that can be loaded. What has no counterpart is left out and reported; nothing is invented in its place.
+May be changed here: what a plugin, an action or an argument becomes. Must not: a decision that Volcano would make otherwise without a
+note. Tests: tests/convert, which has every plugin and argument of Volcano.
 """
 
 from __future__ import annotations
@@ -23,19 +24,19 @@ _CONF_SUFFIX = ".conf"
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """A policy file, and what to know about it."""
+    """A policy file, and the notes about it."""
 
     text: str
     notes: tuple[ConversionNote, ...]
 
 
 def convert(text: str, *, file: str = "volcano-scheduler.conf") -> Conversion:
-    """From the text of the file, or of the ConfigMap that holds it. What is no such file is an InputError with its line."""
+    """From the text of the file, or of the ConfigMap that holds it. Any other file is an InputError with its line."""
     root = read_yaml(text, file=file)
     inner = _in_config_map(root)
     if inner is not None:
         file, root = f"{file} (data.{inner[0]})", read_yaml(inner[1], file=inner[0])
-    heading = f"Made from {file.rsplit('/', 1)[-1]}. What could not be taken over was told when it was made."
+    heading = f"Made from {file.rsplit('/', 1)[-1]}. What could not be converted was reported at conversion."
     return _convert(root, InputFaults(file), flags_default=True, heading=heading)
 
 
@@ -56,11 +57,11 @@ def _convert(root: YamlValue, faults: InputFaults, *, flags_default: bool, headi
     conf = read_conf(root, faults, flags_default=flags_default)
     faults.raise_any()
     draft = PolicyDraft(scheduler_names=("volcano", "muster"))
-    draft.add_note("schedulerNames has volcano in it, which is what your pods say: stop Volcano's scheduler before Muster starts")
+    draft.add_note("schedulerNames includes volcano, the schedulerName of your pods: stop Volcano's scheduler before Muster starts")
     convert_plugins(conf, draft)
     convert_actions(conf, draft)
     if conf.metrics.value is not None:
-        draft.add_note("metrics was left out: what nodes really use is not looked at", conf.metrics)
+        draft.add_note("metrics was left out: the real usage of nodes is not read", conf.metrics)
     faults.raise_any()
     text = draft.text(heading=heading)
     load_policy(text, file="<converted policy>")

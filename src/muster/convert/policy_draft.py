@@ -1,4 +1,4 @@
-"""A policy in the making: which of our plugins take part, with which weights and options, and what there is to tell about it."""
+"""A policy draft: its plugins with their weights and options, and notes about the conversion."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from muster.yaml_positions import YamlValue
 
 # The sections of the catalogue of plugins, each by its first plugin.
 _SECTIONS = {
-    "priority": "Who goes first.",
-    "topology": "Where they may go.",
-    "binpack": "Which node is best.",
-    "conformance": "Who may be evicted.",
+    "priority": "Order of gangs and queues, and quotas.",
+    "topology": "Filters.",
+    "binpack": "Scores.",
+    "conformance": "Victims.",
 }
 _LINE_WIDTH = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class ConversionNote:
-    """One thing that is not as it was, and on which line the other file says it; 0 where it says nothing."""
+    """One thing that is different, and the line of the Volcano file; 0 where it has none."""
 
     text: str
     line: int = 0
@@ -38,7 +38,7 @@ class PolicyDraft:
     settings: dict[str, object] = field(default_factory=dict)
     notes: list[ConversionNote] = field(default_factory=list)
     spread_weight: float = 0.0
-    """How much spread constraints that need not hold count, if any are looked at."""
+    """The weight of ScheduleAnyway constraints; 0 for none."""
     _options: dict[str, dict[str, object]] = field(default_factory=dict)
     _scores: dict[str, list[tuple[float, Mapping[str, float]]]] = field(default_factory=dict)
 
@@ -46,7 +46,7 @@ class PolicyDraft:
         self.notes.append(ConversionNote(text, at.line if at is not None else 0))
 
     def use(self, plugin: str, **options: object) -> None:
-        """This plugin takes part. What was said of it before stays as far as it is not said again."""
+        """Use this plugin. Options given before are kept unless they are given again."""
         assert plugin in PLUGINS, plugin
         self._options.setdefault(plugin, {}).update(options)
 
@@ -57,7 +57,7 @@ class PolicyDraft:
         del self._options[plugin]
 
     def score(self, plugin: str, weight: float, resources: Mapping[str, float] | None = None) -> None:
-        """This score counts so much. Said twice, both count: together they are one score with the sum of their weights."""
+        """Use this score with a weight. Given twice, it is one score with the sum of the weights."""
         if weight <= 0:
             return
         self.use(plugin)
@@ -93,7 +93,7 @@ class PolicyDraft:
 
 
 def _by_section(used: Mapping[str, object]) -> list[tuple[str, str]]:
-    """Plugins as the catalogue groups and orders them; those that say who goes first as they were named, for that order counts."""
+    """Plugins as the catalogue orders them; those that order gangs and queues as they were named, for their order counts."""
     named = list(used)
     home: dict[str, tuple[int, int]] = {}
     sections: list[str] = []

@@ -1,4 +1,4 @@
-"""Volcano's actions as ours, in an order that makes sense here, and what their arguments become."""
+"""Volcano's actions as Muster's, in the order that Muster requires, and what their arguments become."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ ACTION_MAP: Mapping[str, tuple[str, ...]] = {
     "gangreclaim": ("gang-reclaim",),
 }
 OMITTED_ACTIONS = {
-    "backfill": "action backfill was left out: allocate places pods that ask for nothing together with all others",
-    "shuffle": "action shuffle has no counterpart: nobody is evicted but for a gang that waits",
+    "backfill": "action backfill was left out: allocate places pods without requests together with all others",
+    "shuffle": "action shuffle has no counterpart: pods are evicted only for a waiting gang",
 }
 # Who speaks up in Volcano before anybody is evicted. Where nobody does, nobody is.
 _PREEMPTABLE = ("gang", "priority", "conformance", "drf", "tdm", "pdb", "cdp", "extender")
@@ -29,9 +29,9 @@ _STARVING = ("gang", "priority", "tdm", "extender")
 _ENQUEUEABLE = ("proportion", "capacity", "overcommit", "resourcequota", "sla", "extender")
 _EVICTING = ("preempt", "reclaim", "gangpreempt", "gangreclaim")
 _REQUIRED_FLAGS = {
-    "preempt": ("enablePreemptable", _PREEMPTABLE, "who may go, so Volcano evicts nobody"),
-    "reclaim": ("enableReclaimable", _RECLAIMABLE, "who may go, so Volcano evicts nobody"),
-    "enqueue": ("enableJobEnqueued", _ENQUEUEABLE, "who may come in, so Volcano lets everybody in"),
+    "preempt": ("enablePreemptable", _PREEMPTABLE, "which pods are evictable, so Volcano evicts none"),
+    "reclaim": ("enableReclaimable", _RECLAIMABLE, "which pods are evictable, so Volcano evicts none"),
+    "enqueue": ("enableJobEnqueued", _ENQUEUEABLE, "which jobs are enqueued, so Volcano enqueues all"),
 }
 _PERFORMANCE_ONLY = (
     "predicateErrorCacheEnable",
@@ -61,24 +61,24 @@ def convert_actions(conf: VolcanoConf, draft: PolicyDraft) -> None:
         wanted.append("allocate")
     draft.actions = [name for name in ACTIONS if name == "expire" or name in wanted]
     if [name for name in wanted if name in draft.actions] != draft.actions[1:]:
-        draft.add_note(f"the order of the actions is now {', '.join(draft.actions)}: room is made only for those who find none")
+        draft.add_note(f"the order of the actions is now {', '.join(draft.actions)}: evictions are only for gangs that do not fit")
     _convert_arguments(conf, draft)
     _note_gang_eviction(conf, wanted, draft)
     _recommend_plugins(draft)
 
 
 def _note_gang_eviction(conf: VolcanoConf, wanted: list[str], draft: PolicyDraft) -> None:
-    """Whom Volcano's gang plugin spares, and what happens to them here."""
+    """Which members Volcano's gang plugin does not evict, and which are evicted here."""
     their = conf.plugin("gang")
     if their is None:
         return
-    here = "here members that a gang can spare go one by one, and the others with their whole gang"
+    here = "here surplus members are evicted one by one, and the others with their whole gang"
     for action, ours, flag in (("preempt", "gang-preempt", "enablePreemptable"), ("reclaim", "gang-reclaim", "enableReclaimable")):
         if ours in wanted and any(name.text == action for name in conf.actions):
             theirs = (
-                "spares gangs that have no more members than they need"
+                "does not evict gangs that have no surplus members"
                 if their.is_enabled(flag)
-                else "takes single members of any gang"
+                else "evicts single members of any gang"
             )
             draft.add_note(
                 f"gang: with {flag}: {str(their.is_enabled(flag)).lower()} Volcano's {action} {theirs}; {here}", their.name
@@ -86,19 +86,19 @@ def _note_gang_eviction(conf: VolcanoConf, wanted: list[str], draft: PolicyDraft
 
 
 def _recommend_plugins(draft: PolicyDraft) -> None:
-    """What Volcano does not have, and whoever is evicted would be glad of."""
+    """Plugins that Volcano does not have and that protect running pods."""
     absent = [name for name in ("pdb", "min-runtime", "lost-work") if not draft.uses(name)]
     if absent and not EVICTING_ACTIONS.isdisjoint(draft.actions):
         why = "disruption budgets, pods that have just started and work that would be lost"
-        draft.add_note(f"consider adding {', '.join(absent)}: without them evictions do not look at {why}")
+        draft.add_note(f"consider adding {', '.join(absent)}: without them evictions ignore {why}")
 
 
 def _why_no_effect(conf: VolcanoConf, action: str) -> str:
     """Why this action has no effect as it is configured, or empty."""
     if action in _EVICTING and not _any_plugin_enables(conf, "enableJobStarving", _STARVING):
-        return "no plugin with enableJobStarving says who is in need, so Volcano evicts nobody"
+        return "no plugin with enableJobStarving decides which jobs are starving, so Volcano evicts none"
     flag, names, what = _REQUIRED_FLAGS.get(action, ("", (), ""))
-    return f"no plugin with {flag} says {what}" if flag and not _any_plugin_enables(conf, flag, names) else ""
+    return f"no plugin with {flag} decides {what}" if flag and not _any_plugin_enables(conf, flag, names) else ""
 
 
 def _any_plugin_enables(conf: VolcanoConf, flag: str, names: tuple[str, ...]) -> bool:
@@ -116,7 +116,7 @@ def _convert_arguments(conf: VolcanoConf, draft: PolicyDraft) -> None:
     if "gangpreempt" in named or "gangreclaim" in named:
         draft.settings["wholeGang"] = "domain"
         draft.add_note(
-            "wholeGang: domain is what Volcano does: of a gang that must go only the members in the cleared HyperNode are evicted; "
+            "wholeGang: domain is what Volcano does: of a whole gang only the members in the HyperNode are evicted; "
             "wholeGang: cluster evicts all of it, so that its job starts anew"
         )
 
@@ -134,7 +134,8 @@ def _convert_argument(action: str, key: str, arguments: Arguments, draft: Policy
     elif key == "allowWholeBundle":
         if not arguments.is_enabled(key, default=True):
             draft.add_note(
-                f"{action}: allowWholeBundle: false has no counterpart: a whole gang goes where no spare member is enough", at
+                f"{action}: allowWholeBundle: false has no counterpart: whole gangs are evicted where surplus members are not enough",
+                at,
             )
     else:
         draft.add_note(f"{action}: {key} has no counterpart", at)

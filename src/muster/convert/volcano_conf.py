@@ -46,7 +46,7 @@ _PLUGIN_KEYS = ("name", "arguments", *FLAGS)
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """What somebody wrote for a plugin or an action, by its dotted key."""
+    """The arguments of a plugin or an action, by dotted key."""
 
     written: YamlValue
     faults: InputFaults
@@ -100,7 +100,7 @@ class Arguments:
 
 @dataclass(slots=True)
 class VolcanoPlugin:
-    """One plugin of a tier. `checked_flags` are the flags that somebody has looked at: the others were of no consequence."""
+    """One plugin of a tier. `checked_flags` are the flags that were read: the others had no effect."""
 
     name: YamlValue
     flags: Mapping[str, YamlValue]
@@ -117,7 +117,7 @@ class VolcanoPlugin:
         return self.flags_default and flag not in _OFF_BY_DEFAULT
 
     def any_enabled(self, *flags: str) -> bool:
-        """One of these? All of them have been asked for then."""
+        """Is one of these enabled? All of them count as read."""
         self.checked_flags.update(flags)
         return any(self.is_enabled(flag) for flag in flags)
 
@@ -137,7 +137,7 @@ class VolcanoConf:
 
 
 def read_conf(root: YamlValue, faults: InputFaults, *, flags_default: bool = True) -> VolcanoConf:
-    """`flags_default` is what a flag means that nobody wrote: Volcano's own reader switches nearly all of them on."""
+    """`flags_default` is the value of a flag that is not given: Volcano's own reader switches nearly all of them on."""
     if not root.is_mapping:
         faults.add(root, f"a scheduler configuration must be a mapping with the keys {', '.join(_KEYS)}, not {root.type_text}")
     for key, at in root.keys.items():

@@ -1,4 +1,4 @@
-"""Plugin by plugin: what of Volcano's there is of ours, and a sentence where there is not."""
+"""Plugin by plugin: the counterpart of each of Volcano's, and a note where there is none."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _FILTERS = {
     "predicate.VolumeBindingEnable": "volumes",
 }
 _OTHER_FILTERS = {
-    "predicate.NodeVolumeLimitsEnable": "volumes looks at all that a volume needs of its node",
-    "predicate.VolumeZoneEnable": "volumes looks at all that a volume needs of its node",
+    "predicate.NodeVolumeLimitsEnable": "volumes checks all that a volume needs of its node",
+    "predicate.VolumeZoneEnable": "volumes checks all that a volume needs of its node",
     "predicate.CacheEnable": "what is cached does not change a decision",
     "predicate.GPUSharingEnable": "name the plugin devices for devices that several pods share",
-    "predicate.ProportionalEnable": "keeping room free in proportion has no counterpart",
+    "predicate.ProportionalEnable": "keeping capacity free in proportion has no counterpart",
     "predicate.DynamicResourceAllocationEnable": "ResourceClaims are not read",
 }
 _DEVICES = ("deviceshare.VGPUEnable", "deviceshare.GPUSharingEnable", "deviceshare.GPUNumberEnable")
@@ -39,15 +39,15 @@ _SCORES = (
 _UNSUPPORTED_SCORES = (("balancedresource.weight", 1), ("imagelocality.weight", 1))
 
 UNSUPPORTED: Mapping[str, str] = {
-    "extender": "an HTTP extender is not asked; write a plugin in Python instead",
+    "extender": "an HTTP extender is not called; write a plugin in Python instead",
     "nodegroup": "queues are not tied to groups of nodes; use node selectors, or taints and tolerations",
     "numaaware": "where on a node a pod's CPUs lie is left to the kubelet",
-    "rescheduling": "nobody who runs is moved for the sake of balance",
+    "rescheduling": "running pods are not moved for balance",
     "resourcequota": "namespace quotas are enforced by the API server when pods are made; PodGroups do not wait for them",
-    "sla": "who waited long does not go first for that",
-    "task-topology": "roles are not drawn to each other; use pod affinity",
-    "tdm": "nodes that are lent for a time of day are not known",
-    "usage": "what nodes really use is not looked at, only what pods ask for",
+    "sla": "a long wait does not change the order",
+    "task-topology": "roles have no affinity to each other; use pod affinity",
+    "tdm": "nodes that are shared by time of day are not supported",
+    "usage": "the real usage of nodes is not read, only what pods request",
 }
 
 
@@ -57,7 +57,7 @@ def convert_plugins(conf: VolcanoConf, draft: PolicyDraft) -> None:
         _convert(their, draft)
     draft.use("nominated")
     if conf.plugin("gang") is None:
-        draft.add_note("plugin gang is not there: Volcano starts members one by one, but here a gang starts whole or not at all")
+        draft.add_note("plugin gang is missing: Volcano starts members one by one, but here a gang starts whole or not at all")
     _resolve_conflicts(conf, draft)
 
 
@@ -85,15 +85,15 @@ def _priority(their: VolcanoPlugin, draft: PolicyDraft) -> None:
     if their.is_enabled("enableJobOrder"):
         draft.use("priority")
     else:
-        draft.add_note("priority: enableJobOrder is off, so gangs go by creation", their.name)
+        draft.add_note("priority: enableJobOrder is off, so gangs are ordered by creation", their.name)
     if their.flags.get("enableTaskOrder", _TRUE).value is False:
         their.checked_flags.add("enableTaskOrder")
-        draft.add_note("priority: enableTaskOrder: false: members of a gang still go by their priority", their.name)
+        draft.add_note("priority: enableTaskOrder: false: members of a gang are still ordered by their priority", their.name)
     their.checked_flags.update(_EVICTION_FLAGS)
 
 
 def _gang(their: VolcanoPlugin, draft: PolicyDraft) -> None:
-    draft.add_note("plugin gang is no plugin here: gangs are what is scheduled, always whole", their.name)
+    draft.add_note("plugin gang is no plugin here: gangs are always scheduled whole", their.name)
     given = their.flags.get("enableJobReady", _TRUE)
     if given.value is False:
         draft.add_note("gang: enableJobReady: false has no counterpart: a gang starts whole or not at all", given)
@@ -107,7 +107,7 @@ def _drf(their: VolcanoPlugin, draft: PolicyDraft) -> None:
             "drf: queues form a tree by their spec.parent; the annotations volcano.sh/hierarchy are not read", their.name
         )
     else:
-        why = "gangs of one queue go by priority and creation, whatever share each of them has"
+        why = "gangs of one queue are ordered by priority and creation, whatever share each of them has"
         draft.add_note(f"drf without enableHierarchy has no counterpart: {why}", their.name)
     their.checked_flags.update((*_EVICTION_FLAGS, "enableJobOrder", "enableQueueOrder"))
 
@@ -167,16 +167,16 @@ def _predicates(their: VolcanoPlugin, draft: PolicyDraft) -> None:
 
 
 def _differs_from_default(their: VolcanoPlugin, key: str) -> bool:
-    """Worth a word: a filter that was switched off, or an extra that was switched on."""
+    """Needs a note: a filter that was switched off, or an extra that was switched on."""
     usually = key in ("predicate.NodeVolumeLimitsEnable", "predicate.VolumeZoneEnable")
     return their.arguments.is_enabled(key, default=usually) != usually
 
 
 def _deviceshare(their: VolcanoPlugin, draft: PolicyDraft) -> None:
-    """What of it is switched on counts what is left of each device, whatever the dialect."""
+    """What of it is switched on counts what is free of each device, whatever the API flavour."""
     given = their.arguments
     if not their.is_enabled("enablePredicate") or not [key for key in _DEVICES if given.is_enabled(key, default=False)]:
-        draft.add_note("deviceshare was left out: nothing of it that there is here is switched on", their.name)
+        draft.add_note("deviceshare was left out: no part of it that is supported is switched on", their.name)
         return
     spreads = given.get(_DEVICE_POLICY).text == "spread"
     draft.use("devices", **({"strategy": "spread"} if spreads else {}))
@@ -199,7 +199,7 @@ def _network_topology(their: VolcanoPlugin, draft: PolicyDraft) -> None:
     if "hypernode.gradient.evict.max-hypernodes" in given:
         draft.use("topology", evictDomains=max(1, int(given.number("hypernode.gradient.evict.max-hypernodes", 8))))
     if given.is_enabled("hypernode.binpack.normal-pod.enable", default=True):
-        why = "pods that wish for no topology are placed without a look at HyperNodes"
+        why = "pods without a topology constraint are placed without regard to HyperNodes"
         draft.add_note(f"network-topology-aware: hypernode.binpack.normal-pod has no counterpart: {why}", their.name)
 
 
@@ -355,9 +355,9 @@ def _as_int(number: float) -> float | int:
 
 
 def _resolve_conflicts(conf: VolcanoConf, draft: PolicyDraft) -> None:
-    """What depends on two plugins: a score of one with a filter of the other, and what makes no sense together."""
+    """What depends on two plugins: a score of one with a filter of the other, and what excludes each other."""
     if draft.spread_weight and not draft.uses("spread-constraints"):
-        draft.add_note("spread-constraints, for nodeorder's podtopologyspread, also keeps the constraints that must hold")
+        draft.add_note("spread-constraints, for nodeorder's podtopologyspread, also enforces DoNotSchedule constraints")
     if draft.spread_weight or draft.uses("spread-constraints"):
         draft.use("spread-constraints", weight=_as_int(draft.spread_weight))
     if draft.uses("binpack") and draft.uses("spread"):
@@ -370,7 +370,7 @@ def _resolve_conflicts(conf: VolcanoConf, draft: PolicyDraft) -> None:
         kept, dropped = sorted(("proportion", "capacity"), key=lambda name: -_enabled_parts(conf, name))
         draft.drop(dropped)
         draft.add_note(
-            f"proportion and capacity both say what a queue deserves; this policy keeps {kept}, of which more is switched on"
+            f"proportion and capacity both define what a queue deserves; this policy keeps {kept}, of which more is switched on"
         )
 
 
