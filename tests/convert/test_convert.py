@@ -93,8 +93,8 @@ def test_every_change_is_reported_with_its_line() -> None:
     assert [str(note) for note in convert(USUAL).notes] == [
         "schedulerNames includes volcano, the schedulerName of your pods: stop Volcano's scheduler before Muster starts",
         "line 5: plugin gang is no plugin here: gangs are always scheduled whole",
-        "line 10: drf without enableHierarchy has no counterpart: gangs of one queue are ordered by priority and creation, whatever share "
-        "each of them has",
+        "line 10: drf without enableHierarchy has no counterpart: gangs of one queue are ordered by priority and creation, "
+        "whatever share each of them has",
         "line 14: nodeorder: balancedresource.weight and imagelocality.weight have no counterpart",
         "line 1: action backfill was left out: allocate places pods without requests together with all others",
     ]

@@ -1,8 +1,8 @@
 """From Volcano's scheduler configuration to a policy, with a note for everything that is different.
 
 The policy is always one that can be loaded. What has no counterpart is left out and reported; nothing is invented in its place.
-May be changed here: what a plugin, an action or an argument becomes. Must not: a decision that Volcano would make otherwise without a
-note. Tests: tests/convert, which has every plugin and argument of Volcano.
+May be changed here: what a plugin, an action or an argument becomes. Must not: a different decision without
+a note. Tests: tests/convert, which has every plugin and argument of Volcano.
 """
 
 from __future__ import annotations

@@ -133,9 +133,7 @@ def _convert_argument(action: str, key: str, arguments: Arguments, draft: Policy
         draft.use("topology", evictDomains=max(1, int(arguments.number(key, 8))))
     elif key == "allowWholeBundle":
         if not arguments.is_enabled(key, default=True):
-            draft.add_note(
-                f"{action}: allowWholeBundle: false has no counterpart: whole gangs are evicted where surplus members are not enough",
-                at,
-            )
+            why = "whole gangs are evicted where surplus members do not suffice"
+            draft.add_note(f"{action}: allowWholeBundle: false has no counterpart: {why}", at)
     else:
         draft.add_note(f"{action}: {key} has no counterpart", at)
