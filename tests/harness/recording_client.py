@@ -105,7 +105,7 @@ class RecordingClient(Client):
 
     def _record_write(self, method: str, path: str) -> None:
         """Raises what the server would answer, where somebody wants this write to fail."""
-        write = _as_write(method, path)
+        write = as_write(method, path)
         if self.refusals[write.verb, write.name] > 0:
             self.refusals[write.verb, write.name] -= 1
             raise ApiError(_FORBIDDEN, "Forbidden", f"the API server refused to {write.verb} pod {write.name}")
@@ -124,7 +124,7 @@ class RecordingClient(Client):
             self._written_resources.add(_BUDGETS)
 
 
-def _as_write(method: str, path: str) -> Write:
+def as_write(method: str, path: str) -> Write:
     """The write in the words of the embedded cluster."""
     resource, _, sub = resource_of_path(path).partition("/")
     parts = path.strip("/").split("/")

@@ -1,4 +1,4 @@
-"""From effects to writes: what comes first, who waits for whom, and what is said of which object."""
+"""From effects to patches: what is checked before a write, and which object gets which status update."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,34 +9,22 @@ from muster.kube.read.object_references import ApiObjectRef, ManifestView, pod_r
 from muster.kube.write.patch_builder import (
     StatusWrite,
     check_bind,
-    order_writes,
     status_key,
     status_patch,
     status_writes,
     volume_conflict,
 )
-from muster.model.effects import Bind, CancelEviction, Condition, Evict, Nominate, PodGroupStatus, QueueStatus, Release, Reserve
+from muster.model.effects import Bind, Condition, PodGroupStatus, QueueStatus
 from muster.model.volume import VolumeChoice
 
 MEMBERS = {"default/g": ["default/a", "default/b"], "default/h": ["default/c"]}
 
 
-def gang_pods(slot: str) -> Sequence[ApiObjectRef]:
-    return [pod_ref(name) for name in MEMBERS.get(slot.partition(":")[2] or slot, [])]
-
-
-def nominate(uid: str, *, plan: str, victims: tuple[str, ...], gang: str = "default/g") -> Nominate:
-    return Nominate(uid, f"default/{uid}", "n", gang, "w", "preempt", 0.0, plan, 2, victims)
-
-
-def evict(uid: str, *, for_gang: str = "default/g") -> Evict:
-    return Evict(uid, f"default/{uid}", "n", "default/v", for_gang, "w", "preempt")
+def gang_pods(gang_key: str) -> Sequence[ApiObjectRef]:
+    return [pod_ref(name) for name in MEMBERS.get(gang_key.partition(":")[2] or gang_key, [])]
 
 
 BIND = Bind("a", "default/a", "n", "default/a", "w")
-RESERVE = Reserve("b", "default/b", "n", "default/b", "w", "c")
-RELEASE = Release("c", "default/c", "n", "default/c", "w", "c")
-CANCEL_EVICTION = CancelEviction("d", "default/d", "n", "default/d", "w", "c")
 STATUS = PodGroupStatus("volcano:default/g", "Running")
 
 
@@ -49,32 +37,6 @@ class ObjectReader:
 
     def peek(self, ref: ApiObjectRef) -> ManifestView | None:
         return self.known.get(ref)
-
-
-def test_a_round_is_cancelled_evictions_then_releases_then_pod_effects_then_evictions_then_status_updates() -> None:
-    plan = nominate("x", plan="p", victims=("v",))
-    ordered = order_writes([STATUS, BIND, evict("v"), RESERVE, RELEASE, plan, CANCEL_EVICTION], gang_pods=gang_pods)
-    assert ordered.cancellations == (CANCEL_EVICTION,)
-    assert ordered.releases == (RELEASE,)
-    assert ordered.placements == (BIND, RESERVE, plan)
-    assert [one.effect for one in ordered.evictions] == [evict("v")]
-    assert ordered.status_updates == (StatusWrite(ApiObjectRef("scheduling.volcano.sh", "PodGroup", "default", "g"), STATUS),)
-
-
-def test_an_eviction_waits_for_all_nominations_of_the_plans_that_name_its_victim() -> None:
-    claims = [
-        nominate("x", plan="p", victims=("v", "w")),
-        nominate("y", plan="p", victims=("v", "w")),
-        nominate("z", plan="q", victims=("w",), gang="default/h"),
-    ]
-    ordered = order_writes([evict("v"), evict("w"), *claims], gang_pods=gang_pods)
-    assert [one.after for one in ordered.evictions] == [("x", "y"), ("x", "y", "z")]
-
-
-def test_an_eviction_that_no_nomination_names_waits_for_those_of_its_gang_if_there_are_any() -> None:
-    claims = [nominate("x", plan="p", victims=())]
-    ordered = order_writes([evict("v"), evict("w", for_gang="default/h"), *claims], gang_pods=gang_pods)
-    assert [one.after for one in ordered.evictions] == [("x",), ()]
 
 
 @pytest.mark.parametrize(
@@ -123,15 +85,15 @@ def test_which_object_gets_which_status_update() -> None:
     assert object_names(all_well) == [f"{group}/g"]
     assert object_names(Condition("node", "n", ok=False, code="Invalid", why="w")) == ["Node. n"]
     assert len(object_names(QueueStatus("quota/default/q", ()))) == 2
-    with pytest.raises(ValueError, match="nothing to say about a moon"):
+    with pytest.raises(ValueError, match="no status to write for a moon"):
         object_names(Condition("moon", "m", ok=False, code="x", why="w"))
 
 
 def test_of_one_topic_the_newer_status_update_replaces_the_older() -> None:
     ref = pod_ref("default/a")
-    fate = StatusWrite(ref, Condition("gang", "default/g", ok=False, code="InsufficientCapacity", why="w"))
+    scheduling = StatusWrite(ref, Condition("gang", "default/g", ok=False, code="InsufficientCapacity", why="w"))
     fields = StatusWrite(ref, Condition("gang", "default/g", ok=False, code="Invalid", why="w"))
-    assert [status_key(fate), status_key(fields), status_key(StatusWrite(ref, STATUS))] == ["fate", "validity", "status"]
+    assert [status_key(scheduling), status_key(fields), status_key(StatusWrite(ref, STATUS))] == ["scheduling", "validity", "status"]
 
 
 def test_only_a_waiting_object_is_reported_as_waiting() -> None:

@@ -10,7 +10,7 @@ from tests.sim.sim_manifests import bind, evict, found, node, phase, pod, pod_gr
 
 from muster.model.device import DeviceSlot
 from muster.model.effects import Bind, Condition, Effect, Nominate, PodGroupStatus, QueueStatus, Release, Reserve
-from muster.model.events import BindFailed, Event, EvictFailed, Upsert
+from muster.model.events import BindFailed, Event, EvictFailed, ReservationFailed, Upsert
 from muster.model.pod import Phase, Pod, ReservationNote
 from muster.sim.cluster import SimCluster
 from muster.sim.executor import Write
@@ -209,7 +209,34 @@ def test_evictions_come_after_all_nominations(cluster: SimCluster) -> None:
     cluster.apply(pod("victim", at="n1"))
     effects: list[Effect] = [evict(cluster, "victim"), nominate(cluster)]
     cluster.execute(effects)
-    assert cluster.writes == [Write("patch", "Pod", "default/a"), Write("delete", "Pod", "default/victim")]
+    assert cluster.writes == [
+        Write("patch", "Pod", "default/a"),
+        Write("patch", "Pod", "default/victim"),
+        Write("delete", "Pod", "default/victim"),
+    ]
+
+
+def test_a_pod_gets_the_disruption_condition_before_it_is_deleted(cluster: SimCluster) -> None:
+    cluster.apply(pod("victim", at="n1"))
+    cluster.execute([evict(cluster, "victim")], max_writes=1)
+    (condition,) = [c for c in found(cluster, "Pod", "victim")["status"]["conditions"] if c["type"] == "DisruptionTarget"]
+    assert (condition["status"], condition["reason"]) == ("True", "PreemptionByScheduler")
+    assert phase(cluster, "victim") == "Pending"
+    cluster.execute([evict(cluster, "victim")])
+    assert [write.verb for write in cluster.writes] == ["patch", "delete"]
+
+
+def test_no_pod_is_evicted_for_a_plan_of_which_a_nomination_cannot_be_written(cluster: SimCluster) -> None:
+    cluster.apply(pod("victim", at="n1"))
+    nomination = nominate(cluster, victims=(uid_of(cluster, "victim"),))
+    cluster.delete("Pod", "default", "a")
+    cluster.execute([nomination, evict(cluster, "victim")])
+    failed = [event for event in cluster.events() if isinstance(event, EvictFailed | ReservationFailed)]
+    assert [event.why for event in failed] == [
+        "pod default/a is gone",
+        "pod default/victim was not evicted: 1 of 1 nominations for default/hi could not be written",
+    ]
+    assert cluster.writes == []
 
 
 def test_a_scheduler_may_die_between_any_two_writes(cluster: SimCluster) -> None:
@@ -221,7 +248,7 @@ def test_a_scheduler_may_die_between_any_two_writes(cluster: SimCluster) -> None
     assert phase(cluster, "victim") == "Pending"
     cluster.execute(effects)
     assert phase(cluster, "victim") == "leaving"
-    assert len(cluster.writes) == 3
+    assert [write.verb for write in cluster.writes] == ["patch", "patch", "patch", "delete"]
 
 
 def test_a_soft_eviction_marks_the_pod_and_leaves_it_running(cluster: SimCluster) -> None:
@@ -243,7 +270,7 @@ def test_a_terminating_pod_is_not_deleted_twice(cluster: SimCluster) -> None:
     cluster.apply(pod("victim", at="n1"))
     cluster.execute([evict(cluster, "victim")])
     cluster.execute([evict(cluster, "victim")])
-    assert len(cluster.writes) == 1
+    assert [write.verb for write in cluster.writes] == ["patch", "delete"]
 
 
 def test_an_eviction_of_a_pod_that_is_another_one_by_now_does_nothing(cluster: SimCluster) -> None:

@@ -1,8 +1,7 @@
-"""Carries out what cycles decided, on a real cluster: in order, at the same time where order does not matter, and never twice.
+"""Carries out the effects of cycles on a real cluster: in the order of `write_order`, concurrently within a stage, and never twice.
 
-A round is what one cycle decided. Whoever may stay is told first, then claims end, then come binds and claims, then the evictions
-of each plan, once all claims of that plan are written. Words (conditions, statuses, events) wait until nobody else writes. Rounds
-may overlap; writes onto one object never do. What fails comes back as an event, and no failure stops anything else.
+A batch is what one cycle decided. Status updates and Kubernetes events wait until no effect on a pod is in flight. Batches may
+overlap; writes onto one object never do. What fails comes back as an event, and no failure stops other writes.
 """
 
 from __future__ import annotations
@@ -18,36 +17,39 @@ import structlog
 
 from muster.kube.read.object_references import GroupKind, pod_ref
 from muster.kube.watch.client import ApiError, Client
-from muster.kube.write import event_recorder, patch_builder
+from muster.kube.write import event_recorder
 from muster.kube.write.api_writer import WRITE_TIMEOUT_S, ApiWriter, NotLeading
 from muster.kube.write.backoff import REPORT_BACKOFF, FailureBackoff
 from muster.kube.write.event_recorder import EventRecorder
 from muster.kube.write.keyed_queue import KeyedQueue, QueueEntry
-from muster.kube.write.patch_builder import EvictionWrite, GangPods, ReservationEffect, WriteBatch
+from muster.kube.write.patch_builder import GangPods, incomplete_plan
 from muster.kube.write.pod_writes import EvictionRefusal, PodWriter
 from muster.kube.write.status_writer import StatusWriter
 from muster.kube.write.write_cache import WriteCache
-from muster.model.effects import Bind, CancelEviction, Effect, Evict, Release
+from muster.kube.write.write_order import PodWrite, WriteBatch, order_writes
+from muster.model.effects import Bind, CancelEviction, Effect, Evict, Nominate, Release, Reserve
 from muster.model.events import BindFailed, Event, EvictFailed, ReservationFailed
 
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
+QueuedWrite = tuple[PodWrite, QueueEntry]
+
 
 @dataclass(frozen=True, slots=True)
 class WriteLimits:
-    """How fast, and how patiently. `events_per_s` 0: no events are written."""
+    """Concurrency and timeouts. `events_per_s` 0: no Kubernetes events are written."""
 
     pod_write_concurrency: int = 32
     status_write_concurrency: int = 8
     timeout_s: float = WRITE_TIMEOUT_S
     release_timeout_s: float = 10.0
-    """Nobody waits longer than this for what comes before it in its round, evictions apart."""
+    """The longest wait of a stage for the stage before it."""
     stall_timeout_s: float = 2.0
-    """Words do not wait longer than this for deeds that get nowhere."""
+    """The longest wait of status updates while no effect on a pod completes."""
     max_status_delay_s: float = 10.0
-    """Nor longer than this for deeds that do."""
+    """The longest wait of status updates in any case."""
     volume_wait_s: float = 120.0
     events_per_s: float = 50.0
 
@@ -56,8 +58,7 @@ DEFAULT_WRITE_LIMITS = WriteLimits()
 
 
 class EffectWriter:
-    """`on_failure` is called in the event loop with what failed; `gang_pods` in the thread that submits, to know the
-    members of a gang."""
+    """`on_failure` is called in the event loop with what failed; `gang_pods` in the thread that submits."""
 
     def __init__(
         self,
@@ -73,21 +74,21 @@ class EffectWriter:
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._on_failure = on_failure
-        self._gathered = gang_pods
+        self._gang_pods = gang_pods
         self._limits = limits
         self._queue = KeyedQueue()
         self._failure_backoff = FailureBackoff(REPORT_BACKOFF)
         self.delayed_failures = 0
-        """Failures that the scheduler has yet to be told of."""
+        """Failures that are not reported yet."""
         self._submitted: deque[tuple[WriteBatch, event_recorder.GangObjects]] = deque()
-        """What was submitted, and was not begun with."""
+        """Batches that are not started yet."""
         self._tasks: set[asyncio.Task[Any]] = set()
         self._finished = 0
-        """Deeds that came to an end."""
+        """Effects that were carried out or failed."""
         self._binds: deque[tuple[Bind, QueueEntry]] = deque()
-        """Those that nobody has begun with: there may be thousands, and each of them as a task would only wait."""
+        """Binds that are not started yet: there may be thousands, and each of them as a task would only wait."""
         self._blocked = 0
-        """Tasks that wait for somebody else, who may take long."""
+        """Tasks that wait for other controllers."""
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -112,22 +113,22 @@ class EffectWriter:
             pending_patch=pending_patch,
         )
 
-    # -- in --------------------------------------------------------------------------------------------------------------------
+    # -- submitting ------------------------------------------------------------------------------------------------------------
 
     def submit(self, effects: Iterable[Effect]) -> None:
         """From any thread. Returns at once."""
         effects = tuple(effects)
         if effects:
-            ordered = patch_builder.order_writes(effects, gang_pods=self._gathered)
-            self._submitted.append((ordered, event_recorder.gang_objects(effects, gang_pods=self._gathered)))
+            batch = order_writes(effects, gang_pods=self._gang_pods)
+            self._submitted.append((batch, event_recorder.gang_objects(effects, gang_pods=self._gang_pods)))
             self._loop.call_soon_threadsafe(self._start_batch)
 
     async def run(self) -> None:
-        """Speak when there is something to say, until cancelled."""
+        """Write status updates and Kubernetes events, until cancelled."""
         await asyncio.gather(self._status_writer.run(), self._recorder.run(until_idle=self._until_flushed))
 
     async def drain(self, *, timeout_s: float) -> bool:
-        """Until all that was submitted is done, events left aside; False where that takes too long."""
+        """Until all that was submitted is written, Kubernetes events apart; False at the timeout."""
         try:
             async with asyncio.timeout(timeout_s):
                 while self.pending:
@@ -137,66 +138,65 @@ class EffectWriter:
         return True
 
     async def close(self) -> None:
-        """Stop at once, whatever is under way."""
+        """Cancel all that is in flight."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     @property
     def pending(self) -> int:
-        """Deeds that are not done, and objects of which something is still to be said."""
+        """Effects on pods that are not carried out, and objects with pending status updates."""
         return self._queued_pod_writes() + len(self._tasks) + self._status_writer.pending
 
     @property
     def active_writes(self) -> int:
-        """Deeds that are under way or will be as soon as others are done, those left aside that wait for somebody else."""
+        """Effects on pods that are in flight or queued, without those that wait for other controllers."""
         return self._queued_pod_writes() + len(self._tasks) - self._blocked
 
     def _queued_pod_writes(self) -> int:
-        return len(self._binds) + sum(one.size for one, _ in tuple(self._submitted))
+        return len(self._binds) + sum(batch.size for batch, _ in tuple(self._submitted))
 
     @property
     def events_dropped(self) -> int:
         return self._recorder.dropped
 
-    # -- one round -------------------------------------------------------------------------------------------------------------
+    # -- one batch -------------------------------------------------------------------------------------------------------------
 
     def _start_batch(self) -> None:
-        ordered, gang_objects = self._submitted.popleft()
-        # Places are taken now, all at once: what a later round writes onto a pod comes after what this one does.
-        cancellations = [(one, self._queue.enqueue(pod_ref(one.pod))) for one in ordered.cancellations]
-        releases = [(one, self._queue.enqueue(pod_ref(one.pod))) for one in ordered.releases]
-        placements = [(one, self._queue.enqueue(pod_ref(one.pod))) for one in ordered.placements]
-        evictions = [(one, self._queue.enqueue(pod_ref(one.effect.pod))) for one in ordered.evictions]
-        if cancellations or releases or placements or evictions:
-            self._spawn(self._write_batch(cancellations, releases, placements, evictions, gang_objects))
-        self._status_writer.add(ordered.status_updates)
-        self._recorder.add(event_recorder.refusal_events(ordered.status_updates, gang_objects))
+        batch, gang_objects = self._submitted.popleft()
+        # Entries are queued now, all at once: what a later batch writes onto a pod comes after what this one does.
+        stages = [[(one, self._queue.enqueue(pod_ref(one.effect.pod))) for one in stage] for stage in batch.stages]
+        if stages:
+            self._spawn(self._write_batch(stages, gang_objects))
+        self._status_writer.add(batch.status_writes)
+        self._recorder.add(event_recorder.refusal_events(batch.status_writes, gang_objects))
 
-    async def _write_batch(
-        self,
-        cancellations: list[tuple[CancelEviction, QueueEntry]],
-        releases: list[tuple[Release, QueueEntry]],
-        placements: list[tuple[Bind | ReservationEffect, QueueEntry]],
-        evictions: list[tuple[EvictionWrite, QueueEntry]],
-        gang_objects: event_recorder.GangObjects,
-    ) -> None:
-        for some in (cancellations, releases):
-            first = [self._spawn(self._release(one, entry)) for one, entry in some]
-            if first:
-                # One that still goes on does no harm: what it leaves behind is judged anew after a restart.
-                await asyncio.wait(first, timeout=self._limits.release_timeout_s)
-        claims: dict[str, asyncio.Task[bool]] = {}
-        for one, entry in placements:
-            if isinstance(one, Bind):
-                self._binds.append((one, entry))
-            else:
-                claims[one.uid] = self._spawn(self._reserve(one, entry))
+    async def _write_batch(self, stages: list[list[QueuedWrite]], gang_objects: event_recorder.GangObjects) -> None:
+        *earlier, last = stages
+        for stage in earlier:
+            # A write that takes longer does no harm: what it leaves behind is recovered after a restart.
+            await asyncio.wait(self._start_stage(stage, gang_objects), timeout=self._limits.release_timeout_s)
+        self._start_stage(last, gang_objects)
+
+    def _start_stage(self, stage: list[QueuedWrite], gang_objects: event_recorder.GangObjects) -> list[asyncio.Task[Any]]:
+        """The tasks of the stage; binds are queued for the bind workers."""
+        tasks: list[asyncio.Task[Any]] = []
+        reserved: dict[str, asyncio.Task[bool]] = {}
+        evictions: list[tuple[Evict, QueueEntry, list[asyncio.Task[bool]]]] = []
+        for (effect, after), entry in stage:
+            match effect:
+                case Bind():
+                    self._binds.append((effect, entry))
+                case Reserve() | Nominate():
+                    reserved[effect.uid] = self._spawn(self._reserve(effect, entry))
+                case Evict():
+                    evictions.append((effect, entry, [reserved[uid] for uid in after]))
+                case Release() | CancelEviction():
+                    tasks.append(self._spawn(self._release(effect, entry)))
         for _ in range(self._limits.pod_write_concurrency):
             self._start_bind_worker()
-        for eviction, entry in evictions:
-            without_pods = [claims[uid] for uid in eviction.after]
-            self._spawn(self._evict(eviction.effect, entry, claims=without_pods, gang_objects=gang_objects))
+        tasks.extend(self._spawn(self._evict(*eviction, gang_objects)) for eviction in evictions)
+        return [*tasks, *reserved.values()]
 
     async def _release(self, effect: Release | CancelEviction, entry: QueueEntry) -> None:
         async with entry:
@@ -205,7 +205,7 @@ class EffectWriter:
             self._recorder.add_effect(effect)
 
     def _start_bind_worker(self) -> None:
-        """One more who binds, one pod after the other, while there are any. Whoever has to wait for something calls another."""
+        """A worker binds one pod after the other. One that has to wait starts another in its place."""
         if self._binds:
             self._spawn(self._bind_worker())
 
@@ -213,10 +213,10 @@ class EffectWriter:
         while self._binds:
             effect, entry = self._binds.popleft()
             if entry.must_wait or effect.volumes:
-                # It will wait, perhaps for long.
+                # A task of its own: it may wait long.
                 self._spawn(self._bind(effect, entry))
             else:
-                # Where we may not write any more, the others are let go of in the same way.
+                # After the lease is lost, each of the others fails in the same way.
                 with contextlib.suppress(NotLeading):
                     await self._bind(effect, entry)
                 self._finished += 1
@@ -224,7 +224,7 @@ class EffectWriter:
     async def _bind(self, effect: Bind, entry: QueueEntry) -> None:
         async with entry:
             why = await _or_error(
-                lambda: self._pod_writer.bind(effect), on_error=lambda said: f"pod {effect.pod} was not bound: {said}"
+                lambda: self._pod_writer.bind(effect), on_error=lambda error: f"pod {effect.pod} was not bound: {error}"
             )
         if why:
             self._report_failure(BindFailed(effect.uid, effect.node, why))
@@ -232,10 +232,10 @@ class EffectWriter:
             self._failure_backoff.clear(BindFailed, effect.uid)
             self._recorder.add_effect(effect)
 
-    async def _reserve(self, effect: ReservationEffect, entry: QueueEntry) -> bool:
+    async def _reserve(self, effect: Reserve | Nominate, entry: QueueEntry) -> bool:
         """Is it written?"""
         async with entry:
-            why = await _or_error(lambda: self._pod_writer.reserve(effect), on_error=lambda said: said)
+            why = await _or_error(lambda: self._pod_writer.reserve(effect), on_error=str)
         if why:
             self._report_failure(ReservationFailed(effect.uid, effect.node, effect.since, why))
         else:
@@ -255,13 +255,13 @@ class EffectWriter:
         self._on_failure(failed)
 
     async def _evict(
-        self, effect: Evict, entry: QueueEntry, *, claims: list[asyncio.Task[bool]], gang_objects: event_recorder.GangObjects
+        self, effect: Evict, entry: QueueEntry, reserved: list[asyncio.Task[bool]], gang_objects: event_recorder.GangObjects
     ) -> None:
+        refusal: EvictionRefusal | None
         async with entry:
-            missing = (await asyncio.gather(*claims)).count(False)
+            missing = (await asyncio.gather(*reserved)).count(False)
             if missing:
-                why = f"{missing} of {len(claims)} claims for {effect.for_gang} could not be written"
-                refusal: EvictionRefusal | None = EvictionRefusal(f"pod {effect.pod} was not evicted: {why}")
+                refusal = EvictionRefusal(incomplete_plan(effect, missing=missing, reservations=len(reserved)))
             else:
                 refusal = await _or_error(lambda: self._pod_writer.evict(effect), on_error=EvictionRefusal)
         if refusal is None:
@@ -269,7 +269,7 @@ class EffectWriter:
         else:
             self._on_failure(EvictFailed(effect.uid, refusal.why, refusal.budget))
 
-    # -- keeping count ---------------------------------------------------------------------------------------------------------
+    # -- tasks in flight -------------------------------------------------------------------------------------------------------
 
     def _spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = self._loop.create_task(work)
@@ -294,34 +294,34 @@ class EffectWriter:
         self._update_idle()
         if task.cancelled() or (error := task.exception()) is None or isinstance(error, NotLeading):
             return
-        log.error("a write broke off", exc_info=error)
+        log.error("write task failed", exc_info=error)
         self._start_bind_worker()
 
     async def _until_idle(self) -> None:
-        """Until no deed is under way, or for as long as words have patience: longer where deeds get done than where none does."""
+        """Until no effect on a pod is in flight, or none completes in `stall_timeout_s`, or `max_status_delay_s` have passed."""
         until = self._loop.time() + self._limits.max_status_delay_s
-        done = -1
-        while not self._idle.is_set() and self._finished != done and self._loop.time() < until:
-            done = self._finished
+        finished = -1
+        while not self._idle.is_set() and self._finished != finished and self._loop.time() < until:
+            finished = self._finished
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(min(until, self._loop.time() + self._limits.stall_timeout_s)):
                     await self._idle.wait()
 
     async def _until_flushed(self) -> None:
-        """The same for those who speak last."""
+        """Also until no status update is pending."""
         await self._until_idle()
         await self._status_writer.flush(timeout_s=self._limits.stall_timeout_s)
 
 
 async def _or_error(work: Callable[[], Awaitable[T]], *, on_error: Callable[[str], T]) -> T:
-    """Whatever goes wrong with one deed is a sentence, and the others go on."""
+    """An error of one effect becomes a sentence, and does not stop the others."""
     try:
         return await work()
     except NotLeading:
         raise
     except ApiError as error:
-        log.warning("the API server refused a write", error=str(error))
+        log.warning("API server refused a write", error=str(error))
         return on_error(str(error))
     except Exception as error:
-        log.exception("a write failed")
+        log.exception("write failed")
         return on_error(f"{type(error).__name__}: {error}")

@@ -1,7 +1,7 @@
-"""The way back: effects of the scheduler as patches of API objects. Pure functions; whoever talks to a cluster sends them.
+"""Bodies of patches and bindings for the effects of the scheduler. Pure functions; they send nothing.
 
 All patches are JSON merge patches (RFC 7386) and touch the scheduler's own annotations and status fields only. A pod's annotations
-and its nominated node go into one patch of its status subresource, which takes both: a claim is written whole or not at all.
+and its nominated node go into one patch of its status subresource, which takes both: a reservation is written whole or not at all.
 """
 
 from __future__ import annotations
@@ -29,24 +29,28 @@ UNSCHEDULABLE = "Unschedulable"
 SCHEDULED = "Scheduled"
 INITIALLY_SCHEDULED = "PodGroupInitiallyScheduled"
 VALID = "muster.dev/Valid"
-"""Type of the condition on a queue, a node or a HyperNode: whether the scheduler can work with it as it is written."""
+"""Type of the condition on a queue, a node or a HyperNode: whether the scheduler can use its fields."""
 VALIDITY_CODES = ("Invalid", "Valid")
-"""Codes of conditions that are about an object's own fields, not about how its gang fares."""
+"""Codes of conditions that are about an object's own fields, not about the scheduling of its gang."""
+DISRUPTION_TARGET = "DisruptionTarget"
+"""Type of the condition on a pod that is about to be deleted on purpose."""
+PREEMPTED = "PreemptionByScheduler"
+"""The reason by which kubelets and controllers know a pod that the scheduler preempts."""
 
 RESERVATION_ANNOTATIONS = (names.PIPELINED_STATUS, names.PIPELINED_NODE, names.EVICTION_OCCURRED, names.RESERVATION)
 SCHEDULER_ANNOTATIONS = names.WRITTEN_ANNOTATIONS
-"""All annotations that the scheduler writes onto pods. A pod made anew from an old one must not bear them."""
+"""All annotations that the scheduler writes onto pods. A pod created as a copy of another must not have them."""
 SCHEDULER_LABELS = frozenset({names.SOFT_EVICTION})
 
-API_GROUP_OF_FAMILY = {dialect.family: group for group, dialect in FLAVOUR_OF_API_GROUP.items()}
+API_GROUP_OF_FAMILY = {flavour.family: group for group, flavour in FLAVOUR_OF_API_GROUP.items()}
 
 
 # --- Pods ---------------------------------------------------------------------------------------------------------------------
 
 
 def reservation_patch(effect: Reserve | Nominate) -> Patch:
-    """A claim on a node: what Volcano's names can say of a nomination, our own annotation for all of it, and the node's name
-    where the API server wants to see it."""
+    """A reservation of a node: Volcano's annotations for a nomination, Muster's annotation for all of it, and the status field in
+    which Kubernetes has the nominated node."""
     nominated = isinstance(effect, Nominate)
     annotations = {
         names.PIPELINED_STATUS: "true" if nominated else None,
@@ -72,7 +76,7 @@ def _reservation_of(effect: Reserve | Nominate) -> ReservationNote:
 
 
 def clear_reservation_patch(*, timed_out: bool = False) -> Patch:
-    """All of a claim taken back, and the mark of a wait that ran out where it did."""
+    """Removes a reservation, and sets Koordinator's timeout annotation where the gang timed out."""
     annotations: dict[str, str | None] = dict.fromkeys(RESERVATION_ANNOTATIONS)
     if timed_out:
         annotations[names.GANG_TIMEOUT] = "true"
@@ -80,8 +84,8 @@ def clear_reservation_patch(*, timed_out: bool = False) -> Patch:
 
 
 def binding(effect: Bind, *, now: float) -> Patch:
-    """The body of a pod's binding. The UID makes it fail on a pod that was made anew under the same name. The API server writes its
-    annotations onto the pod together with the node: device plugins look for them at once."""
+    """The body of a pod's binding. The UID makes it fail on another pod of the same name. The API server writes its annotations
+    onto the pod together with the node: device plugins read them at once."""
     namespace, _, name = effect.pod.rpartition("/")
     metadata: Patch = {"name": name, "namespace": namespace, "uid": effect.uid}
     if annotations := bind_annotations(effect.grants, node=effect.node, now=now):
@@ -95,8 +99,8 @@ def binding(effect: Bind, *, now: float) -> Patch:
 
 
 def volume_patch(choice: VolumeChoice, *, node: str) -> tuple[str, Patch]:
-    """What has to be written before a pod is bound whose claim waited for a node: which kind of object, and how it changes. A
-    volume is kept for its claim; for a claim that gets a new one, its driver is told the node. Others do the rest."""
+    """What has to be written before a pod is bound whose claim waits for its first consumer: which kind of object, and how it
+    changes. A volume gets a reference to its claim; a claim without one gets the node on which its driver provisions one."""
     if not choice.volume:
         return "PersistentVolumeClaim", {"metadata": {"annotations": {names.SELECTED_NODE: node}}}
     namespace, _, name = choice.claim.partition("/")
@@ -105,14 +109,14 @@ def volume_patch(choice: VolumeChoice, *, node: str) -> tuple[str, Patch]:
 
 
 def soft_eviction_patch(effect: Evict, *, now: float) -> Patch:
-    """Asks whoever owns the pod to remove it: a label to select by, and an annotation that says for whom and why."""
-    mark = {"preemptJob": effect.for_gang, "timestamp": rfc3339(now), "reason": effect.why}
-    reason_fields = json.dumps(mark, ensure_ascii=False, separators=(",", ":"))
+    """Requests the owner of the pod to delete it: a label to select by, and an annotation with the preemptor and the reason."""
+    request = {"preemptJob": effect.for_gang, "timestamp": rfc3339(now), "reason": effect.why}
+    reason_fields = json.dumps(request, ensure_ascii=False, separators=(",", ":"))
     return {"metadata": {"labels": {names.SOFT_EVICTION: "true"}, "annotations": {names.SOFT_EVICTION: reason_fields}}}
 
 
 def cancel_eviction_patch(*, now: float) -> Patch:
-    """Takes a soft eviction back."""
+    """Removes the label and the annotation of a soft eviction."""
     return {
         "metadata": {
             "labels": {names.SOFT_EVICTION: None},
@@ -122,20 +126,24 @@ def cancel_eviction_patch(*, now: float) -> Patch:
 
 
 def unscheduled_condition(effect: Condition) -> ConditionEntry:
-    """What a waiting pod says. The reason is the one that autoscalers look for; our own code stands behind the words."""
+    """The condition of a pending pod. The reason is the one that autoscalers look for; Muster's code ends the message."""
     message = f"{effect.why} [{effect.code}]" if effect.code else effect.why
     return {"type": POD_SCHEDULED, "status": STATUS_FALSE, "reason": UNSCHEDULABLE, "message": message}
+
+
+def disruption_condition(effect: Evict) -> ConditionEntry:
+    return {"type": DISRUPTION_TARGET, "status": STATUS_TRUE, "reason": PREEMPTED, "message": effect.why}
 
 
 # --- PodGroups and others -----------------------------------------------------------------------------------------------------
 
 
 def group_conditions(effect: Condition, *, api_group: str, present: Sequence[Mapping[str, Any]]) -> list[ConditionEntry]:
-    """What a PodGroup of this API group says about its gang."""
+    """The conditions of a PodGroup of this API group."""
     reason_fields = {"reason": effect.code, "message": effect.why}
     if api_group == names.NATIVE_GROUP:
         if _status_of(INITIALLY_SCHEDULED, present) == STATUS_TRUE:
-            return []  # Once scheduled, always scheduled: Kubernetes does not take this condition back.
+            return []  # Kubernetes never resets this condition.
         if not effect.ok:
             reason_fields = {"reason": UNSCHEDULABLE, "message": f"{effect.why} [{effect.code}]"}
         return [{"type": INITIALLY_SCHEDULED, "status": STATUS_TRUE if effect.ok else STATUS_FALSE, **reason_fields}]
@@ -155,7 +163,7 @@ def validity_condition(effect: Condition) -> ConditionEntry:
 
 
 def group_status(effect: PodGroupStatus, *, api_group: str) -> Patch:
-    """The figures that a PodGroup of this API group has a field for."""
+    """The status fields that a PodGroup of this API group has."""
     if api_group == names.NATIVE_GROUP:
         return {}
     is_volcano = api_group == names.VOLCANO_GROUP
@@ -173,11 +181,11 @@ def group_status(effect: PodGroupStatus, *, api_group: str) -> Patch:
 
 
 def queue_status(effect: QueueStatus, *, present: Mapping[str, Any]) -> Patch:
-    """The status of a queue or quota. Counts are numbers; a resource that an amount no longer names is taken out of it."""
-    # Volcano's definition of a Queue takes no status without it, also where nothing is allocated.
+    """The status of a queue or quota. Counts are numbers; a resource that an amount no longer has is removed from it."""
+    # Volcano's CRD of a Queue requires the field, also where nothing is allocated.
     status: Patch = {"allocated": {}} if effect.key.startswith("queue/") else {}
     for field, text in effect.fields:
-        # Only the first dot divides: the rest may be the name of a resource, such as nvidia.com/gpu.
+        # Only the first dot separates: the rest may be the name of a resource, such as nvidia.com/gpu.
         head, dot, rest = field.partition(".")
         if dot:
             status.setdefault(head, {})[rest] = text
@@ -191,8 +199,8 @@ def queue_status(effect: QueueStatus, *, present: Mapping[str, Any]) -> Patch:
 
 
 def conditions_patch(entries: Sequence[ConditionEntry], *, present: Sequence[Mapping[str, Any]], now: float) -> Patch:
-    """A patch of `status.conditions`, empty if they say all that already. A list is replaced whole by a merge patch, so those of
-    others are in it as they are."""
+    """A patch of `status.conditions`, empty if it changes nothing. A merge patch replaces a list whole, so the patch repeats the
+    conditions of others as they are."""
     conditions = list(present)
     for entry in entries:
         _put_condition(entry, into=conditions, now=now)
@@ -204,7 +212,7 @@ def _put_condition(entry: ConditionEntry, *, into: list[Mapping[str, Any]], now:
     known = into[place] if place < len(into) else {}
     if all(known.get(key) == value for key, value in entry.items()):
         return
-    # The time is that of the last change of status, not of the last change of words.
+    # The time is that of the last change of status, not of the message.
     since = known.get("lastTransitionTime") if known.get("status") == entry["status"] else None
     into[place : place + 1] = [{**entry, "lastTransitionTime": since or rfc3339(now)}]
 
@@ -214,7 +222,7 @@ def _status_of(kind: str, conditions: Sequence[Mapping[str, Any]]) -> object:
 
 
 def pod_group_of_gang_key(gang_key: str) -> tuple[str, str, str] | None:
-    """API group, namespace and name of the PodGroup that a slot (`volcano:team-a/train`) is named after; None for a lone pod."""
+    """API group, namespace and name of the PodGroup of a gang key (`volcano:team-a/train`); None for a single pod."""
     family, _, title = gang_key.partition(":")
     api_group = API_GROUP_OF_FAMILY.get(family)
     namespace, slash, name = title.partition("/")
@@ -222,5 +230,5 @@ def pod_group_of_gang_key(gang_key: str) -> tuple[str, str, str] | None:
 
 
 def rfc3339(when: float) -> str:
-    """A time as API objects write it: RFC 3339 in UTC, whole seconds."""
+    """A time in the format of API objects: RFC 3339 in UTC, whole seconds."""
     return datetime.fromtimestamp(int(when), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,14 +1,13 @@
-"""From effects to writes: what has to be written where, in which order, and what need not be written at all.
+"""From effects to patches: which object is written to and how it changes, or that there is nothing to write.
 
-Pure: whoever carries the writes out, onto a virtual cluster or a real one, shows the objects as they are and sends what this says.
-A deed on a pod that is gone, or that is another pod of the same name by now, does nothing: the watch tells. What the scheduler did
-not write itself is left alone.
+Pure: the simulator and the live writer pass in the objects as they are and send what these functions return. An effect on a pod
+that is deleted, or that is another one of the same name, does nothing: the watch reports it. What the scheduler did not write
+itself is left as it is. The order of writes is in `write_order`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from muster.kube.read.object_references import (
@@ -17,6 +16,7 @@ from muster.kube.read.object_references import (
     QUEUE,
     QUOTAS,
     ApiObjectRef,
+    Manifest,
     ManifestView,
     node_ref,
     pod_ref,
@@ -25,11 +25,11 @@ from muster.kube.read.object_references import (
 )
 from muster.kube.read.pod_index import FAMILIES
 from muster.kube.write import patch_bodies
+from muster.kube.write.merge_patch import joined, merged
 from muster.model.effects import (
     Bind,
     CancelEviction,
     Condition,
-    Effect,
     Evict,
     Nominate,
     PodEffect,
@@ -41,92 +41,21 @@ from muster.model.effects import (
 )
 from muster.model.volume import VolumeChoice
 
-ReservationEffect = Reserve | Nominate
-
 GangPods = Callable[[str], Sequence[ApiObjectRef]]
-"""The pods of a slot, or of all slots with a title."""
+"""The pods of a gang key, or of all gang keys with a title."""
 
 
 class ObjectReader(Protocol):
-    """The objects as they are now, to look at."""
+    """The objects as they are now, read-only."""
 
     def peek(self, ref: ApiObjectRef) -> ManifestView | None: ...
-
-
-# --- Order --------------------------------------------------------------------------------------------------------------------
-
-
-class StatusWrite(NamedTuple):
-    """Something to be said of one object."""
-
-    ref: ApiObjectRef
-    update: StatusEffect
-
-
-class EvictionWrite(NamedTuple):
-    """`after`: UIDs of the pods whose claims have to be written first, so that nobody leaves for a plan that a crash tears."""
-
-    effect: Evict
-    after: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class WriteBatch:
-    """All that one cycle decided, in the order in which it is written.
-
-    Who may stay is told before the claim ends that says who was to go. And a claim ends before others are bound to its room: one
-    that outlives it would be in their way after a crash.
-    """
-
-    cancellations: tuple[CancelEviction, ...] = ()
-    releases: tuple[Release, ...] = ()
-    placements: tuple[Bind | ReservationEffect, ...] = ()
-    evictions: tuple[EvictionWrite, ...] = ()
-    status_updates: tuple[StatusWrite, ...] = ()
-
-    @property
-    def size(self) -> int:
-        """How many deeds there are in it."""
-        return len(self.cancellations) + len(self.releases) + len(self.placements) + len(self.evictions)
-
-
-def order_writes(effects: Iterable[Effect], *, gang_pods: GangPods) -> WriteBatch:
-    effects = tuple(effects)
-    claims = [effect for effect in effects if isinstance(effect, Nominate)]
-    return WriteBatch(
-        cancellations=tuple(effect for effect in effects if isinstance(effect, CancelEviction)),
-        releases=tuple(effect for effect in effects if isinstance(effect, Release)),
-        placements=tuple(effect for effect in effects if isinstance(effect, Bind | Reserve | Nominate)),
-        evictions=_eviction_writes([effect for effect in effects if isinstance(effect, Evict)], claims),
-        status_updates=tuple(
-            status_write
-            for effect in effects
-            if isinstance(effect, Condition | PodGroupStatus | QueueStatus)
-            for status_write in status_writes(effect, gang_pods=gang_pods)
-        ),
-    )
-
-
-def _eviction_writes(evictions: Sequence[Evict], claims: Sequence[Nominate]) -> tuple[EvictionWrite, ...]:
-    """Each with the claims of the plans that name its victim, or else of the gang that it is for."""
-    by_victim: dict[str, list[str]] = {}
-    by_gang: dict[str, list[str]] = {}
-    members: dict[str, list[str]] = {}
-    for claim in claims:
-        members.setdefault(claim.plan, []).append(claim.uid)
-        by_gang.setdefault(claim.gang, []).append(claim.uid)
-    for claim in {claim.plan: claim for claim in claims}.values():
-        for victim in claim.victims:
-            by_victim.setdefault(victim, []).extend(members[claim.plan])
-    none: list[str] = []
-    return tuple(EvictionWrite(one, tuple(by_victim.get(one.uid) or by_gang.get(one.for_gang, none))) for one in evictions)
 
 
 # --- Pods ---------------------------------------------------------------------------------------------------------------------
 
 
 def current_pod(effect: PodEffect, objects: ObjectReader) -> ManifestView | None:
-    """The pod that is meant, if it still exists."""
+    """The pod of the effect, if it still exists."""
     found = objects.peek(pod_ref(effect.pod))
     return found if found is not None and found["metadata"]["uid"] == effect.uid else None
 
@@ -141,8 +70,8 @@ def is_terminating(pod: ManifestView) -> bool:
 
 
 class BindCheck(NamedTuple):
-    """What can be said of a bind before it is tried. `bound`: there is nothing to try, the pod has a node and needs no claim any
-    more; `why`: the bind fails."""
+    """The result of the checks before a bind. `bound`: the pod has a node, so there is nothing to send and its reservation is
+    obsolete; `why`: the bind fails."""
 
     bound: bool = False
     why: str = ""
@@ -152,7 +81,7 @@ _MAY_BIND = BindCheck()
 
 
 def check_bind(effect: Bind, objects: ObjectReader) -> BindCheck:
-    """One that is bound to the target already is bound."""
+    """A pod that is bound to the target already is no failure."""
     pod = current_pod(effect, objects)
     if pod is None:
         return BindCheck(why=f"pod {effect.pod} with UID {effect.uid} is gone")
@@ -167,8 +96,28 @@ def check_bind(effect: Bind, objects: ObjectReader) -> BindCheck:
     return _MAY_BIND
 
 
+def reservation_refusal(effect: Reserve | Nominate, objects: ObjectReader) -> str:
+    """Why no reservation can be written onto the pod, or nothing."""
+    pod = current_pod(effect, objects)
+    if pod is None:
+        return f"pod {effect.pod} is gone"
+    if at := node_of(pod):
+        return f"pod {effect.pod} is bound to {at} already"
+    return ""
+
+
+def incomplete_plan(effect: Evict, *, missing: int, reservations: int) -> str:
+    """Why a pod is not evicted for a plan of which some nominations could not be written."""
+    return f"pod {effect.pod} was not evicted: {missing} of {reservations} nominations for {effect.for_gang} could not be written"
+
+
+def is_claim_bound(choice: VolumeChoice, objects: ObjectReader) -> bool:
+    claim = objects.peek(volume_claim_ref(choice.claim)) or {}
+    return bool((claim.get("spec") or {}).get("volumeName")) and _status(claim).get("phase") == "Bound"
+
+
 def volume_conflict(choice: VolumeChoice, objects: ObjectReader) -> str:
-    """Why the claim cannot get this volume, or nothing."""
+    """Why the claim cannot be bound to this volume, or nothing."""
     if objects.peek(volume_claim_ref(choice.claim)) is None:
         return f"claim {choice.claim} is gone"
     if not choice.volume:
@@ -182,14 +131,14 @@ def volume_conflict(choice: VolumeChoice, objects: ObjectReader) -> str:
 
 
 def volume_write(choice: VolumeChoice, *, node: str) -> tuple[ApiObjectRef, patch_bodies.Patch]:
-    """What a claim that waited for a node needs to be told, and where."""
+    """The object that assigns a volume to a claim that waits for its first consumer, and how it changes."""
     kind, patch = patch_bodies.volume_patch(choice, node=node)
     ref = volume_claim_ref(choice.claim)
     return (ref if kind == ref.kind else volume_ref(choice.volume)), patch
 
 
 def pod_patch(effect: PodEffect, pod: ManifestView, *, now: float) -> patch_bodies.Patch | None:
-    """What a deed writes onto its pod, or None where there is nothing to write. Of a bind: what is left to do after it."""
+    """How the effect changes its pod, or None where it changes nothing. Of a bind: what is left to write after the binding."""
     match effect:
         case Reserve() | Nominate():
             return None if node_of(pod) else patch_bodies.reservation_patch(effect)
@@ -204,17 +153,33 @@ def pod_patch(effect: PodEffect, pod: ManifestView, *, now: float) -> patch_bodi
 
 
 def _soft_eviction_patch(effect: Evict, pod: ManifestView, *, now: float) -> patch_bodies.Patch | None:
-    """One that is marked already keeps its mark: it says since when."""
+    """A pod that has the label keeps its annotation: it records since when."""
     patch = patch_bodies.soft_eviction_patch(effect, now=now)
     (label,) = patch["metadata"]["labels"]
     return None if (pod["metadata"].get("labels") or {}).get(label) == "true" else patch
 
 
-# --- Words --------------------------------------------------------------------------------------------------------------------
+def disruption_patch(effect: Evict, pod: ManifestView, *, now: float) -> patch_bodies.Patch:
+    """The DisruptionTarget condition; empty where the pod has it."""
+    return patch_bodies.conditions_patch([patch_bodies.disruption_condition(effect)], present=conditions(pod), now=now)
+
+
+# --- Status updates -----------------------------------------------------------------------------------------------------------
+
+
+class StatusWrite(NamedTuple):
+    """A status update of one object."""
+
+    ref: ApiObjectRef
+    update: StatusEffect
+
+
+UpdatesByKey = dict[str, StatusWrite]
+"""The status updates of one object by `status_key`."""
 
 
 def status_writes(update: StatusEffect, *, gang_pods: GangPods) -> list[StatusWrite]:
-    """The objects of which something is to be said. Some of them may not exist."""
+    """One for each object that the update concerns. Some of them may not exist."""
     return [StatusWrite(ref, update) for ref in _targets(update, gang_pods=gang_pods)]
 
 
@@ -225,10 +190,9 @@ def _targets(update: StatusEffect, *, gang_pods: GangPods) -> list[ApiObjectRef]
         case QueueStatus():
             return _queue_refs(update.key)
         case Condition(subject="gang"):
-            slots = gang_keys_of(update.key)
             return [
                 ref
-                for gang_key in slots
+                for gang_key in gang_keys_of(update.key)
                 for ref in (*pod_group_refs(gang_key), *(gang_pods(gang_key) if _is_for_pods(update) else ()))
             ]
         case Condition(subject="pod"):
@@ -239,23 +203,23 @@ def _targets(update: StatusEffect, *, gang_pods: GangPods) -> list[ApiObjectRef]
             return [node_ref(update.key)]
         case Condition(subject="domain"):
             return [ApiObjectRef(*HYPERNODE, "", update.key)]
-    raise ValueError(f"there is nothing to say about a {update.subject}: {update.key}")
+    raise ValueError(f"no status to write for a {update.subject}: {update.key}")
 
 
 def _is_for_pods(update: Condition) -> bool:
-    """That all is well with a gang is told to its members by their binds."""
+    """The members of a gang that is scheduled get their condition by their binds."""
     return not update.ok or update.code in patch_bodies.VALIDITY_CODES
 
 
 def gang_keys_of(gang: str) -> list[str]:
-    """The slots, or titles of slots, that a gang's title or key is made of: one, or several for a group of gangs."""
+    """The gang keys, or their titles, in a gang's key or title: one, or several for a gang group."""
     return gang.replace("+", ",").split(",")
 
 
 def pod_group_refs(gang_key: str) -> list[ApiObjectRef]:
-    """The PodGroups of a slot, or of all slots with this title."""
-    slots = [gang_key] if ":" in gang_key else [f"{family}:{gang_key}" for family in FAMILIES]
-    found = (patch_bodies.pod_group_of_gang_key(one) for one in slots)
+    """The PodGroups of a gang key, or of all gang keys with this title."""
+    gang_keys = [gang_key] if ":" in gang_key else [f"{family}:{gang_key}" for family in FAMILIES]
+    found = (patch_bodies.pod_group_of_gang_key(one) for one in gang_keys)
     return [ApiObjectRef(place[0], POD_GROUP_KIND, *place[1:]) for place in found if place is not None]
 
 
@@ -265,8 +229,23 @@ def _queue_refs(key: str) -> list[ApiObjectRef]:
     return [ApiObjectRef(*known, *place) for known in QUOTAS] if kind == "quota" else [ApiObjectRef(*QUEUE, "", *place)]
 
 
+def add_updates(pending: dict[ApiObjectRef, UpdatesByKey], status_writes: Iterable[StatusWrite]) -> None:
+    """Of two updates with one key, the newer replaces the older."""
+    for status_write in status_writes:
+        pending.setdefault(status_write.ref, {})[status_key(status_write)] = status_write
+
+
+def updates_patch(updates: UpdatesByKey, present: ManifestView, *, now: float) -> Manifest | None:
+    """All status updates of one object in one patch; None where they change nothing."""
+    whole: Manifest = {}
+    for status_write in updates.values():
+        patch = status_patch(status_write, merged(present, whole), now=now)
+        whole = joined(whole, patch or {})
+    return None if merged(present, whole) is present else whole
+
+
 def status_patch(status_write: StatusWrite, present: ManifestView, *, now: float) -> patch_bodies.Patch | None:
-    """How the object changes that the saying is about; None where it is none of its business."""
+    """How the update changes its object; None where it does not apply."""
     ref, update = status_write
     match update:
         case PodGroupStatus():
@@ -279,15 +258,15 @@ def status_patch(status_write: StatusWrite, present: ManifestView, *, now: float
 
 
 def status_key(status_write: StatusWrite) -> str:
-    """What of an object a saying is about: of two on one topic only the newer counts."""
+    """Which part of an object's status an update is about."""
     update = status_write.update
     if not isinstance(update, Condition):
         return "status"
-    return "fate" if _is_scheduling_condition(update) else "validity"
+    return "scheduling" if _is_scheduling_condition(update) else "validity"
 
 
 def _is_scheduling_condition(update: Condition) -> bool:
-    """How somebody fares, not whether its fields are right."""
+    """About the scheduling of a gang or pod, not about the fields of an object."""
     return update.subject == "pod" or (update.subject == "gang" and update.code not in patch_bodies.VALIDITY_CODES)
 
 
@@ -300,12 +279,12 @@ def _condition_entries(ref: ApiObjectRef, update: Condition, present: ManifestVi
 
 
 def _is_unscheduled(pod: ManifestView) -> bool:
-    """Only those who wait are told; one that is bound was told by its bind."""
+    """A bound pod got its condition by its bind."""
     return not node_of(pod) and not pod["spec"].get("schedulingGates")
 
 
 def conditions(manifest: ManifestView | None) -> list[Mapping[str, Any]]:
-    """Custom objects may have anything in their place: what is no condition is written over."""
+    """Custom objects may have any value in this field: what is no condition is overwritten."""
     found = _status(manifest).get("conditions")
     return [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
 

@@ -1,7 +1,7 @@
-"""Single deeds on pods, from the first try to the last: bind, claim, release, evict. Whatever goes wrong, the answer is a sentence.
+"""Single effects on pods with their retries: bind, reserve, release, evict. The result of a failure is a sentence.
 
-A write that failed may have been done all the same, and one that found another version may have been overtaken: so after each
-failure the object is looked at again, and what it shows decides.
+The writes of an effect and their order are those of `write_order.steps_of`. A write that failed may have been carried out all the
+same, and one with a conflict may be obsolete: so after each failure the object is read again, and its state decides.
 """
 
 from __future__ import annotations
@@ -18,29 +18,27 @@ from muster.kube.write import patch_bodies, patch_builder
 from muster.kube.write.api_writer import CONFLICT, NOT_FOUND, TOO_MANY_REQUESTS, ApiWriter, is_retryable
 from muster.kube.write.backoff import LONG_BACKOFF, SHORT_BACKOFF, Backoff
 from muster.kube.write.merge_patch import joined, merged
-from muster.kube.write.write_cache import DISRUPTION_TARGET, WriteCache
+from muster.kube.write.write_cache import WriteCache
+from muster.kube.write.write_order import WriteStep, steps_of
 from muster.model.effects import Bind, CancelEviction, Evict, Nominate, PodEffect, Release, Reserve
 from muster.model.volume import VolumeChoice
 
-PREEMPTED = "PreemptionByScheduler"
-"""The reason by which kubelets and controllers know a pod that had to make room."""
 BUDGET_CAUSE = "DisruptionBudget"
 _TWO_BUDGETS = "more than one PodDisruptionBudget"
 _BUDGET_NAME = re.compile(r"The disruption budget (\S+) ")
 
 
 class EvictionRefusal(NamedTuple):
-    """Why an eviction was not done; `budget` names the budget that forbids it, or is empty."""
+    """Why an eviction failed; `budget` names the PodDisruptionBudget that forbids it, or is empty."""
 
     why: str
     budget: str = ""
 
 
 class PodWriter:
-    """`volume_wait_s`: how long a pod waits for its volumes before its bind fails; `on_blocked` is told how many more wait so.
-    `on_retry`
-    is called whenever somebody is about to wait before trying again. `pending_patch` knows what else is to be said of an object
-    as it would then be: it goes there in the same patch."""
+    """`volume_wait_s`: how long a pod waits for its volumes before its bind fails; `on_blocked` gets the change in the number of
+    pods that wait so. `on_retry` is called before each pause. `pending_patch` returns the pending status updates of an object in
+    the given state: they go into the same patch."""
 
     def __init__(
         self,
@@ -71,22 +69,23 @@ class PodWriter:
 
     async def bind(self, effect: Bind) -> str:
         """Why the pod could not be bound, or nothing."""
-        why = await self._try_to_bind(effect)
-        if self._cache.has_reservation(pod_ref(effect.pod), uid=effect.uid) and patch_builder.check_bind(effect, self._cache).bound:
-            # Wherever it is bound to: its claim is of no use any more.
-            await self.patch_pod(effect, backoff=self._short_backoff)
+        why = ""
+        for step in steps_of(effect):
+            if step is WriteStep.CLEAR_RESERVATION:
+                await self._clear_reservation(effect)
+            elif not why:
+                why = await (self._provide_volumes(effect) if step is WriteStep.VOLUMES else self._post_binding(effect))
         return why
 
-    async def _try_to_bind(self, effect: Bind) -> str:
-        if effect.volumes and (why := await self._provide_volumes(effect)):
-            return why
-        return await self._post_binding(effect)
+    async def _clear_reservation(self, effect: Bind) -> None:
+        if self._cache.has_reservation(pod_ref(effect.pod), uid=effect.uid) and patch_builder.check_bind(effect, self._cache).bound:
+            await self.patch_pod(effect, backoff=self._short_backoff)
 
     async def _provide_volumes(self, effect: Bind) -> str:
         """Why the pod cannot have its volumes on this node, or nothing."""
-        seen = patch_builder.check_bind(effect, self._cache)
-        if seen.bound or seen.why:
-            return seen.why
+        check = patch_builder.check_bind(effect, self._cache)
+        if check.bound or check.why:
+            return check.why
         for choice in effect.volumes:
             if why := await self._assign_volume(choice, node=effect.node):
                 return why
@@ -99,9 +98,9 @@ class PodWriter:
     async def _post_binding(self, effect: Bind) -> str:
         ref, why = pod_ref(effect.pod), ""
         for attempt in range(self._short_backoff.max_attempts):
-            seen = patch_builder.check_bind(effect, self._cache)
-            if seen.bound or seen.why:
-                return seen.why
+            check = patch_builder.check_bind(effect, self._cache)
+            if check.bound or check.why:
+                return check.why
             try:
                 await self._api_writer.bind(ref, patch_bodies.binding(effect, now=self._now()))
             except ApiError as error:
@@ -114,15 +113,15 @@ class PodWriter:
             else:
                 self._cache.mark_bound(ref, uid=effect.uid, node=effect.node)
                 return ""
-        seen = patch_builder.check_bind(effect, self._cache)
-        return seen.why if seen.bound or seen.why else why
+        check = patch_builder.check_bind(effect, self._cache)
+        return check.why if check.bound or check.why else why
 
     async def _assign_volume(self, choice: VolumeChoice, *, node: str) -> str:
-        """Say which volume a claim gets, or for which node it is to be made; why that cannot be, or nothing."""
+        """Write which volume a claim gets, or on which node one is provisioned; why that is not possible, or nothing."""
         ref, patch = patch_builder.volume_write(choice, node=node)
         why = ""
         for attempt in range(self._short_backoff.max_attempts):
-            if _is_bound(self._cache.peek(volume_claim_ref(choice.claim))):
+            if patch_builder.is_claim_bound(choice, self._cache):
                 return ""
             why = patch_builder.volume_conflict(choice, self._cache)
             if why or not self._would_change(ref, patch):
@@ -139,57 +138,53 @@ class PodWriter:
         return patch_builder.volume_conflict(choice, self._cache) or why
 
     async def _wait_for_volumes(self, effect: Bind) -> str:
-        """Others bind the claims, or make the volumes."""
-        clock = asyncio.get_running_loop()
-        deadline = clock.time() + self._volume_wait_s
+        """Controllers bind the claims, drivers provision the volumes."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._volume_wait_s
         while True:
-            waiting = [one for one in effect.volumes if not _is_bound(self._cache.peek(volume_claim_ref(one.claim)))]
+            waiting = [one for one in effect.volumes if not patch_builder.is_claim_bound(one, self._cache)]
             if not waiting:
                 return ""
             if why := next(filter(None, (self._why_no_volume(one, node=effect.node) for one in waiting)), ""):
                 return why
-            seen = patch_builder.check_bind(effect, self._cache)
-            if seen.bound or seen.why:
-                return seen.why
-            if clock.time() >= deadline:
-                named = ", ".join(one.claim for one in waiting)
-                return f"no volume was bound to {named} within {self._volume_wait_s:g} s"
+            check = patch_builder.check_bind(effect, self._cache)
+            if check.bound or check.why:
+                return check.why
+            if loop.time() >= deadline:
+                claims = ", ".join(one.claim for one in waiting)
+                return f"no volume was bound to {claims} within {self._volume_wait_s:g} s"
             await asyncio.sleep(self._volume_poll_s)
 
     def _why_no_volume(self, choice: VolumeChoice, *, node: str) -> str:
-        """A driver that cannot make the volume there takes the node's name away."""
+        """A driver that cannot provision the volume on the selected node removes the annotation."""
         if choice.volume:
             return patch_builder.volume_conflict(choice, self._cache)
         claim = self._cache.peek(volume_claim_ref(choice.claim))
         if claim is None:
             return f"claim {choice.claim} is gone"
         selected = claim["metadata"].get("annotations", {}).get(names.SELECTED_NODE)
-        return "" if selected == node else f"no volume can be made for claim {choice.claim} on {node}"
+        return "" if selected == node else f"no volume can be provisioned for claim {choice.claim} on {node}"
 
     # -- patches of pods -------------------------------------------------------------------------------------------------------
 
     async def reserve(self, effect: Reserve | Nominate) -> str:
-        """Why the claim could not be written, or nothing. It is not onto a pod that is gone or has a node."""
+        """Why the reservation could not be written, or nothing."""
         if await self.patch_pod(effect, backoff=self._short_backoff, exact=True):
             return ""
-        pod = patch_builder.current_pod(effect, self._cache)
-        if pod is None:
-            return f"pod {effect.pod} is gone"
-        if at := patch_builder.node_of(pod):
-            return f"pod {effect.pod} is bound to {at} already"
-        return f"pod {effect.pod} changed each time that it was written to"
+        refusal = patch_builder.reservation_refusal(effect, self._cache)
+        return refusal or f"pod {effect.pod} was changed by others at each attempt"
 
     async def release(self, effect: Release | CancelEviction) -> bool:
         return await self.patch_pod(effect, backoff=self._long_backoff)
 
     async def patch_pod(self, effect: PodEffect, *, backoff: Backoff, exact: bool = False) -> bool:
-        """Does the pod say what it should? `exact`: written only onto the very version that was looked at."""
+        """Is the pod as the effect wants it? `exact`: patched only at the resourceVersion that was checked."""
         ref = pod_ref(effect.pod)
         for attempt in range(backoff.max_attempts):
             pod = patch_builder.current_pod(effect, self._cache)
             patch = None if pod is None else patch_builder.pod_patch(effect, pod, now=self._now())
             if pod is None or patch is None:
-                # A soft eviction of a pod that is marked has nothing to write either.
+                # A soft eviction of a pod that has the label writes nothing, and is no failure.
                 return pod is not None and isinstance(effect, Evict)
             if merged(pod, patch) is pod:
                 return True
@@ -207,7 +202,7 @@ class PodWriter:
     # -- evictions -------------------------------------------------------------------------------------------------------------
 
     async def evict(self, effect: Evict) -> EvictionRefusal | None:
-        """Why the pod was not made to go, or None."""
+        """Why the pod was not evicted, or None."""
         ref, why = pod_ref(effect.pod), ""
         for attempt in range(self._short_backoff.max_attempts):
             pod = patch_builder.current_pod(effect, self._cache)
@@ -228,27 +223,27 @@ class PodWriter:
 
     async def _send_eviction(self, effect: Evict, pod: ManifestView) -> EvictionRefusal | None:
         ref = pod_ref(effect.pod)
-        if effect.method == "soft":
-            marked = (
-                await self.patch_pod(effect, backoff=self._short_backoff) or patch_builder.current_pod(effect, self._cache) is None
-            )
-            return None if marked else EvictionRefusal(f"pod {effect.pod} could not be marked")
-        if effect.method == "evict":
-            await self._api_writer.evict(ref, uid=effect.uid)
-        else:
-            await self._write_disruption_condition(effect, pod)
-            await self._api_writer.delete(ref, uid=effect.uid)
+        for step in steps_of(effect):
+            match step:
+                case WriteStep.PATCH:
+                    return await self._request_soft_eviction(effect)
+                case WriteStep.DISRUPTION_CONDITION:
+                    if patch := patch_builder.disruption_patch(effect, pod, now=self._now()):
+                        await self._patch(ref, patch, uid=effect.uid)
+                case WriteStep.EVICTION:
+                    await self._api_writer.evict(ref, uid=effect.uid)
+                case WriteStep.DELETION:
+                    await self._api_writer.delete(ref, uid=effect.uid)
         self._cache.mark_terminating(ref, uid=effect.uid)
         return None
 
-    async def _write_disruption_condition(self, effect: Evict, pod: ManifestView) -> None:
-        """The Eviction API writes this condition itself; before a deletion it is ours to write."""
-        entry = {"type": DISRUPTION_TARGET, "status": patch_bodies.STATUS_TRUE, "reason": PREEMPTED, "message": effect.why}
-        patch = patch_bodies.conditions_patch([entry], present=patch_builder.conditions(pod), now=self._now())
-        if patch:
-            await self._patch(pod_ref(effect.pod), patch, uid=effect.uid)
+    async def _request_soft_eviction(self, effect: Evict) -> EvictionRefusal | None:
+        done = await self.patch_pod(effect, backoff=self._short_backoff)
+        if done or patch_builder.current_pod(effect, self._cache) is None:
+            return None
+        return EvictionRefusal(f"pod {effect.pod} could not be labelled for soft eviction")
 
-    # -- writing and looking ---------------------------------------------------------------------------------------------------
+    # -- requests --------------------------------------------------------------------------------------------------------------
 
     def _would_change(self, ref: ApiObjectRef, patch: Manifest) -> bool:
         present = self._cache.peek(ref)
@@ -264,7 +259,7 @@ class PodWriter:
         await backoff.pause(attempt, error)
 
     async def _refresh(self, ref: ApiObjectRef, *, uid: str) -> None:
-        """See how it is now. Where nobody answers, the old picture has to do."""
+        """Read the object again. Without an answer, the cached state stays."""
         try:
             self._cache.apply_response(ref[:2], await self._api_writer.get(ref))
         except ApiError as error:
@@ -273,7 +268,7 @@ class PodWriter:
 
 
 def only_changed_conditions(patch: Manifest, present: ManifestView | None) -> Manifest:
-    """A patch that merges conditions by type needs none of those that are there already: somebody may be changing them."""
+    """A strategic merge patch merges conditions by type: those that are there already are left out, for others may change them."""
     status = patch.get("status") or {}
     if "conditions" not in status:
         return patch
@@ -281,18 +276,14 @@ def only_changed_conditions(patch: Manifest, present: ManifestView | None) -> Ma
     return {**patch, "status": {**status, "conditions": [one for one in status["conditions"] if one not in known]}}
 
 
-def _is_bound(claim: ManifestView | None) -> bool:
-    return claim is not None and bool(claim["spec"].get("volumeName")) and claim["status"].get("phase") == "Bound"
-
-
 def _budget_refusal(error: ApiError, *, namespace: str) -> EvictionRefusal | None:
-    """Which disruption budget said no, if one did: its name stands in a sentence. Two of them are too many for the server."""
+    """Which PodDisruptionBudget forbids the eviction, if one does: only the message names it. A pod with two is never evicted."""
     if _TWO_BUDGETS in error.message:
         return EvictionRefusal(error.message)
     causes: list[Any] = error.details.get("causes") or []
     for cause in causes:
         if error.status == TOO_MANY_REQUESTS and isinstance(cause, dict) and cause.get("reason") == BUDGET_CAUSE:
-            said = str(cause.get("message") or error.message)
-            named = _BUDGET_NAME.search(said)
-            return EvictionRefusal(said, f"{namespace}/{named[1]}" if named else "")
+            message = str(cause.get("message") or error.message)
+            name = _BUDGET_NAME.search(message)
+            return EvictionRefusal(message, f"{namespace}/{name[1]}" if name else "")
     return None

@@ -1,6 +1,6 @@
-"""What objects are to say, written when nobody else writes: of each object at once, the newest of each topic, and only news.
+"""Writes status updates when no effect on a pod is in flight: all of one object in one patch, and only where it changes something.
 
-A word that could not be written is kept and tried again later, unless there is a newer one by then.
+An update that could not be written is kept and retried later, unless a newer one replaces it.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from muster.kube.read.object_references import NODE, POD, ApiObjectRef, Manifest
 from muster.kube.watch.client import ApiError
 from muster.kube.write.api_writer import CONFLICT, NOT_FOUND, ApiWriter, NotLeading, is_retryable
 from muster.kube.write.keyed_queue import KeyedQueue
-from muster.kube.write.merge_patch import joined, merged
-from muster.kube.write.patch_builder import StatusWrite, status_key, status_patch
+from muster.kube.write.patch_builder import StatusWrite, UpdatesByKey, add_updates, updates_patch
 from muster.kube.write.pod_writes import only_changed_conditions
 from muster.kube.write.write_cache import WriteCache
 
@@ -23,13 +22,11 @@ log = structlog.get_logger(__name__)
 
 MAX_ATTEMPTS = 6
 _RETRY_PAUSE_S = 0.5
-"""After a batch of which something has to be said again."""
-
-UpdatesByKey = dict[str, StatusWrite]
+"""After a batch of which some updates are retried."""
 
 
 class StatusWriter:
-    """`until_idle` is awaited before each batch: it ends when nothing more important is under way."""
+    """`until_idle` is awaited before each batch: it ends when no effect on a pod is in flight."""
 
     def __init__(
         self,
@@ -59,18 +56,17 @@ class StatusWriter:
         return len(self._pending) + self._in_flight
 
     def add(self, status_writes: Iterable[StatusWrite]) -> None:
-        for status_write in status_writes:
-            self._pending.setdefault(status_write.ref, {})[status_key(status_write)] = status_write
+        add_updates(self._pending, status_writes)
         if self._pending:
             self._has_pending.set()
             self._flushed.clear()
 
     def pending_patch(self, ref: ApiObjectRef, present: ManifestView) -> Manifest | None:
-        """What is to be said of an object that somebody is about to write to. Once that is done, it is no news any more."""
-        return self._patch(self._pending.get(ref, {}), present)
+        """The pending updates of an object that is about to be patched. Once they are in that patch, they change nothing more."""
+        return updates_patch(self._pending.get(ref, {}), present, now=self._now())
 
     async def flush(self, *, timeout_s: float) -> None:
-        """Until nothing is left to say, or so long."""
+        """Until nothing is pending, or the timeout."""
         if self._flushed.is_set():
             return
         try:
@@ -80,7 +76,7 @@ class StatusWriter:
             return
 
     async def run(self) -> None:
-        """For ever; ends only by being cancelled."""
+        """Until cancelled."""
         while True:
             await self._has_pending.wait()
             await self._until_idle()
@@ -88,28 +84,28 @@ class StatusWriter:
                 await asyncio.sleep(_RETRY_PAUSE_S)
 
     def _next_batch(self) -> dict[ApiObjectRef, UpdatesByKey]:
-        """The next ones to speak of, in the order in which they were first spoken of."""
-        some = {ref: self._pending.pop(ref) for ref in list(self._pending)[: 8 * self._concurrency]}
+        """The next objects, in the order in which they were first added."""
+        batch = {ref: self._pending.pop(ref) for ref in list(self._pending)[: 8 * self._concurrency]}
         if not self._pending:
             self._has_pending.clear()
-        self._in_flight = len(some)
-        return some
+        self._in_flight = len(batch)
+        return batch
 
-    async def _write_batch(self, some: dict[ApiObjectRef, UpdatesByKey]) -> bool:
-        """Was all of it said, or is not worth saying any more?"""
-        outcomes = await asyncio.gather(*(self._write(ref, updates) for ref, updates in some.items()), return_exceptions=True)
+    async def _write_batch(self, batch: dict[ApiObjectRef, UpdatesByKey]) -> bool:
+        """Is nothing of it to be retried?"""
+        outcomes = await asyncio.gather(*(self._write(ref, updates) for ref, updates in batch.items()), return_exceptions=True)
         self._in_flight = 0
-        failed = {ref: error for ref, error in zip(some, outcomes, strict=True) if error is not None}
-        again = [ref for ref, error in failed.items() if self._should_retry(ref, error)]
-        for ref in again:
-            # What is to be said since then is newer.
-            self._pending[ref] = {**some[ref], **self._pending.get(ref, {})}
+        failed = {ref: error for ref, error in zip(batch, outcomes, strict=True) if error is not None}
+        retried = [ref for ref, error in failed.items() if self._should_retry(ref, error)]
+        for ref in retried:
+            # Updates that were added since are newer.
+            self._pending[ref] = {**batch[ref], **self._pending.get(ref, {})}
             self._has_pending.set()
-        for ref in some.keys() - set(again):
+        for ref in batch.keys() - set(retried):
             self._attempts.pop(ref, None)
         if not self._pending:
             self._flushed.set()
-        return not again
+        return not retried
 
     def _should_retry(self, ref: ApiObjectRef, error: BaseException) -> bool:
         if isinstance(error, NotLeading):
@@ -117,15 +113,15 @@ class StatusWriter:
         if isinstance(error, ApiError) and error.status == NOT_FOUND:
             return False
         attempts = self._attempts[ref] = self._attempts.get(ref, 0) + 1
-        passing = isinstance(error, ApiError) and (is_retryable(error) or error.status == CONFLICT)
-        if not passing or attempts >= MAX_ATTEMPTS:
-            log.warning("a status could not be written", kind=ref.kind, name=ref.full_name, error=str(error), attempts=attempts)
-        return passing and attempts < MAX_ATTEMPTS
+        retryable = isinstance(error, ApiError) and (is_retryable(error) or error.status == CONFLICT)
+        if not retryable or attempts >= MAX_ATTEMPTS:
+            log.warning("status update failed", kind=ref.kind, name=ref.full_name, error=str(error), attempts=attempts)
+        return retryable and attempts < MAX_ATTEMPTS
 
     async def _write(self, ref: ApiObjectRef, updates: UpdatesByKey) -> None:
         async with self._queue.enqueue(ref):
             present = self._cache.peek(ref)
-            patch = None if present is None else self._patch(updates, present)
+            patch = None if present is None else updates_patch(updates, present, now=self._now())
             if present is None or patch is None:
                 return
             uid, by_key = self._cache.uid_of(ref), ref[:2] in (POD, NODE)
@@ -139,11 +135,3 @@ class StatusWriter:
                     self._cache.apply_response(ref[:2], await self._api_writer.get(ref))
                 raise
             self._cache.apply_response(ref[:2], answer)
-
-    def _patch(self, updates: UpdatesByKey, present: ManifestView) -> Manifest | None:
-        """All that is to be said in one patch; None where nothing of it is new."""
-        whole: Manifest = {}
-        for status_write in updates.values():
-            patch = status_patch(status_write, merged(present, whole), now=self._now())
-            whole = joined(whole, patch or {})
-        return None if merged(present, whole) is present else whole

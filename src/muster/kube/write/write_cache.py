@@ -30,11 +30,9 @@ from muster.kube.read.object_references import (
 from muster.kube.read.text_values import read_version
 from muster.kube.watch.api_resources import WATCHED
 from muster.kube.watch.reflector import UpdateType
-from muster.kube.write.patch_bodies import POD_SCHEDULED, RESERVATION_ANNOTATIONS, SCHEDULER_LABELS, VALID
+from muster.kube.write.patch_bodies import DISRUPTION_TARGET, POD_SCHEDULED, RESERVATION_ANNOTATIONS, SCHEDULER_LABELS, VALID
 
 RESERVATION_KEYS = frozenset(RESERVATION_ANNOTATIONS)
-DISRUPTION_TARGET = "DisruptionTarget"
-"""Type of the condition on a pod that somebody is about to delete on purpose."""
 
 
 class ObjectIdentity(NamedTuple):
