@@ -1,7 +1,6 @@
-"""The decision log: one line for each start of a scheduler, with its policy, one for each event, one for each cycle's outcome.
+"""The decision log: one line for each start of a scheduler, with its policy, one for each event, one for the outcome of each cycle.
 
-Events are written as the scheduler saw them, so that a log needs no cluster to be run again; outcomes are written so that the same
-decisions are the same bytes.
+Events are written as the scheduler received them, so that a log can be replayed without a cluster; equal decisions are equal bytes.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ _EFFECT_TYPES: dict[str, type[Effect]] = {cls.__name__: cls for cls in effects_m
 
 
 class BadDecisionLog(ValueError):
-    """A line that is not part of a decision log."""
+    """A line that is not of a decision log."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogHeader:
-    """A scheduler starts anew, with this policy."""
+    """A scheduler starts with this policy."""
 
     policy: str
 
@@ -42,8 +41,6 @@ LogEntry = LogHeader | Event | Outcome
 
 
 class DecisionLogWriter:
-    """Writes a log as it happens."""
-
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
 
@@ -62,7 +59,7 @@ class DecisionLogWriter:
 
 
 def outcome_bytes(outcome: Outcome) -> bytes:
-    """The one way in which an outcome is written: equal decisions, equal bytes."""
+    """The encoding of an outcome: equal decisions, equal bytes."""
     return msgspec.json.encode(
         {
             "cycle": outcome.cycle,
@@ -75,7 +72,7 @@ def outcome_bytes(outcome: Outcome) -> bytes:
 
 
 def read_decision_log(lines: Iterable[bytes]) -> Iterator[tuple[int, LogEntry, bytes]]:
-    """Line number, the decoded entry, and the bytes of the line."""
+    """Line number, entry, and the bytes of the line."""
     signatures: dict[PodSignature, PodSignature] = {}
     for number, raw in enumerate(lines, start=1):
         line = raw.rstrip(b"\n")
@@ -90,7 +87,7 @@ def read_decision_log(lines: Iterable[bytes]) -> Iterator[tuple[int, LogEntry, b
 def _event_line(event: Event) -> dict[str, object]:
     if isinstance(event, Upsert):
         return {"upsert": type(event.obj).__name__, "object": event.obj}
-    return {"event": type(event).__name__, "of": event}
+    return {"event": type(event).__name__, "fields": event}
 
 
 def _decode_entry(line: object, signatures: dict[PodSignature, PodSignature]) -> LogEntry:
@@ -99,7 +96,7 @@ def _decode_entry(line: object, signatures: dict[PodSignature, PodSignature]) ->
     if "upsert" in line:
         return Upsert(_decode_object(line["upsert"], line["object"], signatures))
     if "event" in line:
-        return msgspec.convert(line["of"], _OTHER_EVENT_TYPES[line["event"]])
+        return msgspec.convert(line["fields"], _OTHER_EVENT_TYPES[line["event"]])
     if "cycle" in line:
         return _decode_outcome(line)
     if "muster" not in line:
@@ -110,11 +107,11 @@ def _decode_entry(line: object, signatures: dict[PodSignature, PodSignature]) ->
 
 
 def _decode_object(name: str, raw_fields: object, signatures: dict[PodSignature, PodSignature]) -> ClusterObject:
-    decoded = msgspec.convert(raw_fields, _OBJECT_TYPES[name])
-    if isinstance(decoded, Pod):
-        # Pods with equal signatures share one, as they did when they were first decoded.
-        object.__setattr__(decoded, "signature", signatures.setdefault(decoded.signature, decoded.signature))
-    return decoded
+    obj = msgspec.convert(raw_fields, _OBJECT_TYPES[name])
+    if isinstance(obj, Pod):
+        # Pods of one signature share the object, as those of a live cluster do.
+        object.__setattr__(obj, "signature", signatures.setdefault(obj.signature, obj.signature))
+    return obj
 
 
 def _decode_outcome(line: dict[str, object]) -> Outcome:

@@ -69,7 +69,7 @@ def pod(*containers: dict[str, Any], annotations: dict[str, str] | None = None, 
 
 def test_volcanos_virtual_gpus_are_registered_in_an_annotation() -> None:
     registered = "GPU-a,10,8192,NVIDIA-Tesla V100,true,hami-core:GPU-b,4,16384,NVIDIA-A100,false,hami-core:"
-    found = node(annotations={"volcano.sh/node-vgpu-register": registered, "muster.dev/device-islands": "left, right"})
+    found = node(annotations={"volcano.sh/node-vgpu-register": registered, "muster.dev/device-groups": "left, right"})
     assert found.devices == (
         Device(0, memory=8 * GIB, uuid="GPU-a", device_group="left", shares=10, api=VGPU),
         Device(1, memory=16 * GIB, uuid="GPU-b", device_group="right", shares=4, healthy=False, api=VGPU),
@@ -320,7 +320,7 @@ def test_no_text_breaks_the_readers(text: str) -> None:
         (
             "volcano.sh/node-vgpu-register",
             "volcano.sh/gpu-unhealthy-ids",
-            "muster.dev/device-islands",
+            "muster.dev/device-groups",
             "volcano.sh/node-vgpu-handshake",
         ),
         text,

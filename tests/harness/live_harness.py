@@ -20,13 +20,13 @@ from tests.harness.recording_client import RecordingClient, Versions
 from tests.harness.settling_kubelets import SettlingKubelets
 from tests.harness.virtual_time import VirtualTime
 
+from muster.kube.live_cluster import LiveCluster
 from muster.kube.read.decoder import BadObject, Decoder
 from muster.kube.read.object_references import POD, ApiObjectRef, GroupKind, Manifest, ManifestView
 from muster.kube.watch import reflector
 from muster.kube.watch.access import Access
 from muster.kube.watch.api_resources import WATCHED, resource_of
 from muster.kube.watch.client import ApiError, resource_of_path
-from muster.kube.watch.live_cluster import LiveCluster
 from muster.kube.write.effect_writer import WriteLimits
 from muster.kube.write.merge_patch import merged
 from muster.model.effects import Effect

@@ -129,7 +129,7 @@ def test_a_login_plugin_gives_a_token_and_another_when_that_is_old(tmp_path: Pat
 
 def test_a_login_plugin_that_fails_is_named(tmp_path: Path) -> None:
     user = plugin(tmp_path, {}, code=3)
-    with pytest.raises(AccessError, match=r"login plugin .* gave no credentials"):
+    with pytest.raises(AccessError, match=r"login plugin .* returned no credentials"):
         read(kubeconfig_file(tmp_path, user))
 
 

@@ -81,7 +81,7 @@ def test_no_answer_is_an_error_of_status_zero() -> None:
     async def steps() -> None:
         async with scripted_server(hangs()) as (_, access):
             client = Client(access, timeout_s=0.1)
-            with pytest.raises(ApiError, match="no answer") as late:
+            with pytest.raises(ApiError, match="no response") as late:
                 await client.request("GET", NODES)
             assert late.value.status == 0
             await client.close()
@@ -114,7 +114,7 @@ def test_every_exchange_is_observed() -> None:
             await client.request("POST", "/api/v1/namespaces/a/pods/b/binding", body={"target": {}})
             with pytest.raises(ApiError):
                 await client.request("GET", "/apis/scheduling.volcano.sh/v1beta1/namespaces/a/podgroups/b")
-            async for _line in client.watch_lines(NODES, params={"watch": "true"}):
+            async for _lines in client.watch_batches(NODES, params={"watch": "true"}):
                 pass
             await client.close()
         assert seen == [("POST", "pods/binding", 201), ("GET", "podgroups.scheduling.volcano.sh", 404), ("WATCH", "nodes", 200)]
@@ -281,7 +281,8 @@ async def lines_of(access: Access, *, idle_timeout_s: float = 10.0, min_bytes: i
     client = Client(access)
     client.set_min_read_bytes(min_bytes)
     try:
-        return [line async for line in client.watch_lines(NODES, params={"watch": "true"}, idle_timeout_s=idle_timeout_s)]
+        batches = client.watch_batches(NODES, params={"watch": "true"}, idle_timeout_s=idle_timeout_s)
+        return [line async for lines in batches for line in lines]
     finally:
         await client.close()
 

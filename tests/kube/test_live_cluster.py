@@ -13,11 +13,11 @@ import pytest
 from tests.harness.etcd_reset import ResettableServers as Servers
 
 from muster.config import default_policy
+from muster.kube.live_cluster import LiveCluster
 from muster.kube.read.object_references import GroupKind
 from muster.kube.watch.access import read_access
 from muster.kube.watch.api_resources import resource_of
 from muster.kube.watch.client import ApiError, Client
-from muster.kube.watch.live_cluster import LiveCluster
 from muster.kube.write.effect_writer import WriteLimits
 from muster.model.effects import (
     Bind,
@@ -316,7 +316,7 @@ def test_a_soft_eviction_is_written_and_cancelled(servers: Servers) -> None:
         await here.execute(CancelEviction(uid, "default/v", "n1", "default/v", "it may stay", "EvictionCancelled"))
         cancelled_evictions = (await here.get_pod("v"))["metadata"]
         assert cancelled_evictions["labels"] == {"app": "x"}
-        assert list(cancelled_evictions["annotations"]) == ["muster.dev/spared-at"]
+        assert list(cancelled_evictions["annotations"]) == ["muster.dev/eviction-cancelled-at"]
 
     run_async(servers, steps)
 

@@ -22,7 +22,7 @@ from muster.model.effects import Bind, Evict, Nominate, Outcome, Verdict
 from muster.model.events import BindFailed, Delete, Upsert
 from muster.model.node import Node
 from muster.model.pod import Pod, PodSignature
-from muster.rotating_decision_log import RollingLog
+from muster.rotating_decision_log import RotatingDecisionLog
 from muster.service.cycle_log import CycleLog
 from muster.service.log_setup import REDACTED, LogFormat, redact_secrets, set_up_logging
 from muster.service.metric_specs import METRICS
@@ -217,7 +217,7 @@ def pod(number: int, *, version: int = 1, node: str | None = None) -> Pod:
 
 
 def test_a_new_file_is_not_begun_while_something_is_under_way(tmp_path: Path) -> None:
-    log = RollingLog(tmp_path / "log", most_bytes=100, files=2)
+    log = RotatingDecisionLog(tmp_path / "log", max_bytes=100, files=2)
     log.begin("actions: [allocate]\n")
     log.events([Upsert(Node("n1")), Upsert(pod(1)), Upsert(pod(2))])
     log.outcome(Outcome(1, 10.0, (bind(1), bind(2))))
@@ -238,7 +238,7 @@ def test_a_new_file_is_not_begun_while_something_is_under_way(tmp_path: Path) ->
 
 
 def test_an_effect_that_is_never_observed_does_not_delay_the_log_for_ever(tmp_path: Path) -> None:
-    log = RollingLog(tmp_path / "log", most_bytes=100)
+    log = RotatingDecisionLog(tmp_path / "log", max_bytes=100)
     log.begin("")
     log.events([Upsert(pod(1))])
     log.outcome(Outcome(1, 10.0, (bind(1),)))
@@ -251,7 +251,7 @@ def test_an_effect_that_is_never_observed_does_not_delay_the_log_for_ever(tmp_pa
 
 
 def test_only_so_many_files_are_kept(tmp_path: Path) -> None:
-    log = RollingLog(tmp_path / "log", files=3)
+    log = RotatingDecisionLog(tmp_path / "log", files=3)
     for number in range(6):
         log.begin(f"# {number}\n")
     log.close()
@@ -262,7 +262,7 @@ def test_only_so_many_files_are_kept(tmp_path: Path) -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
 def test_a_full_disk_ends_the_log_and_nothing_else(tmp_path: Path) -> None:
     os.symlink("/dev/full", tmp_path / "log")
-    log = RollingLog(tmp_path / "log")
+    log = RotatingDecisionLog(tmp_path / "log")
     log.begin("")
     log.events([Upsert(pod(1))])
     log.outcome(Outcome(1, 0.0))

@@ -1,4 +1,4 @@
-"""A client whose API server is the object store of the simulator: it answers at once, or after a random delay, and records writes."""
+"""A client whose API server is the object store of the simulator. It responds at once or after a delay, and records writes."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ class StoreClient(Client):
         method: str,
         path: str,
         *,
-        params: Mapping[str, str] | None = None,
+        params: Mapping[str, str] | None = None,  # noqa: ARG002
         body: object | bytes | None = None,
         content_type: str = "application/json",
-        timeout_s: float | None = None,
-        retry_throttled: bool = True,
+        timeout_s: float | None = None,  # noqa: ARG002
+        retry_throttled: bool = True,  # noqa: ARG002
     ) -> bytes:
         if self._delays is not None:
             await asyncio.sleep(self._delays.uniform(0.0, 0.01))
-        ref, subresource = _ref_of_path(path)
+        ref = _ref_of_path(path)
         sent: dict[str, Any] = msgspec.json.decode(body) if isinstance(body, bytes) else {}
         try:
             if method != "GET":
@@ -97,11 +97,10 @@ class StoreClient(Client):
             volume_controller.bind(self._store, VolumeChoice(ref.full_name, ""))
 
 
-def _ref_of_path(path: str) -> tuple[ApiObjectRef, str]:
-    """The object of a path, and the subresource."""
+def _ref_of_path(path: str) -> ApiObjectRef:
     parts = path.strip("/").split("/")
     group, rest = ("", parts[2:]) if parts[0] == "api" else (parts[1], parts[3:])
     namespace = rest[1] if rest[0] == "namespaces" and len(rest) > 2 else ""
-    plural, name, *subresource = rest[2:] if namespace else rest
+    plural, name, *_ = rest[2:] if namespace else rest
     kind = next((one.kind for one in WATCHED if (one.group, one.plural) == (group, plural)), POD[1])
-    return ApiObjectRef(group, kind, namespace, name), "".join(subresource)
+    return ApiObjectRef(group, kind, namespace, name)

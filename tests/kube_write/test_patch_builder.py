@@ -93,7 +93,11 @@ def test_of_one_topic_the_newer_status_update_replaces_the_older() -> None:
     ref = pod_ref("default/a")
     scheduling = StatusWrite(ref, Condition("gang", "default/g", ok=False, code="InsufficientCapacity", why="w"))
     fields = StatusWrite(ref, Condition("gang", "default/g", ok=False, code="Invalid", why="w"))
-    assert [status_key(scheduling), status_key(fields), status_key(StatusWrite(ref, STATUS))] == ["scheduling", "validity", "status"]
+    assert [status_key(scheduling), status_key(fields), status_key(StatusWrite(ref, STATUS))] == [
+        "scheduling",
+        "validity",
+        "status",
+    ]
 
 
 def test_only_a_waiting_object_is_reported_as_waiting() -> None:

@@ -111,7 +111,7 @@ def test_volumes_are_written_before_the_binding_and_the_disruption_condition_bef
 
 
 class Cluster:
-    """Objects made from a seed: pending, bound, reserved, labelled and terminating pods, a PodGroup, a queue, volumes and claims."""
+    """Objects from a seed: pending, bound, reserved, labelled and terminating pods, a PodGroup, a queue, volumes and claims."""
 
     def __init__(self, seed: int) -> None:
         random = Random(f"objects {seed}")

@@ -1,5 +1,6 @@
-"""Definitions of the custom objects that Muster reads, for clusters in which nobody else brought them.
+"""CustomResourceDefinitions of the kinds that Muster reads, for clusters that do not have them.
 
-`definitions` says what they are, `install` gives a cluster those that it lacks. What a cluster has is never touched: it belongs to
-whoever brought it.
+`crd_definitions` has the schemas, `crd_install` creates those that a cluster lacks; an existing one is never changed. A field
+that `kube.read.wire` reads is added here with its type; no value is forbidden that can be decoded, because invalid ones get a
+condition. Tests: tests/kube/test_crds.py.
 """

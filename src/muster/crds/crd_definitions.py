@@ -1,6 +1,6 @@
-"""The schemas: all fields that Muster reads, by their types. Fields that others may add are kept as they are.
+"""The schemas: all fields that Muster reads, with their types. Unknown fields are preserved.
 
-No value is forbidden here that can be read. What makes no sense is told in a condition of the object, where its owner finds it.
+No value is forbidden here that can be decoded. Invalid values are reported in a condition of the object.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def name_of(definition: Schema) -> str:
     return name
 
 
-# -- pieces ------------------------------------------------------------------------------------------------------------------------
+# -- parts -------------------------------------------------------------------------------------------------------------------------
 
 
 def _object(properties: Schema | None = None, *, description: str = "", required: tuple[str, ...] = ()) -> Schema:
@@ -80,19 +80,21 @@ _SELECTOR: Final = _object(
 )
 _TOPOLOGY: Final = _object(
     {
-        "mode": _described(_STRING, "hard: one domain holds all, or nobody is placed. soft: as near to each other as can be."),
+        "mode": _described(
+            _STRING, "hard: all members in one domain, or none is placed. soft: as close as possible."
+        ),
         "highestTierAllowed": _described(_INT32, "The highest tier of HyperNodes that the domain may belong to."),
         "highestTierName": _described(_STRING, "The same, by the name of the tier."),
     },
-    description="How close to each other in the network the members must be.",
+    description="The topology constraint of the members.",
 )
 _SUB_GROUP: Final = _object(
     {
         "name": _STRING,
-        "labelSelector": _described(_SELECTOR, "Which members it is about."),
-        "matchLabelKeys": _list(_STRING, "Members with equal values of these labels are one sub-group."),
-        "subGroupSize": _described(_INT32, "How many members make one sub-group."),
-        "minSubGroups": _described(_INT32, "How many sub-groups must be placed together."),
+        "labelSelector": _described(_SELECTOR, "Which members belong to it."),
+        "matchLabelKeys": _list(_STRING, "Members with equal values of these labels are one subgroup."),
+        "subGroupSize": _described(_INT32, "The number of members of a subgroup."),
+        "minSubGroups": _described(_INT32, "How many subgroups must be placed together."),
         "networkTopology": _TOPOLOGY,
     }
 )
@@ -100,26 +102,26 @@ _CONDITIONS: Final = _list(
     _object(
         {"type": _STRING, "status": _STRING, "reason": _STRING, "message": _STRING, "lastTransitionTime": _TIME},
     ),
-    "What there is to be said, with the reason in words and numbers.",
+    "Why the object is in this state, with numbers.",
 )
 
 _GROUP_STATUS: Final = _object(
     {
-        "phase": _described(_STRING, "Where the gang stands."),
+        "phase": _described(_STRING, "The phase of the gang."),
         "scheduled": _INT32,
         "running": _INT32,
         "succeeded": _INT32,
         "failed": _INT32,
-        "scheduleStartTime": _described(_TIME, "When it was first attempted."),
+        "scheduleStartTime": _described(_TIME, "When scheduling was first attempted."),
         "conditions": _CONDITIONS,
     }
 )
 _POD_GROUP: Final = {
     "spec": _object(
         {
-            "minMember": _described(_INT32, "So many members start together, or none does."),
-            "minResources": _amounts("What must be there before the gang is attempted."),
-            "scheduleTimeoutSeconds": _described(_INT32, "How long members are held for the rest."),
+            "minMember": _described(_INT32, "How many members must be placed together."),
+            "minResources": _amounts("The resources that must be available before the gang is admitted to scheduling."),
+            "scheduleTimeoutSeconds": _described(_INT32, "How long reserved members wait for the rest."),
         }
     ),
     "status": _GROUP_STATUS,
@@ -127,17 +129,17 @@ _POD_GROUP: Final = {
 _VOLCANO_POD_GROUP: Final = {
     "spec": _object(
         {
-            "minMember": _described(_INT32, "So many members start together, or none does."),
+            "minMember": _described(_INT32, "How many members must be placed together."),
             "minTaskMember": {
                 "type": "object",
                 "description": "The same for each role, by its name.",
                 "additionalProperties": _INT32,
             },
-            "minResources": _amounts("What must be there before the gang is attempted."),
-            "priorityClassName": _described(_STRING, "How important the gang is; else its members say."),
-            "queue": _described(_STRING, "The queue that the gang waits in."),
+            "minResources": _amounts("The resources that must be available before the gang is admitted to scheduling."),
+            "priorityClassName": _described(_STRING, "The priority of the gang; by default that of its members."),
+            "queue": _described(_STRING, "The queue of the gang."),
             "networkTopology": _TOPOLOGY,
-            "subGroupPolicy": _list(_SUB_GROUP, "Parts of the gang with wishes of their own."),
+            "subGroupPolicy": _list(_SUB_GROUP, "Subgroups of the gang with topology constraints of their own."),
         }
     ),
     "status": _GROUP_STATUS,
@@ -145,19 +147,19 @@ _VOLCANO_POD_GROUP: Final = {
 _QUEUE: Final = {
     "spec": _object(
         {
-            "parent": _described(_STRING, "The queue above it; without one it is below the root."),
-            "weight": _described(_INT32, "Its part of what is shared out by weight."),
-            "capability": _amounts("No more than this, ever. 0 forbids a resource."),
-            "deserved": _amounts("Its share. What is above it may be taken back by others."),
-            "guarantee": _object({"resource": _amounts("Kept for it, also from those who take back their share.")}),
-            "reclaimable": _described(_BOOLEAN, "false: nobody takes anything back from it."),
-            "priority": _described(_INT32, "Queues with more of it are served first."),
+            "parent": _described(_STRING, "The parent queue; by default the root."),
+            "weight": _described(_INT32, "Its weight in the division of resources among sibling queues."),
+            "capability": _amounts("The most that it may use. 0 forbids a resource."),
+            "deserved": _amounts("Its deserved share. Usage above it may be reclaimed."),
+            "guarantee": _object({"resource": _amounts("Resources that are kept for it and never reclaimed.")}),
+            "reclaimable": _described(_BOOLEAN, "false: nothing is reclaimed from it."),
+            "priority": _described(_INT32, "Queues of higher priority are scheduled first."),
         }
     ),
     "status": _object(
         {
-            "state": _described(_STRING, "Open, Closed, or Closing. A queue that is not open takes no new gangs."),
-            "allocated": _amounts("What its members have."),
+            "state": _described(_STRING, "Open, Closed, or Closing. A queue that is not open admits no new gangs."),
+            "allocated": _amounts("What its pods use."),
             "inqueue": _INT32,
             "pending": _INT32,
             "running": _INT32,
@@ -168,7 +170,7 @@ _QUEUE: Final = {
 _HYPERNODE: Final = {
     "spec": _object(
         {
-            "tier": _described(_INT32, "1 is the closest; domains of a higher tier are made of those of lower ones."),
+            "tier": _described(_INT32, "1 is the closest; domains of a higher tier consist of those of lower ones."),
             "tierName": _described(_STRING, "A name for the tier, such as rack."),
             "members": _list(
                 _object(
@@ -183,7 +185,7 @@ _HYPERNODE: Final = {
                         ),
                     }
                 ),
-                "Who belongs to it.",
+                "The nodes or HyperNodes that belong to it.",
             ),
         }
     ),
@@ -192,11 +194,11 @@ _HYPERNODE: Final = {
 _QUOTA: Final = {
     "spec": _object(
         {
-            "min": _amounts("Its share, and the most that members may have who cannot be evicted."),
-            "max": _amounts("No more than this, ever. 0 forbids a resource."),
+            "min": _amounts("Its deserved share, and the most that non-preemptible pods may use."),
+            "max": _amounts("The most that it may use. 0 forbids a resource."),
         }
     ),
-    "status": _object({"used": _amounts("What its members have."), "conditions": _CONDITIONS}),
+    "status": _object({"used": _amounts("What its pods use."), "conditions": _CONDITIONS}),
 }
 
 
@@ -222,7 +224,7 @@ _HYPERNODE_COLUMNS: Final = (_column("Tier", ".spec.tier", kind="integer"), _col
 def _definition(resource: ApiResource, parts: Schema, *, short: str, columns: tuple[Schema, ...]) -> Schema:
     metadata: Schema = {"name": f"{resource.plural}.{resource.group}"}
     if resource.group.endswith(".k8s.io"):
-        # Kubernetes keeps these groups for itself and wants to be told who approved of a guest.
+        # These groups are protected: Kubernetes requires this annotation.
         metadata["annotations"] = {"api-approved.kubernetes.io": "unapproved, a kind that users already have"}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -256,7 +258,7 @@ def _version(name: str, parts: Schema, columns: tuple[Schema, ...]) -> Schema:
 
 
 class _DumperWithoutAliases(yaml.SafeDumper):
-    """Without anchors: what is said twice is written twice."""
+    """Without anchors: repeated values are written again."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
         return True

@@ -1,4 +1,4 @@
-"""Give a cluster the definitions that it lacks, and wait until it serves them."""
+"""Create the definitions that a cluster lacks, and wait until it serves them."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ SERVE_TIMEOUT_S: Final = 30.0
 
 
 class NotServed(Exception):
-    """The cluster took a definition, but does not serve it."""
+    """A definition was created, but is not served."""
 
 
 async def install(client: Client, *, serve_timeout_s: float = SERVE_TIMEOUT_S) -> tuple[tuple[str, bool], ...]:
-    """The name of each definition, and whether it was made now. What is there already is not touched."""
+    """The name of each definition, and whether it was created now. Existing ones are not changed."""
     wanted = definitions()
-    made = [(name_of(each), await _create(client, each)) for each in wanted]
+    created = [(name_of(each), await _create(client, each)) for each in wanted]
     try:
         async with asyncio.timeout(serve_timeout_s):
-            await asyncio.gather(*(_wait_until_served(client, each) for each, (_, new) in zip(wanted, made, strict=True) if new))
+            await asyncio.gather(*(_wait_until_served(client, each) for each, (_, new) in zip(wanted, created, strict=True) if new))
     except TimeoutError:
         raise NotServed(f"the cluster does not serve the new definitions after {serve_timeout_s:g} s") from None
-    return tuple(made)
+    return tuple(created)
 
 
 async def _create(client: Client, definition: Schema) -> bool:
@@ -40,7 +40,7 @@ async def _create(client: Client, definition: Schema) -> bool:
     try:
         await client.request("POST", _PATH, body=definition)
     except ApiError as error:
-        # Somebody else brought it a moment ago.
+        # It was created by another client a moment ago.
         if error.status == _CONFLICT:
             return False
         raise

@@ -19,11 +19,11 @@ import structlog
 
 from muster import __version__
 from muster.engine.hooks import Policy
+from muster.kube.live_cluster import LiveCluster
 from muster.kube.watch.access import Access
 from muster.kube.watch.client import Client
 from muster.kube.watch.leader_election import DEFAULT_LEASE_TIMING, LeaderElector, LeaseLost, LeaseTiming
-from muster.kube.watch.live_cluster import LiveCluster
-from muster.rotating_decision_log import RollingLog
+from muster.rotating_decision_log import RotatingDecisionLog
 from muster.service.probe_server import ProbeServer
 from muster.service.prometheus_metrics import Metrics, ServiceState
 from muster.service.scheduling_loop import MonotonicClock, SchedulingLoop
@@ -149,11 +149,11 @@ class _Service:
         if not await cluster.drain(timeout_s=DRAIN_TIMEOUT_S):
             log.warning("pending writes not drained in time; the next scheduler decides again", writes=cluster.pending_writes)
 
-    def _decision_log(self) -> RollingLog | None:
+    def _decision_log(self) -> RotatingDecisionLog | None:
         settings = self._settings
         if settings.decision_log is None:
             return None
-        return RollingLog(settings.decision_log, most_bytes=settings.log_bytes, files=settings.log_files)
+        return RotatingDecisionLog(settings.decision_log, max_bytes=settings.log_bytes, files=settings.log_files)
 
     # -- ending ----------------------------------------------------------------------------------------------------------------
 

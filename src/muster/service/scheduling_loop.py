@@ -12,10 +12,10 @@ import structlog
 
 from muster.engine.hooks import Policy
 from muster.kube.watch.leader_election import boot_clock_s
-from muster.kube.watch.live_cluster import LiveCluster
+from muster.kube.live_cluster import LiveCluster
 from muster.model.effects import Effect, Outcome
 from muster.model.events import Event
-from muster.rotating_decision_log import RollingLog
+from muster.rotating_decision_log import RotatingDecisionLog
 from muster.scenario.queue_report import queue_rows
 from muster.scheduler import Scheduler, step
 from muster.service.cycle_log import CycleLog
@@ -57,7 +57,7 @@ class SchedulingLoop:
         policy: Policy,
         metrics: Metrics,
         *,
-        log: RollingLog | None,
+        log: RotatingDecisionLog | None,
         clock: Callable[[], float],
         on_end: Callable[[BaseException | None], None],
     ) -> None:
@@ -190,7 +190,7 @@ class SchedulingLoop:
         self._metrics.update_gauges(world, queue_rows(world, self._policy))
         self._metrics_updated_at, self._metrics_stale = self._clock(), False
 
-    def _start_new_log_file(self, full: RollingLog) -> None:
+    def _start_new_log_file(self, full: RotatingDecisionLog) -> None:
         """Start a new file of the decision log with a new scheduler, so that the file can be replayed by itself."""
         facts = full.facts
         self._scheduler = self._new_scheduler()

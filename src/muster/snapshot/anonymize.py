@@ -1,7 +1,7 @@
-"""The same cluster under other names. One word becomes one other word wherever it stands, so that all references still hold; and
-words keep their order, so that ties are broken as before.
+"""Replaces names. Each name has one alias wherever it occurs, so that all references still hold; and aliases sort as the names did,
+so that ties are broken as before.
 
-Names that everybody has (`default`, `kube-system`) stay, and so do keys of well-known labels, names of resources and of schedulers.
+Well-known names (`default`, `kube-system`) stay, and so do keys of well-known labels, names of resources and of schedulers.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _NAME_ANNOTATIONS: Final = frozenset(
         names.VGPU_NODE,
     }
 )
-"""Annotations that hold names, and little else."""
+"""Annotations that contain names."""
 _WELL_KNOWN: Final = frozenset(
     {
         "",
@@ -92,31 +92,31 @@ Alias = Callable[[str], str]
 
 def anonymize(objects: Iterable[Manifest]) -> list[Manifest]:
     plain = _expand_all(list(objects))
-    words: dict[str, None] = {}
+    found: dict[str, None] = {}
 
-    def note(word: str) -> str:
-        words[word] = None
-        return word
+    def collect(name: str) -> str:
+        found[name] = None
+        return name
 
     for each in plain:
-        _renamed(each, name=note, text=_collector(note))
-    width = len(str(len(words)))
-    aliases = {word: f"x{number:0{width}d}" for number, word in enumerate(sorted(words))}
+        _renamed(each, name=collect, text=_collector(collect))
+    width = len(str(len(found)))
+    aliases = {name: f"x{number:0{width}d}" for number, name in enumerate(sorted(found))}
 
-    def alias(word: str) -> str:
-        return aliases[word]
+    def alias(name: str) -> str:
+        return aliases[name]
 
     def in_text(key: str, text: str) -> str:
-        return _NAME_PATTERN.sub(lambda found: aliases.get(found[0], found[0]), _without_message(key, text))
+        return _NAME_PATTERN.sub(lambda match: aliases.get(match[0], match[0]), _without_message(key, text))
 
     return [_renamed(each, name=alias, text=in_text) for each in plain]
 
 
-# -- what cannot be renamed as it stands -------------------------------------------------------------------------------------------
+# -- names that are not written out ------------------------------------------------------------------------------------------------
 
 
 def _expand_all(objects: list[Manifest]) -> list[Manifest]:
-    """Patterns of names become the names that they match, and claims that are named after a pod are named outright."""
+    """Name patterns become the names that they match, and claims that are named after a pod get their full name."""
     nodes = [str(each["metadata"]["name"]) for each in objects if _group_kind(each) == NODE]
     domains = [str(each["metadata"]["name"]) for each in objects if _group_kind(each) == HYPERNODE]
     return [_expanded(each, {"Node": nodes, "HyperNode": domains}) for each in objects]
@@ -159,23 +159,23 @@ def _with_claim_name(volume: Manifest, *, pod: str) -> Manifest:
 
 
 def _without_message(key: str, text: str) -> str:
-    """What was said to a pod that has to leave names others in free text; only when it was said counts."""
+    """The annotation of a soft eviction names other gangs in free text; only its time is kept."""
     if key != names.SOFT_EVICTION:
         return text
     try:
-        said = json.loads(text)
+        request = json.loads(text)
     except ValueError:
         return "{}"
-    return json.dumps({"timestamp": said["timestamp"]}) if isinstance(said, dict) and "timestamp" in said else "{}"
+    return json.dumps({"timestamp": request["timestamp"]}) if isinstance(request, dict) and "timestamp" in request else "{}"
 
 
-# -- walking through an object -----------------------------------------------------------------------------------------------------
+# -- traversal of an object --------------------------------------------------------------------------------------------------------
 
 
 def _renamed(manifest: Manifest, *, name: Alias, text: Callable[[str, str], str]) -> Manifest:
-    """The object with `name` of each word that may tell something, and `text` of each annotation."""
+    """The object with `name` applied to each name that is not well known, and `text` to each annotation."""
 
-    def word(value: Any) -> Any:
+    def renamed(value: Any) -> Any:
         return name(value) if isinstance(value, str) and not _is_well_known(value) else value
 
     def label(key: str) -> str:
@@ -187,40 +187,40 @@ def _renamed(manifest: Manifest, *, name: Alias, text: Callable[[str, str], str]
         if isinstance(value, list):
             if field in _LABEL_KEY_LISTS:
                 return [label(item) for item in value]
-            return [word(item) if field in _VALUE_LISTS else walk(field, item) for item in value]
+            return [renamed(item) if field in _VALUE_LISTS else walk(field, item) for item in value]
         if field in _LABEL_KEY_FIELDS and isinstance(value, str):
             return label(value)
-        return word(value) if field in _NAME_FIELDS or field in _VALUE_FIELDS else value
+        return renamed(value) if field in _NAME_FIELDS or field in _VALUE_FIELDS else value
 
     def branch(field: str, value: dict[str, Any]) -> dict[str, Any]:
         if field == "annotations":
-            return {key: text(key, said) for key, said in value.items()}
+            return {key: text(key, part) for key, part in value.items()}
         if field in _LABEL_MAPS:
-            return {label(key): word(said) for key, said in value.items()}
+            return {label(key): renamed(part) for key, part in value.items()}
         if field in _NAME_KEYED_MAPS:
-            return {word(key): said for key, said in value.items()}
-        return {key: walk(key, said) for key, said in value.items()}
+            return {renamed(key): part for key, part in value.items()}
+        return {key: walk(key, part) for key, part in value.items()}
 
     return branch("", manifest)
 
 
-def _collector(note: Alias) -> Callable[[str, str], str]:
-    def noted(key: str, text: str) -> str:
+def _collector(collect: Alias) -> Callable[[str, str], str]:
+    def collected(key: str, text: str) -> str:
         if key in _NAME_ANNOTATIONS:
             for found in _NAME_PATTERN.findall(text):
                 if not _is_well_known(found):
-                    note(found)
+                    collect(found)
         return text
 
-    return noted
+    return collected
 
 
-def _is_well_known(word: str) -> bool:
-    return word in _WELL_KNOWN or _NUMBER_PATTERN.fullmatch(word) is not None
+def _is_well_known(name: str) -> bool:
+    return name in _WELL_KNOWN or _NUMBER_PATTERN.fullmatch(name) is not None
 
 
 def _is_well_known_key(key: str) -> bool:
-    """`metadata.name` is the one field that selectors of nodes know."""
+    """`metadata.name` is the only field of node selectors."""
     domain, slash, _ = key.rpartition("/")
     return key in ("", "metadata.name", names.SIGS_POD_GROUP) or (
         bool(slash) and any(domain == known or domain.endswith(f".{known}") for known in _WELL_KNOWN_DOMAINS)

@@ -1,4 +1,4 @@
-"""All objects that the scheduler watches, as they are now. Nothing else is asked for: no secret is ever read."""
+"""All objects of the watched resources as they are now. Nothing else is requested: no secret is ever read."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ class _Page(msgspec.Struct):
 
 
 async def capture(client: Client) -> list[Manifest]:
-    """Each slimmed down, in the order in which others refer to them."""
+    """Stripped, in the order of `WATCHED`: objects that others refer to come first."""
     found: list[Manifest] = []
     for resource in WATCHED:
         async for version, items in _list_objects(client, resource):
-            head = {"apiVersion": resource.api_version(version), "kind": resource.kind}
-            found.extend(strip_object({**head, **item}, kind=resource.key) for item in items)
+            type_meta = {"apiVersion": resource.api_version(version), "kind": resource.kind}
+            found.extend(strip_object({**type_meta, **item}, kind=resource.key) for item in items)
     return found
 
 
 async def _list_objects(client: Client, resource: ApiResource) -> AsyncIterator[tuple[str, list[Manifest]]]:
-    """Pages of the first version that the cluster has; none of a resource that it may lack."""
+    """Pages of the first version that is served; none of an optional resource that is not served."""
     for version in resource.versions:
         try:
             async for items in _pages(client, resource.path(version)):

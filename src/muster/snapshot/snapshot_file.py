@@ -1,5 +1,5 @@
-"""A snapshot as a file: a list of objects as `kubectl get -o json` writes one, with the time it was taken, packed where its name
-says so."""
+"""A snapshot as a file: a List of objects as `kubectl get -o json` prints it, with the time of the capture; compressed where its
+name ends in .gz."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GZIP_SUFFIX: Final = ".gz"
 
 
 def write(path: Path, objects: Iterable[Manifest], *, now: float) -> int:
-    """How many bytes the file has."""
+    """The size of the file in bytes."""
     document = {
         "apiVersion": "v1",
         "kind": "List",
@@ -27,13 +27,13 @@ def write(path: Path, objects: Iterable[Manifest], *, now: float) -> int:
         "items": list(objects),
     }
     text = msgspec.json.encode(document)
-    packed = gzip.compress(text, mtime=0) if path.suffix == GZIP_SUFFIX else text
-    path.write_bytes(packed)
-    return len(packed)
+    data = gzip.compress(text, mtime=0) if path.suffix == GZIP_SUFFIX else text
+    path.write_bytes(data)
+    return len(data)
 
 
 def captured_at(document: Mapping[str, Any]) -> float | None:
-    """When a list of objects was taken; None for a list that does not say."""
+    """When a List was captured; None where it has no valid time."""
     annotations = (document.get("metadata") or {}).get("annotations") or {}
     written = annotations.get(CAPTURED_AT)
     if not isinstance(written, str):

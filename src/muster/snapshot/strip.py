@@ -1,6 +1,6 @@
-"""An object without all that no decision depends on: programs, variables, unknown annotations, words in a status.
+"""Removes all fields on which no decision depends: images, variables, unknown annotations, messages in a status.
 
-What stays is what the decoder reads, by the very shapes that it reads, and the few fields more by which a simulated cluster lives.
+What stays are the fields of the decoder's structs, and the few that the simulator needs besides.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ _ANNOTATIONS: Final = frozenset(
     {value for value in vars(names).values() if isinstance(value, str) and "/" in value} | {*names.DEFAULT_STORAGE_CLASS}
 )
 _STATUS: Final = {"PodGroup": ("phase", "scheduleStartTime"), "Queue": ("state",), "ElasticQuota": ()}
-"""What is said there of others' figures is worked out anew."""
+"""The other status fields are computed again."""
 _EXTRA_FIELDS: Final[dict[GroupKind, tuple[tuple[str, ...], ...]]] = {
     POD: (("spec", "terminationGracePeriodSeconds"), ("metadata", "deletionGracePeriodSeconds")),
     BUDGET: (("spec", "minAvailable"), ("spec", "maxUnavailable")),
     VOLUME_CLAIM: (("status", "phase"),),
 }
-"""Fields that a cluster lives by and no decision depends on."""
+"""Fields that the simulator needs and no decision depends on."""
 
 
 def strip_object(manifest: Manifest, *, kind: GroupKind) -> Manifest:
-    shape: Any = getattr(wire, f"Wire{kind[1]}")
+    struct_type: Any = getattr(wire, f"Wire{kind[1]}")
     try:
-        kept: Manifest = msgspec.to_builtins(msgspec.convert(manifest, shape))
+        kept: Manifest = msgspec.to_builtins(msgspec.convert(manifest, struct_type))
     except DECODE_ERRORS:
-        kept = msgspec.to_builtins(decode_leniently(manifest, wanted=shape, problems=Problems()))
+        kept = msgspec.to_builtins(decode_leniently(manifest, wanted=struct_type, problems=Problems()))
         if kind[1] in _STATUS:
-            # What is wrong with it is decided by as well. Only custom objects can be wrong, and those hold no programs.
+            # Invalid fields affect decisions as well. Only custom resources can have them, and those have no images or variables.
             kept["spec"] = manifest.get("spec")
     kept["metadata"].pop("resourceVersion", None)
     _keep_annotations(kept["metadata"])

@@ -1,8 +1,8 @@
-"""The door from the Kubernetes API into the model: one object in, one thing out.
+"""Decodes Kubernetes objects into model values.
 
-An object arrives as the bytes of its JSON or as the mapping that a YAML file gave. It is read in one pass where it fits
-its shape, field by field where it does not: bad fields become Problems of the thing, and only an object without an
-identity is refused. No clock and no network here; what is remembered between objects is shared memory and nothing else.
+An object is the bytes of its JSON or a mapping from a YAML file. It is decoded in one pass where it fits its struct, field by field
+where it does not: invalid fields become Problems of the value, and only an object without an identity is refused. No clock and no
+network here; all that is kept between objects are interned values.
 """
 
 from __future__ import annotations
@@ -32,34 +32,34 @@ RawObject = Mapping[str, object] | bytes | msgspec.Raw
 
 
 class BadObject(ValueError):
-    """An object that cannot be told from others: no kind, no name, or no JSON at all."""
+    """An object that cannot be identified: no kind, no name, or no JSON at all."""
 
 
 class Decoder:
-    """Turns API objects into things. One decoder serves all kinds and shares what their objects have in common."""
+    """Decodes objects of all kinds and interns what they have in common."""
 
     def __init__(self, scheduler_names: Collection[str] = ("muster",)) -> None:
         self._kind_decoders = _kind_decoders(PodDecoder(scheduler_names))
 
     def decode(self, obj: RawObject, *, api_version: str = "", kind: str = "") -> ClusterObject | None:
-        """The thing that an object describes, or None for a kind that the scheduler does not read.
+        """The model value of an object, or None for a kind that the scheduler does not read.
 
-        `api_version` and `kind` count where the object itself is silent: items of a list do not say what they are.
+        `api_version` and `kind` are used where the object has none: items of a list have neither.
         """
         return self.decode_as(_group_kind(obj, api_version=api_version, kind=kind), obj)
 
     def decode_as(self, kind: tuple[str, str], obj: RawObject) -> ClusterObject | None:
-        """The same for an object of which API group and kind are known: it is not asked what it is."""
+        """The same for an object whose API group and kind are known."""
         decoder = self._kind_decoders.get(kind)
         return None if decoder is None else decoder.decode(obj)
 
 
-def event_subject(thing: ClusterObject) -> tuple[str, str]:
-    """What an event is about: the class name of the thing, and its UID, key or name."""
-    if isinstance(thing, Pod):
-        return "Pod", thing.uid
-    key: str = getattr(thing, "key", "") or thing.name
-    return type(thing).__name__, key
+def event_subject(obj: ClusterObject) -> tuple[str, str]:
+    """The object of an event: its class name, and its UID, key or name."""
+    if isinstance(obj, Pod):
+        return "Pod", obj.uid
+    key: str = getattr(obj, "key", "") or obj.name
+    return type(obj).__name__, key
 
 
 S = TypeVar("S", bound=wire.WireObject)
@@ -67,33 +67,30 @@ S_in = TypeVar("S_in", bound=wire.WireObject, contravariant=True)
 
 
 class _ReadFunction(Protocol[S_in]):
-    """Makes a thing of a shape; what is wrong goes into `problems`."""
+    """Turns a struct into a model value; invalid fields go into `problems`."""
 
     def __call__(self, written: S_in, *, problems: Problems) -> ClusterObject: ...
 
 
 class _KindDecoder(Generic[S]):
-    """One kind of object: its shape, and what is made of it."""
+    """One kind of object: its struct, and the function that turns it into a model value."""
 
-    def __init__(self, shape: type[S], read: _ReadFunction[S]) -> None:
-        self._struct_type = shape
+    def __init__(self, struct_type: type[S], read: _ReadFunction[S]) -> None:
+        self._struct_type = struct_type
         self._read = read
-        self._decoder = msgspec.json.Decoder(shape)
+        self._decoder = msgspec.json.Decoder(struct_type)
 
     def decode(self, obj: RawObject) -> ClusterObject:
         problems = Problems()
-        shaped = self._to_struct(obj, problems=problems)
-        if not shaped.metadata.name:
-            raise BadObject(
-                f"{self._struct_type.__name__.removeprefix('Wire')}: metadata.name is missing, "
-                "so the object cannot be told from others"
-            )
+        decoded = self._to_struct(obj, problems=problems)
+        if not decoded.metadata.name:
+            kind = self._struct_type.__name__.removeprefix("Wire")
+            raise BadObject(f"{kind}: metadata.name is missing, so the object cannot be identified")
         try:
-            return self._read(shaped, problems=problems)
+            return self._read(decoded, problems=problems)
         except UnicodeEncodeError:
-            raise BadObject(
-                f"{self._struct_type.__name__.removeprefix('Wire')} {excerpt(shaped.metadata.name)}: holds text that is not Unicode"
-            ) from None
+            kind = self._struct_type.__name__.removeprefix("Wire")
+            raise BadObject(f"{kind} {excerpt(decoded.metadata.name)}: holds text that is not Unicode") from None
 
     def _to_struct(self, obj: RawObject, *, problems: Problems) -> S:
         try:
@@ -120,19 +117,19 @@ def _kind_decoders(pods: PodDecoder) -> dict[tuple[str, str], _KindDecoder[Any]]
         (names.STORAGE_GROUP, "CSINode"): _KindDecoder(wire.WireCSINode, read_csi_node),
         (names.KOORDINATOR_GROUP, "Device"): _KindDecoder(wire.WireDevice, read_inventory),
     }
-    for group, dialect in FLAVOUR_OF_API_GROUP.items():
-        decoders[group, "PodGroup"] = _KindDecoder(wire.WirePodGroup, _pod_group_reader(dialect))
+    for group, flavour in FLAVOUR_OF_API_GROUP.items():
+        decoders[group, "PodGroup"] = _KindDecoder(wire.WirePodGroup, _pod_group_reader(flavour))
     for group in (names.SIGS_GROUP, names.X_K8S_GROUP):
         decoders[group, "ElasticQuota"] = _KindDecoder(wire.WireElasticQuota, _quota_reader(group))
-    # Documents write `apiVersion: v1alpha1` for these two, without a group.
+    # The documents of Koordinator write `apiVersion: v1alpha1` for these two, without a group.
     for kind in ("PodGroup", "ElasticQuota"):
         decoders["", kind] = decoders[names.SIGS_GROUP, kind]
     return decoders
 
 
-def _pod_group_reader(dialect: ApiFlavour) -> _ReadFunction[wire.WirePodGroup]:
+def _pod_group_reader(flavour: ApiFlavour) -> _ReadFunction[wire.WirePodGroup]:
     def read(written: wire.WirePodGroup, *, problems: Problems) -> ClusterObject:
-        return read_pod_group(written, dialect=dialect, problems=problems)
+        return read_pod_group(written, flavour=flavour, problems=problems)
 
     return read
 
@@ -178,10 +175,10 @@ _TYPE_META = msgspec.json.Decoder(wire.TypeMeta)
 
 
 def _group_kind(obj: RawObject, *, api_version: str, kind: str) -> tuple[str, str]:
-    """API group and kind. Versions of one group do not differ in what is read of them."""
-    said = _type_meta(obj)
-    version = said.api_version if isinstance(said.api_version, str) and said.api_version else api_version
-    found = said.kind if said.kind is not None else kind
+    """API group and kind. The versions of a group do not differ in the fields that are read."""
+    type_meta = _type_meta(obj)
+    version = type_meta.api_version if isinstance(type_meta.api_version, str) and type_meta.api_version else api_version
+    found = type_meta.kind if type_meta.kind is not None else kind
     if not isinstance(found, str) or not found:
         raise BadObject(f"kind: {excerpt(found)} is no kind; write for example Pod")
     return version.rpartition("/")[0], found
@@ -197,7 +194,7 @@ def _type_meta(obj: RawObject) -> wire.TypeMeta:
 
 
 def _load_json(obj: bytes | msgspec.Raw) -> Mapping[str, object]:
-    """The whole object by a more forgiving reader: one NaN must not lose it."""
+    """By a more lenient JSON decoder: one NaN must not lose the object."""
     text = bytes(obj)
     try:
         found = json.loads(text)

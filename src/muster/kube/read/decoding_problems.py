@@ -1,4 +1,4 @@
-"""Collects what is wrong with one object, in words for its owner: which field, which value, what to write instead."""
+"""The invalid fields of one object: which field, which value, what to write instead."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_PROBLEMS = 20
 
 
 class Problems:
-    """The first problems of one object; the rest are only counted, so that a hostile object stays small."""
+    """The first problems of one object; the rest is only counted, so that a hostile object needs little memory."""
 
     __slots__ = ("_found", "_omitted")
 
@@ -33,18 +33,18 @@ class Problems:
     def all(self) -> tuple[Problem, ...]:
         if not self._omitted:
             return tuple(self._found)
-        return (*self._found, Problem("", f"{self._omitted} more fields of this object are bad"))
+        return (*self._found, Problem("", f"{self._omitted} more fields of this object are invalid"))
 
 
 def excerpt(value: object) -> str:
-    """A value as a person recognises it, never longer than `MAX_VALUE_LENGTH` characters and its quotes."""
+    """A value for a message, at most `MAX_VALUE_LENGTH` characters and quotes."""
     if isinstance(value, str):
         return repr(value[:MAX_VALUE_LENGTH])
     return _SHORT_REPR.repr(value)[:MAX_VALUE_LENGTH]
 
 
 class _ShortRepr(reprlib.Repr):
-    """Shortens nested values. Python refuses to write out numbers of thousands of digits; nobody would read them."""
+    """Shortens nested values. Python refuses to format integers of thousands of digits."""
 
     def repr_int(self, x: int, level: int) -> str:
         return super().repr_int(x, level) if x.bit_length() < 256 else f"a number of {x.bit_length()} bits"

@@ -1,7 +1,7 @@
-"""Devices in the words of those who register them, ask for them and hand them out.
+"""Devices: how nodes register them, how pods request them, and the annotations that allocate them.
 
-Four dialects are read: Volcano's virtual GPUs, its older sharing by memory, Koordinator's, and plain `nvidia.com/gpu`. Device
-plugins learn which slots a pod got from annotations; the same annotations tell a scheduler that starts anew.
+Four flavours are read: Volcano's virtual GPUs, its older sharing by memory, Koordinator's, and plain `nvidia.com/gpu`. Device
+plugins read the device slots of a pod from annotations; so does a scheduler after a restart.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ from muster.model.pod import Problem
 from muster.model.resource_amounts import LARGEST_AMOUNT, Resources, amount
 
 MAX_DEVICES = 256
-"""No node has more; whoever says so is mistaken."""
+"""No node has more."""
 VGPU_MODEL = "NVIDIA"
-"""What kind of device a slot is of, in Volcano's words."""
+"""The type of a device in Volcano's annotations."""
 ALLOCATING = "allocating"
 NANO = 10**9
 
 _SPEC = "spec.containers"
 
 
-# --- What nodes have ----------------------------------------------------------------------------------------------------------
+# --- Devices of nodes ---------------------------------------------------------------------------------------------------------
 
 
 def node_devices(annotations: Mapping[str, str], capacity: wire.ResourceList, *, problems: Problems) -> tuple[Device, ...]:
-    """The devices that a node itself declares. Those of a Device object come on their own."""
-    islands = annotations.get(names.DEVICE_GROUPS, "").split(",")
+    """The devices that the Node object declares. Those of a Device object are read by `read_inventory`."""
+    device_groups = annotations.get(names.DEVICE_GROUPS, "").split(",")
     registered = annotations.get(names.VGPU_REGISTER, "")
     if registered and not annotations.get(names.VGPU_HANDSHAKE, "").startswith("Deleted"):
-        return tuple(_vgpu_devices(registered, islands, problems=problems))
+        return tuple(_vgpu_devices(registered, device_groups, problems=problems))
     if names.GPU_SHARE_NUMBER in capacity and names.GPU_SHARE_MEMORY in capacity:
-        return tuple(_gpu_share_devices(annotations, capacity, islands))
+        return tuple(_gpu_share_devices(annotations, capacity, device_groups))
     return ()
 
 
-def _vgpu_devices(text: str, islands: Sequence[str], *, problems: Problems) -> Iterator[Device]:
+def _vgpu_devices(text: str, device_groups: Sequence[str], *, problems: Problems) -> Iterator[Device]:
     field = f"metadata.annotations[{names.VGPU_REGISTER}]"
     entries = [entry for entry in text.split(":") if entry.strip()]
     if len(entries) > MAX_DEVICES:
-        problems.add(field, value=len(entries), advice=f"devices are more than any node has; the first {MAX_DEVICES} count")
+        problems.add(field, value=len(entries), advice=f"devices are more than any node has; the first {MAX_DEVICES} are used")
     for index, entry in enumerate(entries[:MAX_DEVICES]):
         parts = entry.split(",")
         shares, memory = (_whole_number(part) for part in (parts[1:3] if len(parts) > 4 else ("", "")))
@@ -58,47 +58,51 @@ def _vgpu_devices(text: str, islands: Sequence[str], *, problems: Problems) -> I
             index,
             memory=min(memory * MIB, LARGEST_AMOUNT),
             uuid=parts[0],
-            device_group=_item_at(islands, index),
+            device_group=_item_at(device_groups, index),
             shares=shares,
             healthy=parts[4].strip().lower() == "true",
             api=DeviceApi.VGPU,
         )
 
 
-def _gpu_share_devices(annotations: Mapping[str, str], capacity: wire.ResourceList, islands: Sequence[str]) -> Iterator[Device]:
-    """So many equal GPUs, and their memory in all. What is wrong with the amounts is told where they are read as amounts."""
+def _gpu_share_devices(
+    annotations: Mapping[str, str], capacity: wire.ResourceList, device_groups: Sequence[str]
+) -> Iterator[Device]:
+    """The capacity is a number of equal GPUs and their total memory. Invalid amounts are reported where the capacity is read."""
     amounts = read_amounts(capacity, field="", problems=Problems())
     count, memory = amounts.get(names.GPU_SHARE_NUMBER, 0), amounts.get(names.GPU_SHARE_MEMORY, 0)
-    unhealthy = {word.strip() for word in annotations.get(names.UNHEALTHY_GPUS, "").split(",")}
+    unhealthy = {index.strip() for index in annotations.get(names.UNHEALTHY_GPUS, "").split(",")}
     for index in range(min(count, MAX_DEVICES)):
         yield Device(
             index,
             memory=min(memory // count * MIB, LARGEST_AMOUNT),
-            device_group=_item_at(islands, index),
+            device_group=_item_at(device_groups, index),
             healthy=str(index) not in unhealthy,
             api=DeviceApi.GPU_SHARE,
         )
 
 
 def read_inventory(written: wire.WireDevice, *, problems: Problems) -> Inventory:
-    """Koordinator's Device: the GPUs of the node of this name. Of other types nothing is known here."""
+    """Koordinator's Device: the GPUs of the node of this name. Other types are ignored."""
     meta = written.metadata
     found: dict[int, Device] = {}
-    for i, one in enumerate(written.spec.devices):
-        if one.type != "gpu":
+    for i, info in enumerate(written.spec.devices):
+        if info.type != "gpu":
             continue
         field = f"spec.devices[{i}]"
-        if one.minor is None or one.minor < 0 or one.minor in found or len(found) >= MAX_DEVICES:
-            problems.add(f"{field}.minor", value=one.minor, advice="was ignored; write for each GPU a number of its own, from 0 on")
+        if info.minor is None or info.minor < 0 or info.minor in found or len(found) >= MAX_DEVICES:
+            problems.add(
+                f"{field}.minor", value=info.minor, advice="was ignored; write for each GPU a number of its own, from 0 on"
+            )
             continue
-        amounts = read_amounts(one.resources, field=f"{field}.resources", problems=problems)
-        found[one.minor] = Device(
-            one.minor,
+        amounts = read_amounts(info.resources, field=f"{field}.resources", problems=problems)
+        found[info.minor] = Device(
+            info.minor,
             memory=amounts.get(names.KOORDINATOR_GPU_MEMORY, 0),
             cores=amounts.get(names.KOORDINATOR_GPU_CORE) or WHOLE_CORES,
-            uuid=one.id,
-            device_group=_device_group(one.topology),
-            healthy=one.health,
+            uuid=info.id,
+            device_group=_device_group(info.topology),
+            healthy=info.health,
             api=DeviceApi.KOORDINATOR,
         )
     return Inventory(
@@ -116,8 +120,8 @@ def _device_group(topology: wire.DeviceTopology | None) -> str:
     return topology.pcie_id or f"numa-{topology.node_id}"
 
 
-def _item_at(words: Sequence[str], index: int) -> str:
-    return words[index].strip() if index < len(words) else ""
+def _item_at(items: Sequence[str], index: int) -> str:
+    return items[index].strip() if index < len(items) else ""
 
 
 def _whole_number(text: str) -> int | None:
@@ -125,25 +129,26 @@ def _whole_number(text: str) -> int | None:
     return int(word) if word.isascii() and word.isdigit() and len(word) <= 15 else None
 
 
-# --- What pods ask for --------------------------------------------------------------------------------------------------------
+# --- Device requests of pods --------------------------------------------------------------------------------------------------
 
 
-def device_asks(spec: wire.PodSpec, request: Resources, *, problems: Problems) -> tuple[DeviceRequest, ...]:
-    """What a pod asks of devices, beside the amounts in its request. One that mixes dialects has asks of each, and fits nowhere."""
-    asks = (
-        *_vgpu_asks(spec.containers, problems=problems),
-        *_gpu_share_asks(request),
-        *_koordinator_asks(request, problems=problems),
-        *_whole_gpu_asks(request),
+def device_requests(spec: wire.PodSpec, request: Resources, *, problems: Problems) -> tuple[DeviceRequest, ...]:
+    """The device requests of a pod, besides the amounts in its request. A pod that mixes flavours has requests of each, and fits
+    no node."""
+    requests = (
+        *_vgpu_requests(spec.containers, problems=problems),
+        *_gpu_share_requests(request),
+        *_koordinator_requests(request, problems=problems),
+        *_whole_gpu_requests(request),
     )
-    dialects = sorted({ask.api.value for ask in asks})
-    if len(dialects) > 1:
-        problems.add(_SPEC, value=", ".join(dialects), advice="are different ways to ask for devices; keep to one of them in a pod")
-    return asks
+    flavours = sorted({one.api.value for one in requests})
+    if len(flavours) > 1:
+        problems.add(_SPEC, value=", ".join(flavours), advice="are different ways to request devices; use one of them in a pod")
+    return requests
 
 
-def _vgpu_asks(containers: Iterable[wire.Container], *, problems: Problems) -> Iterator[DeviceRequest]:
-    """Each container for itself. One that only says how much memory it needs means one GPU; one that says no memory, all of it."""
+def _vgpu_requests(containers: Iterable[wire.Container], *, problems: Problems) -> Iterator[DeviceRequest]:
+    """Of each container. One that requests memory only means one GPU; one without memory, all memory of its GPUs."""
     for i, container in enumerate(containers):
         written = {**container.resources.limits, **container.resources.requests}
         own = read_amounts({name: written[name] for name in _VGPU if name in written}, field="", problems=Problems())
@@ -151,7 +156,7 @@ def _vgpu_asks(containers: Iterable[wire.Container], *, problems: Problems) -> I
         count = own.get(names.VGPU_NUMBER, 1 if memory else 0)
         if not count:
             if own:
-                advice = f"is asked for without a GPU; write {names.VGPU_NUMBER} too"
+                advice = f"is requested without a GPU; write {names.VGPU_NUMBER} too"
                 problems.add(f"{_SPEC}[{i}].resources", value=next(iter(own)), advice=advice)
             continue
         yield DeviceRequest(
@@ -167,7 +172,7 @@ def _vgpu_asks(containers: Iterable[wire.Container], *, problems: Problems) -> I
 _VGPU = (names.VGPU_NUMBER, names.VGPU_MEMORY, names.VGPU_MEMORY_PERCENTAGE, names.VGPU_CORES)
 
 
-def _gpu_share_asks(request: Resources) -> Iterator[DeviceRequest]:
+def _gpu_share_requests(request: Resources) -> Iterator[DeviceRequest]:
     memory, count = request[names.GPU_SHARE_MEMORY], request[names.GPU_SHARE_NUMBER]
     if memory:
         yield DeviceRequest(DeviceApi.GPU_SHARE, memory=memory * MIB)
@@ -175,7 +180,7 @@ def _gpu_share_asks(request: Resources) -> Iterator[DeviceRequest]:
         yield DeviceRequest(DeviceApi.GPU_SHARE, count=count, ratio=100, cores=WHOLE_CORES)
 
 
-def _koordinator_asks(request: Resources, *, problems: Problems) -> Iterator[DeviceRequest]:
+def _koordinator_requests(request: Resources, *, problems: Problems) -> Iterator[DeviceRequest]:
     whole = request[names.KOORDINATOR_GPU]
     cores, ratio = request[names.KOORDINATOR_GPU_CORE] or whole, request[names.KOORDINATOR_GPU_RATIO] or whole
     memory, shared = request[names.KOORDINATOR_GPU_MEMORY], request[names.KOORDINATOR_GPU_SHARED]
@@ -183,10 +188,10 @@ def _koordinator_asks(request: Resources, *, problems: Problems) -> Iterator[Dev
         return
     count = shared or (ratio // 100 if ratio > 100 and ratio % 100 == 0 else 1)
     if ratio and memory:
-        advice = f"is asked for beside {names.KOORDINATOR_GPU_RATIO}, which counts; write one of them"
+        advice = f"is requested besides {names.KOORDINATOR_GPU_RATIO}, which is used; write one of them"
         problems.add(_SPEC, value=names.KOORDINATOR_GPU_MEMORY, advice=advice)
     if ratio // count > 100 or cores // count > WHOLE_CORES or ratio % count or cores % count:
-        advice = "hundredths cannot be spread over whole GPUs; write at most 100, or a multiple of 100"
+        advice = "percent cannot be divided among whole GPUs; write at most 100, or a multiple of 100"
         problems.add(_SPEC, value=max(ratio, cores), advice=advice)
     yield DeviceRequest(
         DeviceApi.KOORDINATOR,
@@ -197,16 +202,16 @@ def _koordinator_asks(request: Resources, *, problems: Problems) -> Iterator[Dev
     )
 
 
-def _whole_gpu_asks(request: Resources) -> Iterator[DeviceRequest]:
+def _whole_gpu_requests(request: Resources) -> Iterator[DeviceRequest]:
     if count := request[names.NVIDIA_GPU]:
         yield DeviceRequest(DeviceApi.WHOLE, count=count, ratio=100, cores=WHOLE_CORES)
 
 
-# --- What a pod got -----------------------------------------------------------------------------------------------------------
+# --- Device slots of pods -----------------------------------------------------------------------------------------------------
 
 
 def bind_annotations(grants: Sequence[DeviceGrant], *, node: str, now: float) -> dict[str, str]:
-    """What the device plugins must find on a pod from the moment when it is bound. All grants of a pod are of one dialect."""
+    """The annotations for the device plugins, which are written with the bind. All grants of a pod are of one flavour."""
     if not grants:
         return {}
     match grants[0].api:
@@ -234,7 +239,7 @@ def bind_annotations(grants: Sequence[DeviceGrant], *, node: str, now: float) ->
 
 
 def _vgpu_ids(grants: Sequence[DeviceGrant]) -> str:
-    """By container; one that asks for nothing has an empty place, so that the others keep theirs."""
+    """By container; one without GPUs has an empty item, so that the others keep their index."""
     by_container = [""] * (max(grant.container for grant in grants) + 1)
     for grant in grants:
         by_container[grant.container] += f"{grant.uuid},{VGPU_MODEL},{grant.memory // MIB},{grant.cores}:"
@@ -256,10 +261,10 @@ def _allocated(grant: DeviceGrant) -> dict[str, object]:
 
 
 def read_device_slots(
-    annotations: Mapping[str, str], asks: Sequence[DeviceRequest]
+    annotations: Mapping[str, str], requests: Sequence[DeviceRequest]
 ) -> tuple[tuple[DeviceSlotNote, ...], tuple[Problem, ...]]:
-    """The slots that are written on a pod which asks for these, and what is wrong with how they are written."""
-    for name in _SLOT_ANNOTATIONS[asks[0].api] if asks else ():
+    """The device slots in the annotations of a pod with these requests, and what is invalid there."""
+    for name in _SLOT_ANNOTATIONS[requests[0].api] if requests else ():
         text = annotations.get(name)
         if text is None:
             continue
@@ -268,7 +273,7 @@ def read_device_slots(
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             problems = Problems()
             field = f"metadata.annotations[{name}]"
-            problems.add(field, value=text, advice="says no slots of devices, so it is not known which the pod has")
+            problems.add(field, value=text, advice="names no device slots, so the devices of the pod are unknown")
             return (), problems.all()
     return (), ()
 
@@ -286,11 +291,11 @@ def _read_indices(text: str) -> Iterator[DeviceSlotNote]:
 
 def _read_allocated(text: str) -> Iterator[DeviceSlotNote]:
     for found in json.loads(text).get("gpu", []):
-        said = {name: amount(name, str(value)) for name, value in found["resources"].items()}
+        amounts = {name: amount(name, str(value)) for name, value in found["resources"].items()}
         yield DeviceSlotNote(
             index=int(found["minor"]),
-            memory=said.get(names.KOORDINATOR_GPU_MEMORY, 0),
-            cores=min(said.get(names.KOORDINATOR_GPU_CORE, 0), WHOLE_CORES),
+            memory=amounts.get(names.KOORDINATOR_GPU_MEMORY, 0),
+            cores=min(amounts.get(names.KOORDINATOR_GPU_CORE, 0), WHOLE_CORES),
         )
 
 

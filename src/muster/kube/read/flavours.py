@@ -1,15 +1,15 @@
-"""To which gang and queue an object says it belongs, and what its annotations say about that gang.
+"""The gang and the queue that an object names, and the gang settings in its annotations.
 
-Several schedulers have taught their users to declare gangs. Where a pod speaks two of these dialects the first in this
-order counts, and the pod gets a Problem that names both:
+Several schedulers have APIs to declare gangs. Where a pod uses two of these flavours the first in this order counts, and the pod
+gets a Problem that names both:
 
 1. Volcano: annotation `scheduling.k8s.io/group-name`;
 2. Koordinator: label `pod-group.scheduling.sigs.k8s.io`;
-3. the community's scheduler plugins: label `scheduling.x-k8s.io/pod-group`;
+3. the scheduler-plugins of the Kubernetes SIGs: label `scheduling.x-k8s.io/pod-group`;
 4. annotations alone: label `pod-group.scheduling.sigs.k8s.io/name`, then annotation `gang.scheduling.koordinator.sh/name`;
 5. Kubernetes itself: `spec.schedulingGroup.podGroupName`.
 
-The second and the fourth are one family: they share names, and naming one gang twice is no conflict.
+The second and the fourth are one family: they share names, and to name one gang twice is no conflict.
 """
 
 from __future__ import annotations
@@ -47,20 +47,20 @@ _MUST, _PREFER = "MustGather", "PreferGather"
 
 @dataclass(frozen=True, slots=True)
 class _GangReference:
-    """One place where a pod names its gang."""
+    """One field in which a pod names its gang."""
 
-    dialect: ApiFlavour
+    flavour: ApiFlavour
     name: str
     field: str
 
     def names_same_gang(self, other: _GangReference) -> bool:
-        return self.dialect.family == other.dialect.family and self.name == other.name
+        return self.flavour.family == other.flavour.family and self.name == other.name
 
 
 def membership_of(labels: StringMap, annotations: StringMap, *, native: str, problems: Problems) -> Membership | None:
-    """The gang that a pod names, or None for a lone pod.
+    """The gang that a pod names, or None for a single pod.
 
-    A name that is not valid still makes a member: a pod that meant to be in a gang must not start alone.
+    An invalid name still makes a member: a pod of a gang must not be scheduled alone.
     """
     references = _gang_references(labels, annotations, native=native)
     if not references:
@@ -72,13 +72,13 @@ def membership_of(labels: StringMap, annotations: StringMap, *, native: str, pro
     except BadText as bad:
         problems.add(first.field, value=first.name, advice=str(bad))
     declared = read_declaration(labels, annotations, problems=problems)
-    alone = first.dialect is ApiFlavour.ANNOTATION and declared.min is not None
-    role = _first_of(names.VOLCANO_TASK, annotations, labels) if first.dialect is ApiFlavour.VOLCANO else ""
-    return Membership(first.dialect, first.name, role, not alone, declared)
+    alone = first.flavour is ApiFlavour.ANNOTATION and declared.min is not None
+    role = _first_of(names.VOLCANO_TASK, annotations, labels) if first.flavour is ApiFlavour.VOLCANO else ""
+    return Membership(first.flavour, first.name, role, not alone, declared)
 
 
 def queue_of(labels: StringMap, annotations: StringMap, *, problems: Problems) -> str:
-    """Key of the queue that an object names, or empty. The namespace of a quota is not known here: it is a `?`."""
+    """Key of the queue that an object names, or empty. The namespace of a quota is not known here and written as `?`."""
     queue = _first_of(names.VOLCANO_QUEUE_NAME, annotations, labels)
     quota = labels.get(names.QUOTA_NAME, "")
     if queue and quota:
@@ -90,7 +90,7 @@ def queue_of(labels: StringMap, annotations: StringMap, *, problems: Problems) -
 
 
 def read_declaration(labels: StringMap, annotations: StringMap, *, problems: Problems) -> Declared:
-    """What the annotations of a pod or a PodGroup say about its gang. Whatever is invalid counts as not said."""
+    """The gang settings in the annotations of a pod or a PodGroup. An invalid one counts as absent."""
     if names.LIGHTWEIGHT_MIN_AVAILABLE not in labels and _GANG_KEYS.isdisjoint(annotations):
         return NOT_DECLARED
     read = _AnnotationReader(annotations, problems)
@@ -116,7 +116,7 @@ def annotation_field(name: str) -> str:
 
 
 def _gang_references(labels: StringMap, annotations: StringMap, *, native: str) -> list[_GangReference]:
-    """All places where the pod names its gang, the one that counts first."""
+    """All fields in which the pod names its gang, the one that counts first."""
     places = (
         (ApiFlavour.VOLCANO, annotations, names.VOLCANO_GROUP_NAME, annotation_field),
         (ApiFlavour.VOLCANO, annotations, names.VOLCANO_GROUP_NAME_ALIAS, annotation_field),
@@ -125,7 +125,7 @@ def _gang_references(labels: StringMap, annotations: StringMap, *, native: str) 
         (ApiFlavour.ANNOTATION, labels, names.LIGHTWEIGHT_GANG_NAME, label_field),
         (ApiFlavour.ANNOTATION, annotations, names.GANG_NAME, annotation_field),
     )
-    references = [_GangReference(dialect, texts[key], field(key)) for dialect, texts, key, field in places if texts.get(key)]
+    references = [_GangReference(flavour, texts[key], field(key)) for flavour, texts, key, field in places if texts.get(key)]
     return [*references, _GangReference(ApiFlavour.NATIVE, native, NATIVE_FIELD)] if native else references
 
 
@@ -134,15 +134,15 @@ def _check_same_gang(references: list[_GangReference], *, problems: Problems) ->
     for other in references[1:]:
         if not first.names_same_gang(other):
             advice = (
-                f"({other.dialect.value}) was ignored: {first.field} names {excerpt(first.name)} "
-                f"({first.dialect.value}), which counts; keep one of them"
+                f"({other.flavour.value}) was ignored: {first.field} names {excerpt(first.name)} "
+                f"({first.flavour.value}), which counts; keep one of them"
             )
             problems.add(other.field, value=other.name, advice=advice)
 
 
 @dataclass(frozen=True, slots=True)
 class _AnnotationReader:
-    """Reads annotations one by one; a bad one becomes a Problem and reads as None."""
+    """Reads annotations one by one; an invalid one becomes a Problem and None."""
 
     annotations: StringMap
     problems: Problems
@@ -156,7 +156,7 @@ class _AnnotationReader:
 
 
 def parse_or_report(text: str, read: Callable[[str], T], *, field: str, problems: Problems) -> T | None:
-    """What `read` makes of the text; a bad text is a Problem and None."""
+    """The value of the text; an invalid text is a Problem and None."""
     try:
         return read(text)
     except BadText as bad:
@@ -165,16 +165,16 @@ def parse_or_report(text: str, read: Callable[[str], T], *, field: str, problems
 
 
 def _min(labels: StringMap, read: _AnnotationReader, *, problems: Problems) -> int | None:
-    light = labels.get(names.LIGHTWEIGHT_MIN_AVAILABLE)
-    if light is not None:
-        found = parse_or_report(light, read_count, field=label_field(names.LIGHTWEIGHT_MIN_AVAILABLE), problems=problems)
+    label = labels.get(names.LIGHTWEIGHT_MIN_AVAILABLE)
+    if label is not None:
+        found = parse_or_report(label, read_count, field=label_field(names.LIGHTWEIGHT_MIN_AVAILABLE), problems=problems)
         if found is not None:
             return found
     return read.value(names.GANG_MIN_AVAILABLE, read_count)
 
 
 def _mode(read: _AnnotationReader) -> str | None:
-    """A mode that does not exist is Strict: that one promises less and can block nobody."""
+    """An invalid mode is Strict: that one reserves nothing and so cannot block other gangs."""
     found = read.value(names.GANG_MODE, _read_mode)
     return found or (Mode.STRICT.value if read.annotations.get(names.GANG_MODE) else None)
 
@@ -194,8 +194,8 @@ def _read_match_policy(text: str) -> str | None:
 
 
 def _read_groups(text: str) -> tuple[str, ...]:
-    """Names in one order, so that pods that list them differently agree. A gang that cannot exist is waited for in vain,
-    which its siblings are told; here only the form counts."""
+    """Sorted, so that pods that list them in another order agree. Only the syntax is checked: a gang that does not exist is
+    reported by the gangs that wait for it."""
     groups = read_list(text)
     for one in groups:
         if not re.fullmatch(r"[^/\s]+/[^/\s]+", one):
@@ -204,7 +204,7 @@ def _read_groups(text: str) -> tuple[str, ...]:
 
 
 def _read_gather_strategy(text: str) -> tuple[str | None, str | None]:
-    """The narrowest layer that must be shared, and the narrowest that should be; layers are listed widest first."""
+    """The lowest layer of MustGather, and the lowest of PreferGather; layers are listed from the highest on."""
     found = read_json(text) if text else {}
     layers = found.get("gatherStrategy", []) if isinstance(found, dict) else None
     if not isinstance(layers, list) or not all(map(_is_layer, layers)):

@@ -1,4 +1,4 @@
-"""Equal values as one object, so that many pods of few templates stay small."""
+"""Equal values as one object, so that many pods of few templates need little memory."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ MAX_INTERNED = 16384
 
 
 class Interner(Generic[K, V]):
-    """Remembers values by key. It forgets all of them when it is full: what is common comes back at once, and what is
-    unique (a label with the pod's own name) does not pile up."""
+    """Values by key. It is cleared when it is full: common values return at once, and unique ones (a label with the pod's own name)
+    do not accumulate."""
 
     __slots__ = ("_values", "get")
 
@@ -28,6 +28,6 @@ class Interner(Generic[K, V]):
         return value
 
     def intern(self, key: K, value: V) -> V:
-        """The value remembered under this key, else this one from now on."""
+        """The value with this key, else this one from now on."""
         found = self.get(key)
         return self.put(key, value) if found is None else found

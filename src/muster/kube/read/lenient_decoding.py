@@ -1,7 +1,7 @@
-"""Reads an object that does not fit its shape: keeps all that fits, mends what has one obvious meaning, drops the rest.
+"""Decodes an object that does not fit its struct: keeps all that fits, coerces what has one obvious meaning, drops the rest.
 
-One bad field must not lose its object. Whatever is mended or dropped is a Problem. Two things are no mistakes, because
-their meaning is plain: `null`, and an annotation written as a number, a boolean, a list or a time.
+One invalid field must not lose its object. What is coerced or dropped becomes a Problem. Two cases are valid: `null`, and an
+annotation written as a number, a boolean, a list or a time.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from muster.kube.read.decoding_problems import Problems
 S = TypeVar("S", bound=wire.WireStruct)
 
 DECODE_ERRORS = (msgspec.DecodeError, UnicodeError, RecursionError)
-"""What reading in one pass raises where a value does not fit its shape."""
+"""The errors of msgspec where a value does not fit its struct."""
 
 _DROPPED: Any = object()
-"""Stands for a value of which nothing could be kept: the field's default takes its place."""
+"""A value that was dropped: the field has its default."""
 
 
 def decode_leniently(obj: Mapping[Any, object], *, wanted: type[S], problems: Problems) -> S:
-    """`obj` as a `wanted`, with a Problem for each field that had to be mended or dropped."""
+    """`obj` as a `wanted`, with a Problem for each field that was coerced or dropped."""
     return cast(S, _struct(_with_text_annotations(obj), wanted, field="", problems=problems))
 
 
 def as_text(value: object) -> str:
-    """The text that an annotation stands for where somebody wrote a number, a boolean, a list or a time."""
+    """The text of an annotation that is written as a number, a boolean, a list or a time."""
     if isinstance(value, str):
         return value
     if value is None:
@@ -56,12 +56,12 @@ def _text_or_value(value: object) -> object:
     try:
         return as_text(value)
     except (ValueError, TypeError, RecursionError):
-        # Left as it is, so that it is dropped and named like any other value that does not fit.
+        # Left as it is, so that it is dropped and reported like any other value that does not fit.
         return value
 
 
 def _decode_part(value: object, wanted: Any, *, field: str, problems: Problems) -> Any:
-    """Try the whole; where it does not fit, go into its parts."""
+    """The whole value; where it does not fit, its parts."""
     try:
         return msgspec.convert(value, wanted)
     except DECODE_ERRORS:
@@ -136,7 +136,7 @@ def _coerce_text(value: object) -> Any:
 
 
 def _coerce_number(value: object) -> Any:
-    """A whole number written as text or with a point, brought into the range that the API allows."""
+    """An integer written as text or as a float, clamped to the range of the API."""
     try:
         number = int(value) if isinstance(value, str) and len(value) < 20 else value
         if isinstance(number, bool) or not isinstance(number, int | float) or number != int(number):
@@ -152,7 +152,7 @@ def _coerce_bool(value: object) -> Any:
 
 
 def _is_sensible_number(value: object) -> bool:
-    """A huge number is not what anybody meant."""
+    """A huge number is a mistake."""
     return not isinstance(value, int) or value.bit_length() < 256
 
 
@@ -161,7 +161,7 @@ def _drop(_: object) -> Any:
 
 
 def _without_none(wanted: Any) -> Any:
-    """The type behind an `X | None`."""
+    """The X of an `X | None`."""
     if get_origin(wanted) not in (Union, UnionType):
         return wanted
     rest = [part for part in get_args(wanted) if part is not type(None)]
@@ -173,5 +173,5 @@ _COERCIONS = {
     wire.Int32: (_coerce_number, "a whole number such as 1"),
     bool: (_coerce_bool, "true or false"),
     datetime: (_drop, "a time such as 2026-03-01T12:00:00Z"),
-    Any: (_drop, "something less deep"),
+    Any: (_drop, "a value that is less nested"),
 }

@@ -17,17 +17,17 @@ MAX_PATTERN_LENGTH = 1000
 
 def read_node(written: wire.WireNode, *, problems: Problems) -> Node:
     meta, status = written.metadata, written.status
-    room, field = (status.allocatable, "allocatable") if status.allocatable is not None else (status.capacity, "capacity")
+    amounts, field = (status.allocatable, "allocatable") if status.allocatable is not None else (status.capacity, "capacity")
     return Node(
         name=meta.name,
         uid=meta.uid,
         created=epoch_s(meta.creation_timestamp) or 0.0,
         version=read_version(meta.resource_version),
-        allocatable=read_resources(room, field=f"status.{field}", problems=problems),
+        allocatable=read_resources(amounts, field=f"status.{field}", problems=problems),
         labels=meta.labels,
         taints=taints(written.spec.taints, problems=problems),
         unschedulable=written.spec.unschedulable,
-        devices=node_devices(meta.annotations, status.capacity or room, problems=problems),
+        devices=node_devices(meta.annotations, status.capacity or amounts, problems=problems),
         problems=problems.all(),
     )
 
@@ -53,15 +53,15 @@ def _member(written: wire.HyperNodeMember, *, field: str, problems: Problems) ->
     if written.type not in ("Node", "HyperNode"):
         problems.add(f"{field}.type", value=written.type, advice="is unknown, so it was ignored; write Node or HyperNode")
         return None
-    chosen = written.selector
-    pattern = chosen.regex_match.pattern if chosen.regex_match is not None else ""
+    selector = written.selector
+    pattern = selector.regex_match.pattern if selector.regex_match is not None else ""
     if pattern and not _is_pattern(pattern, field=f"{field}.selector.regexMatch.pattern", problems=problems):
         return None
     return DomainMember(
         is_node=written.type == "Node",
-        exact=chosen.exact_match.name if chosen.exact_match is not None else "",
+        exact=selector.exact_match.name if selector.exact_match is not None else "",
         regex=pattern,
-        labels=label_selector(chosen.label_match, field=f"{field}.selector.labelMatch", problems=problems),
+        labels=label_selector(selector.label_match, field=f"{field}.selector.labelMatch", problems=problems),
     )
 
 

@@ -1,4 +1,4 @@
-"""Which API object is meant: plain names that all who hold objects share."""
+"""References to API objects: group, kind, namespace and name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from muster.kube.read import names
 
 Manifest = dict[str, Any]
 ManifestView = Mapping[str, Any]
-"""A manifest to look at. Whoever wants another one makes it with `merged`."""
+"""A read-only manifest; `merged` makes a changed one."""
 
 GroupKind = tuple[str, str]
 """API group and kind."""
@@ -27,7 +27,7 @@ POD_GROUP_KIND: Final = "PodGroup"
 
 
 class ApiObjectRef(NamedTuple):
-    """Which object: one name exists once in each kind and namespace. `namespace` is empty for objects of the whole cluster."""
+    """One API object. `namespace` is empty for cluster-scoped objects."""
 
     group: str
     kind: str
@@ -41,7 +41,7 @@ class ApiObjectRef(NamedTuple):
 
 @lru_cache(maxsize=8192)
 def pod_ref(full_name: str) -> ApiObjectRef:
-    """Asked for several times in the course of one deed."""
+    """Cached: it is needed several times for each effect."""
     namespace, _, name = full_name.rpartition("/")
     return ApiObjectRef(*POD, namespace, name)
 

@@ -1,6 +1,6 @@
-"""Pods of the API as pods of the model.
+"""Decodes pods.
 
-Labels, annotations, membership and queue come from a template nearly always, so they are remembered together.
+Labels, annotations, membership and queue nearly always come from a pod template, so they are cached together.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from muster.kube.read.text_values import epoch_s, read_seconds, read_time, read_
 from muster.model.pod import Membership, Pod, PodStatusPhase, Problem, ReservationNote, no_labels
 
 MAX_TEMPLATE_LENGTH = 4096
-"""Texts longer than this in all are no template of many pods, and are not remembered."""
+"""Templates with more text than this are not cached: they are hardly shared by many pods."""
 
-_RUNNING = {running.value: running for running in PodStatusPhase} | {"": PodStatusPhase.PENDING, "Unknown": PodStatusPhase.RUNNING}
-"""A pod of unknown phase is on a node that does not answer: it still has its place there."""
+_PHASES = {phase.value: phase for phase in PodStatusPhase} | {"": PodStatusPhase.PENDING, "Unknown": PodStatusPhase.RUNNING}
+"""A pod of unknown phase is on a node that is unreachable: it still uses its request there."""
 
 _Pairs = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _PodTemplate:
-    """What pods with equal labels and equal annotations have in common."""
+    """The common part of pods with equal labels and annotations."""
 
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
@@ -49,7 +49,7 @@ class _PodTemplate:
 
 
 class PodDecoder:
-    """Reads pods. It remembers templates, never pods."""
+    """Decodes pods. It caches templates, never pods."""
 
     def __init__(self, scheduler_names: Collection[str]) -> None:
         self._ours = frozenset(scheduler_names)
@@ -63,10 +63,12 @@ class PodDecoder:
         meta, spec, status = written.metadata, written.spec, written.status
         namespace = self._strings.intern(meta.namespace, meta.namespace) if meta.namespace else "default"
         uid = meta.uid or f"{namespace}/{meta.name}"
-        shared = self._template(meta, spec.scheduling_group, problems=problems)
-        kind = self._signatures.signature_of(spec, namespace=namespace, pod=meta.name, problems=problems)
-        note = shared.annotations.get(names.RESERVATION)
-        slots, bad_slots = read_device_slots(shared.annotations, kind.devices) if kind.devices and spec.node_name else ((), ())
+        template = self._template(meta, spec.scheduling_group, problems=problems)
+        signature = self._signatures.signature_of(spec, namespace=namespace, pod=meta.name, problems=problems)
+        note = template.annotations.get(names.RESERVATION)
+        slots, bad_slots = (
+            read_device_slots(template.annotations, signature.devices) if signature.devices and spec.node_name else ((), ())
+        )
         problems.extend(bad_slots)
         scheduler = spec.scheduler_name or names.DEFAULT_SCHEDULER
         ours = scheduler in self._ours
@@ -74,33 +76,33 @@ class PodDecoder:
             uid=uid,
             namespace=namespace,
             name=meta.name,
-            signature=kind,
+            signature=signature,
             created=epoch_s(meta.creation_timestamp) or 0.0,
             version=read_version(meta.resource_version),
             ours=ours,
             scheduler="" if ours else self._strings.intern(scheduler, scheduler),
             priority=spec.priority or 0,
             priority_class=spec.priority_class_name,
-            never_preempts=shared.never_preempts or spec.preemption_policy == "Never",
+            never_preempts=template.never_preempts or spec.preemption_policy == "Never",
             protected=_why_protected(written, namespace=namespace),
-            labels=shared.labels,
-            annotations=shared.annotations,
-            membership=shared.membership,
-            queue=shared.queue,
+            labels=template.labels,
+            annotations=template.annotations,
+            membership=template.membership,
+            queue=template.queue,
             gates=tuple(gate.name for gate in spec.scheduling_gates) if spec.scheduling_gates else (),
             node=self._strings.intern(spec.node_name, spec.node_name) if spec.node_name else None,
-            status_phase=_running(status.phase, problems=problems),
+            status_phase=_status_phase(status.phase, problems=problems),
             started=epoch_s(status.start_time),
             deleted_at=epoch_s(meta.deletion_timestamp),
             nominated_node=status.nominated_node_name or None,
             reservation_note=_reservation(note, uid=uid, problems=problems) if note else None,
             device_slots=slots,
-            eviction_marked_at=shared.eviction_marked_at,
-            eviction_marked_for=shared.eviction_marked_for,
-            eviction_cancelled_at=shared.eviction_cancelled_at,
-            timed_out=shared.timed_out,
-            checkpoint=shared.checkpoint,
-            restart_s=shared.restart_s,
+            eviction_marked_at=template.eviction_marked_at,
+            eviction_marked_for=template.eviction_marked_for,
+            eviction_cancelled_at=template.eviction_cancelled_at,
+            timed_out=template.timed_out,
+            checkpoint=template.checkpoint,
+            restart_s=template.restart_s,
             problems=problems.all(),
         )
 
@@ -141,15 +143,15 @@ class PodDecoder:
 
 
 class _SoftEvictionMark(msgspec.Struct):
-    """What the annotation of a soft eviction says, whoever wrote it."""
+    """The annotation of a soft eviction, whichever scheduler wrote it."""
 
     timestamp: datetime | None = None
     preempt_job: str = msgspec.field(default="", name="preemptJob")
 
 
 def _soft_eviction(annotations: Mapping[str, str]) -> tuple[float, str]:
-    """Since when the pod is marked for soft eviction, and for which gang. The label decides; a mark without a readable time is as
-    old as can be."""
+    """Since when the pod is marked for soft eviction, and for which gang. The label decides; without a valid time it is the oldest
+    possible."""
     try:
         mark = msgspec.json.decode(annotations.get(names.SOFT_EVICTION, "{}"), type=_SoftEvictionMark)
     except (msgspec.DecodeError, UnicodeError):
@@ -158,7 +160,7 @@ def _soft_eviction(annotations: Mapping[str, str]) -> tuple[float, str]:
 
 
 def _without_overlong(kept: dict[str, str], *, problems: Problems) -> dict[str, str]:
-    """The API refuses such annotations; a file may hold them."""
+    """The API refuses such annotations; a file may have them."""
     for key in [key for key, text in kept.items() if len(text) > MAX_ANNOTATION_LENGTH]:
         advice = f"and so on was ignored: it is longer than {MAX_ANNOTATION_LENGTH} characters"
         problems.add(annotation_field(key), value=kept.pop(key), advice=advice)
@@ -171,7 +173,7 @@ def _read_annotation(annotations: Mapping[str, str], key: str, read: Callable[[s
 
 
 def _is_shareable(labels: _Pairs, kept: _Pairs) -> bool:
-    """A claim and slots belong to one pod, and long texts are not worth their memory."""
+    """A reservation and device slots belong to one pod, and long texts are not worth their memory."""
     if any(key == names.RESERVATION or key in names.DEVICE_ANNOTATIONS for key, _ in kept):
         return False
     return sum(len(text) for _, text in (*labels, *kept)) <= MAX_TEMPLATE_LENGTH
@@ -193,12 +195,12 @@ def _why_protected(pod: wire.WirePod, *, namespace: str) -> str:
     return ""
 
 
-def _running(phase: str, *, problems: Problems) -> PodStatusPhase:
-    running = _RUNNING.get(phase)
-    if running is None:
-        problems.add("status.phase", value=phase, advice=f"is no phase; write one of {', '.join(filter(None, _RUNNING))}")
+def _status_phase(phase: str, *, problems: Problems) -> PodStatusPhase:
+    known = _PHASES.get(phase)
+    if known is None:
+        problems.add("status.phase", value=phase, advice=f"is no phase; write one of {', '.join(filter(None, _PHASES))}")
         return PodStatusPhase.PENDING
-    return running
+    return known
 
 
 def _reservation(text: str, *, uid: str, problems: Problems) -> ReservationNote | None:

@@ -1,4 +1,4 @@
-"""PodGroups of all four API groups as one `PodGroup`."""
+"""Decodes the PodGroups of all four API groups."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ FLAVOUR_OF_API_GROUP = {
     names.X_K8S_GROUP: ApiFlavour.SIGS,
     names.NATIVE_GROUP: ApiFlavour.NATIVE,
 }
-"""Who declares a gang by the PodGroup of which API group."""
+"""The API flavour of the PodGroups of each API group."""
 
 
-def read_pod_group(written: wire.WirePodGroup, *, dialect: ApiFlavour, problems: Problems) -> PodGroup:
+def read_pod_group(written: wire.WirePodGroup, *, flavour: ApiFlavour, problems: Problems) -> PodGroup:
     meta, spec = written.metadata, written.spec
     declared = read_declaration(meta.labels, meta.annotations, problems=problems)
     status = flatten_status(written.status)
     return PodGroup(
-        flavour=dialect,
+        flavour=flavour,
         namespace=meta.namespace or "default",
         name=meta.name,
         uid=meta.uid,
         created=epoch_s(meta.creation_timestamp) or 0.0,
         version=read_version(meta.resource_version),
-        min_member=_min_member(spec, dialect=dialect, problems=problems),
+        min_member=_min_member(spec, flavour=flavour, problems=problems),
         role_mins=_role_mins(spec, problems=problems),
         min_resources=read_resources(spec.min_resources, field="spec.minResources", problems=problems),
         priority_class=spec.priority_class_name,
@@ -53,17 +53,17 @@ def read_pod_group(written: wire.WirePodGroup, *, dialect: ApiFlavour, problems:
 
 
 def _started(text: str) -> float | None:
-    """Whoever writes nonsense there has it written over."""
+    """An invalid time is ignored and overwritten."""
     try:
         return read_time(text) if text else None
     except BadText:
         return None
 
 
-def _min_member(spec: wire.PodGroupSpec, *, dialect: ApiFlavour, problems: Problems) -> int:
-    """Nothing, or zero, is one: a gang of which nobody need be placed is one whose members come one by one."""
+def _min_member(spec: wire.PodGroupSpec, *, flavour: ApiFlavour, problems: Problems) -> int:
+    """Absent or zero is one: the members of such a gang are scheduled one by one."""
     field, written = "spec.minMember", spec.min_member
-    if dialect is ApiFlavour.NATIVE:
+    if flavour is ApiFlavour.NATIVE:
         gang = spec.scheduling_policy.gang if spec.scheduling_policy is not None else None
         field, written = "spec.schedulingPolicy.gang.minCount", gang.min_count if gang is not None else None
     return _at_least(1, written, field=field, problems=problems)
@@ -110,8 +110,8 @@ def _network_topology(written: wire.NetworkTopology, *, field: str, problems: Pr
 
 
 def _sub_group(written: wire.SubGroupPolicy, *, field: str, problems: Problems) -> SubgroupPolicy:
-    """A policy that selects nobody in particular means the role of its name."""
-    wish = written.network_topology
+    """A policy without a selector applies to the role of its name."""
+    topology = written.network_topology
     bare = written.label_selector is None and not written.match_label_keys
     return SubgroupPolicy(
         name=written.name,
@@ -120,12 +120,12 @@ def _sub_group(written: wire.SubGroupPolicy, *, field: str, problems: Problems) 
         label_keys=written.match_label_keys,
         size=_at_least(1, written.sub_group_size, field=f"{field}.subGroupSize", problems=problems),
         min_subgroups=_at_least(0, written.min_sub_groups, field=f"{field}.minSubGroups", problems=problems),
-        topology=None if wish is None else _network_topology(wish, field=f"{field}.networkTopology", problems=problems),
+        topology=None if topology is None else _network_topology(topology, field=f"{field}.networkTopology", problems=problems),
     )
 
 
 def _wait_s(spec: wire.PodGroupSpec, *, problems: Problems) -> float | None:
-    """Zero is the same as nothing said."""
+    """Zero is the same as absent."""
     seconds = spec.schedule_timeout_seconds
     if seconds is not None and seconds < 0:
         problems.add("spec.scheduleTimeoutSeconds", value=seconds, advice="is negative and was ignored; write 600")

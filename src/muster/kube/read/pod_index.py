@@ -1,4 +1,4 @@
-"""Which pods stand on which node and gather in which slot. Follows the objects; holds nothing that they do not say."""
+"""The pods of each node and of each gang key, as their objects have it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class PodIndex:
         self._by_gang_key.setdefault(gang_key_of(pod), {})[ref] = pod
 
     def drop(self, ref: ApiObjectRef, *, uid: str = "") -> None:
-        """The pod is gone. `uid`: only if it is that one, and not another of the same name."""
+        """`uid`: only if it is this pod, and not another of the same name."""
         before = self._pods.get(ref)
         if before is None or (uid and before.uid != uid):
             return
@@ -34,24 +34,24 @@ class PodIndex:
         return sorted(self._on_node.get(node, {}).items())
 
     def gang_pods(self, gang_key: str) -> list[ApiObjectRef]:
-        """The pods of a slot such as `volcano:team-a/train`, or of all slots with a title such as `team-a/train`."""
+        """The pods of a gang key such as `volcano:team-a/train`, or of all gang keys with a title such as `team-a/train`."""
         if ":" in gang_key:
             return sorted(self._by_gang_key.get(gang_key, ()))
         namespace, _, name = gang_key.partition("/")
-        alone = self._pods.get(ApiObjectRef(*POD, namespace, name))
+        single = self._pods.get(ApiObjectRef(*POD, namespace, name))
         found = [ref for family in FAMILIES for ref in self.gang_pods(f"{family}:{gang_key}")]
-        return [ApiObjectRef(*POD, namespace, name), *found] if alone is not None and alone.membership is None else found
+        return [ApiObjectRef(*POD, namespace, name), *found] if single is not None and single.membership is None else found
 
 
 def gang_key_of(pod: Pod) -> str:
-    """The place where pods of one declared gang gather, as gangs are named by it."""
+    """The key of the gang that the pod declares."""
     if pod.membership is None:
         return f"pod:{pod.uid}"
     return f"{pod.membership.flavour.family}:{pod.namespace}/{pod.membership.name}"
 
 
-def _drop(places: dict[str, dict[ApiObjectRef, Pod]], place: str, ref: ApiObjectRef) -> None:
-    here = places[place]
-    del here[ref]
-    if not here:
-        del places[place]
+def _drop(index: dict[str, dict[ApiObjectRef, Pod]], key: str, ref: ApiObjectRef) -> None:
+    pods = index[key]
+    del pods[ref]
+    if not pods:
+        del index[key]

@@ -1,8 +1,8 @@
-"""What a pod asks of its node, computed as Kubernetes does it.
+"""The resource request of a pod, computed as Kubernetes does it.
 
-Containers run side by side, so they add up. Ordinary init containers run one after the other before them, beside the
-sidecars (restartable init containers) that were started earlier; sidecars stay. The larger of the two times counts. A
-pod-level figure takes the place of that sum for the resources it names; the overhead comes on top.
+Containers run at the same time, so their requests add up. Ordinary init containers run one after the other before them, besides the
+sidecars (restartable init containers) that were started earlier; sidecars go on. The larger of the two sums is used. Pod-level
+resources replace that sum for the resources they name; the overhead is added.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def _container_request(container: wire.Container, *, field: str, problems: Probl
 
 
 def _pod_level(resources: wire.ResourceRequirements, *, containers: _Totals, problems: Problems) -> _Totals:
-    """What the pod says for all its containers together. A limit alone speaks only where no container asks; huge pages
-    cannot be overcommitted, so there it always does."""
+    """Pod-level resources. A limit without a request is used only where no container requests the resource; huge pages cannot be
+    overcommitted, so there it is always used."""
     level = read_amounts(resources.requests, field="spec.resources.requests", problems=problems)
     for name, limit in read_amounts(resources.limits, field="spec.resources.limits", problems=problems).items():
         if name not in resources.requests and (name not in containers or name.startswith(HUGE_PAGES)):
@@ -73,14 +73,14 @@ def _pod_level(resources: wire.ResourceRequirements, *, containers: _Totals, pro
 
 
 def _may_be_pod_level(name: str, *, problems: Problems) -> bool:
-    may = name in (CPU, MEMORY) or name.startswith(HUGE_PAGES)
-    if not may:
-        problems.add("spec.resources", value=name, advice="was ignored: a pod may only ask for cpu, memory and hugepages-*")
-    return may
+    allowed = name in (CPU, MEMORY) or name.startswith(HUGE_PAGES)
+    if not allowed:
+        problems.add("spec.resources", value=name, advice="was ignored: a pod may only request cpu, memory and hugepages-*")
+    return allowed
 
 
 def _bounded(name: str, value: int, *, problems: Problems) -> int:
-    """Each container's figure is within the bound, but their sum need not be. What passes it fits nowhere anyway."""
+    """The amount of each container is within the bound, but their sum need not be. A larger one fits no node anyway."""
     if value > LARGEST_AMOUNT:
         problems.add("spec.containers", value=value, advice=f"of {name} in all is more than any machine has")
     return min(value, LARGEST_AMOUNT)

@@ -1,7 +1,7 @@
-"""The kind of a pod: all that decides where it may go. Pods of one template share one kind.
+"""The scheduling signature of a pod: all fields that decide on which nodes it fits. Pods of one template share one signature.
 
-Building a kind costs far more than the rest of a pod, and a cluster has many pods of few templates. So the parts of the
-spec that decide a kind are written out as bytes, and kinds are remembered by those.
+Building a signature costs far more than the rest of a pod, and a cluster has many pods of few templates. So the fields of the
+signature are encoded as bytes, and signatures are cached by those.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import msgspec
 
 from muster.kube.read import wire
 from muster.kube.read.decoding_problems import Problems
-from muster.kube.read.device_flavours import device_asks
+from muster.kube.read.device_flavours import device_requests
 from muster.kube.read.interning import Interner
 from muster.kube.read.pod_requests import ALWAYS, pod_request
 from muster.kube.read.selector_decoding import node_affinity, pod_affinity, spread_constraint, tolerations
@@ -23,13 +23,13 @@ _NO_NODE_AFFINITY = NodeAffinity()
 _NO_POD_AFFINITY = PodAffinity()
 _MAX_PORT = 65535
 MAX_SPEC_KEY_BYTES = 8192
-"""A spec that takes more bytes than this is no template of many pods, and is not remembered."""
+"""A spec of more bytes than this is not cached: it is hardly the template of many pods."""
 
 _CachedSignature = tuple[PodSignature, tuple[Problem, ...]]
 
 
 class PodSignatureCache:
-    """Gives each pod its kind; equal kinds are one object for as long as they are remembered."""
+    """Equal signatures are one object for as long as they are cached."""
 
     def __init__(self) -> None:
         self._by_spec: Interner[tuple[bytes, str], _CachedSignature] = Interner()
@@ -51,12 +51,12 @@ class PodSignatureCache:
 
     def _build(self, spec: wire.PodSpec, *, claims: tuple[str, ...], namespace: str) -> _CachedSignature:
         problems = Problems()
-        kind = _signature(spec, claims=claims, namespace=namespace, problems=problems)
-        return self._by_value.intern(_signature_key(kind), kind), problems.all()
+        signature = _signature(spec, claims=claims, namespace=namespace, problems=problems)
+        return self._by_value.intern(_signature_key(signature), signature), problems.all()
 
 
 def _has_inter_pod_constraints(spec: wire.PodSpec) -> bool:
-    """Whether other pods, which are looked for in the pod's own namespace, take part in where it may go."""
+    """Whether other pods, by default those of its namespace, decide on which nodes it fits."""
     if spec.topology_spread_constraints:
         return True
     both = (spec.affinity.pod_affinity, spec.affinity.pod_anti_affinity) if spec.affinity else ()
@@ -82,26 +82,26 @@ def _signature_fields(spec: wire.PodSpec, *, claims: tuple[str, ...]) -> tuple[o
     )
 
 
-def _signature_key(kind: PodSignature) -> tuple[object, ...]:
-    """A kind's own hash is too coarse for thousands of kinds that differ in their affinity only."""
+def _signature_key(signature: PodSignature) -> tuple[object, ...]:
+    """The hash of a signature is too coarse for thousands of them that differ in their affinity only."""
     return (
-        kind.request,
-        kind.node_selector,
-        kind.node_affinity,
-        kind.tolerations,
-        kind.ports,
-        kind.affinity,
-        kind.anti_affinity,
-        kind.spread,
-        kind.volume_claims,
-        kind.namespace,
-        kind.devices,
+        signature.request,
+        signature.node_selector,
+        signature.node_affinity,
+        signature.tolerations,
+        signature.ports,
+        signature.affinity,
+        signature.anti_affinity,
+        signature.spread,
+        signature.volume_claims,
+        signature.namespace,
+        signature.devices,
     )
 
 
 def _signature(spec: wire.PodSpec, *, claims: tuple[str, ...], namespace: str, problems: Problems) -> PodSignature:
     affinity = spec.affinity or wire.Affinity()
-    near, apart = affinity.pod_affinity, affinity.pod_anti_affinity
+    pod_affinity_terms, anti_affinity_terms = affinity.pod_affinity, affinity.pod_anti_affinity
     request = pod_request(spec, problems=problems)
     return PodSignature(
         request=request,
@@ -109,15 +109,15 @@ def _signature(spec: wire.PodSpec, *, claims: tuple[str, ...], namespace: str, p
         node_affinity=_node_affinity(affinity.node_affinity, problems=problems),
         tolerations=tolerations(spec.tolerations, problems=problems),
         ports=_ports(spec, problems=problems),
-        affinity=_pod_affinity(near, field="spec.affinity.podAffinity", problems=problems),
-        anti_affinity=_pod_affinity(apart, field="spec.affinity.podAntiAffinity", problems=problems),
+        affinity=_pod_affinity(pod_affinity_terms, field="spec.affinity.podAffinity", problems=problems),
+        anti_affinity=_pod_affinity(anti_affinity_terms, field="spec.affinity.podAntiAffinity", problems=problems),
         spread=tuple(
             spread_constraint(one, field=f"spec.topologySpreadConstraints[{i}]", problems=problems)
             for i, one in enumerate(spec.topology_spread_constraints)
         ),
         volume_claims=claims,
         namespace=namespace,
-        devices=device_asks(spec, request, problems=problems),
+        devices=device_requests(spec, request, problems=problems),
     )
 
 

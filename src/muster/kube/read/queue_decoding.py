@@ -1,4 +1,4 @@
-"""Volcano's Queue and both ElasticQuotas as nodes of one tree."""
+"""Decodes Volcano's Queue and both ElasticQuotas into queues of one tree."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _check_min_below_max(least: Resources, most: Resources, *, problems: Problem
 
 
 def _weights(meta: wire.ObjectMeta, *, limit: Resources, problems: Problems) -> Resources:
-    """Who says nothing, or only zeros, weighs as much as its limit."""
+    """Without weights, or with zeros only, the limit is the weight."""
     text = meta.annotations.get(names.QUOTA_SHARED_WEIGHT)
     if not text:
         return limit
@@ -107,7 +107,7 @@ def _read_weights(text: str) -> wire.ResourceList:
 
 
 def _namespaces(meta: wire.ObjectMeta, *, own: str, problems: Problems) -> tuple[str, ...]:
-    """Whose pods belong to the quota without naming it. The community's quotas are for their own namespace."""
+    """The namespaces whose pods belong to the quota without naming it; a quota of scheduling.x-k8s.io has its own."""
     if own:
         return (own,)
     text = meta.annotations.get(names.QUOTA_NAMESPACES, "")

@@ -1,7 +1,7 @@
-"""The claim annotation: what a scheduler that starts anew must know about a claim, and nothing else.
+"""The reservation annotation: what a scheduler needs after a restart to recover a reservation or nomination.
 
-Anybody who may edit a pod can write it, so it is believed only when it is whole and names the pod it stands on: a copied
-manifest carries no claim over. Whether its node and its room still fit is judged later, by those who know the cluster.
+Anyone who may edit a pod can write it, so it is accepted only when it is complete and has the UID of its pod: a copied manifest has
+no reservation. Whether the node exists and has the capacity is checked later, against the cluster.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=253)]
 
 
 class _ReservationJson(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """The JSON of a claim. A slot is written as [index, memory, cores]."""
+    """The JSON of a reservation. A device slot is [index, memory, cores]."""
 
     uid: _Name
     phase: Literal["RESERVED", "NOMINATED"]
@@ -34,8 +34,8 @@ class _ReservationJson(msgspec.Struct, frozen=True, gc=False, omit_defaults=True
 
 
 def write_reservation(note: ReservationNote, *, uid: str) -> str:
-    """The annotation's value for the pod of this UID."""
-    text = _ReservationJson(
+    """The value of the annotation for the pod of this UID."""
+    reservation = _ReservationJson(
         uid=uid,
         phase="RESERVED" if note.phase is Phase.RESERVED else "NOMINATED",
         node=note.node,
@@ -45,19 +45,19 @@ def write_reservation(note: ReservationNote, *, uid: str) -> str:
         victims=note.victims,
         devices=tuple((slot.index, slot.memory, slot.cores) for slot in note.devices),
     )
-    return msgspec.json.encode(text).decode()
+    return msgspec.json.encode(reservation).decode()
 
 
 def read_reservation(text: str, *, uid: str) -> ReservationNote:
-    """The claim, or BadText where it is not whole or belongs to another pod."""
+    """The reservation, or BadText where it is incomplete or of another pod."""
     if len(text) > MAX_ANNOTATION_LENGTH:
         raise BadText(f"is longer than {MAX_ANNOTATION_LENGTH} characters and was ignored")
     try:
         found = msgspec.json.decode(text, type=_ReservationJson)
     except (msgspec.DecodeError, RecursionError):
-        raise BadText("is no claim that this scheduler wrote and was ignored; remove the annotation") from None
+        raise BadText("is no reservation that this scheduler wrote and was ignored; remove the annotation") from None
     if found.uid != uid:
-        raise BadText(f"is the claim of another pod ({found.uid[:40]!r}) and was ignored; remove the annotation")
+        raise BadText(f"is the reservation of another pod ({found.uid[:40]!r}) and was ignored; remove the annotation")
     return ReservationNote(
         phase=Phase[found.phase],
         node=found.node,

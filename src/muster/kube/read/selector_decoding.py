@@ -1,7 +1,7 @@
-"""Selectors, affinities, tolerations and spread constraints of API objects as model values.
+"""Decodes selectors, affinities, tolerations and spread constraints.
 
-Where part of a constraint cannot be understood, the constraint matches nothing: a pod that waits with a reason is better
-than one on a node it must not be on.
+Where part of a constraint is invalid, the constraint matches nothing: a pod that is pending with a reason is better than one on a
+wrong node.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _TOLERATION_OPERATORS = ("", "Equal", "Exists", "Gt", "Lt")
 
 
 def label_selector(written: wire.WireLabelSelector | None, *, field: str, problems: Problems) -> LabelSelector | None:
-    """None selects nothing: where no selector is written, and where one cannot be understood."""
+    """None selects nothing: where the selector is absent or invalid."""
     if written is None:
         return None
     expressions = _requirements(
@@ -95,7 +95,7 @@ def spread_constraint(written: wire.WireSpreadConstraint, *, field: str, problem
 
 
 def tolerations(written: tuple[wire.WireToleration, ...], *, problems: Problems) -> tuple[Toleration, ...]:
-    """One that cannot be understood tolerates nothing, so it is left out."""
+    """An invalid one tolerates nothing and is left out."""
     found = (_toleration(one, field=f"spec.tolerations[{i}]", problems=problems) for i, one in enumerate(written))
     return tuple(one for one in found if one is not None)
 
@@ -117,7 +117,7 @@ def _required_terms(written: wire.NodeSelector, *, field: str, problems: Problem
 
 
 def _node_term(written: wire.NodeSelectorTerm, *, field: str, problems: Problems) -> NodeTerm:
-    """An empty term matches no node, and so does one that cannot be understood."""
+    """An empty term matches no node, and so does an invalid one."""
     expressions = _requirements(
         written.match_expressions, field=f"{field}.matchExpressions", operators=_NODE_OPERATORS, problems=problems
     )
@@ -144,10 +144,10 @@ def _pod_term(written: wire.PodAffinityTerm, *, field: str, problems: Problems) 
 def _requirements(
     written: tuple[wire.SelectorRequirement, ...], *, field: str, operators: tuple[Operator, ...], problems: Problems
 ) -> tuple[Requirement, ...] | None:
-    """All of them, or None when one cannot be understood."""
+    """All of them, or None if one is invalid."""
     found = [_requirement(one, field=f"{field}[{i}]", operators=operators, problems=problems) for i, one in enumerate(written)]
-    understood = tuple(one for one in found if one is not None)
-    return understood if len(understood) == len(written) else None
+    valid = tuple(one for one in found if one is not None)
+    return valid if len(valid) == len(written) else None
 
 
 def _requirement(

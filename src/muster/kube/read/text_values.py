@@ -1,6 +1,6 @@
-"""Texts that people write into labels and annotations, and the values they stand for.
+"""Parses values in labels, annotations and statuses.
 
-Each reader either returns a value or raises `BadText` with a sentence that says what to write instead.
+Each parser returns a value or raises `BadText` with a message that says what to write instead.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1
 
 
 class BadText(ValueError):
-    """A text that does not say what it should; the message is the advice."""
+    """An invalid text; the message is the advice."""
 
 
 def read_count(text: str) -> int:
-    """A whole number of at least one."""
+    """An integer of at least one."""
     if not re.fullmatch(r"\s*\+?\d{1,10}\s*", text, re.ASCII) or not 1 <= int(text) <= MAX_COUNT:
         raise BadText(f"is no whole number from 1 to {MAX_COUNT}; write for example 4")
     return int(text)
 
 
 def read_duration(text: str) -> float | None:
-    """Seconds of a duration such as `3600s`, `1h30m` or `1.5h`; None where it says nothing (empty or zero)."""
+    """Seconds of a duration such as `3600s`, `1h30m` or `1.5h`; None where it is empty or zero."""
     written = text.strip()
     if written in ("", "0"):
         return None
@@ -88,30 +88,30 @@ def read_json(text: str) -> object:
 
 
 def check_name(text: str) -> None:
-    """Object names are lower-case words of letters, digits and `-`, joined by dots (RFC 1123)."""
+    """Object names are RFC 1123 subdomains: lower-case letters, digits and `-`, joined by dots."""
     if len(text) > MAX_NAME_LENGTH or not _NAME.fullmatch(text):
         raise BadText(f"is no RFC 1123 name; the nearest is {nearest_name(text)!r}")
 
 
 def nearest_name(text: str) -> str:
-    words = re.sub(r"[^a-z0-9.]+", "-", text[:MAX_NAME_LENGTH].lower()).split(".")
-    return ".".join(word.strip("-") for word in words if word.strip("-")) or "gang-a"
+    labels = re.sub(r"[^a-z0-9.]+", "-", text[:MAX_NAME_LENGTH].lower()).split(".")
+    return ".".join(label.strip("-") for label in labels if label.strip("-")) or "gang-a"
 
 
 def epoch_s(when: datetime | None) -> float | None:
-    """Seconds since 1970. A time without a zone is in UTC: the API knows no other."""
+    """Seconds since 1970. A time without a zone is in UTC."""
     if when is None:
         return None
     return when.timestamp() if when.tzinfo is not None else when.replace(tzinfo=UTC).timestamp()
 
 
 def read_version(text: str) -> int:
-    """resourceVersion as a number; one that is none cannot be compared and counts as the oldest."""
+    """resourceVersion as an integer; one that is none cannot be compared and counts as the oldest."""
     return int(text) if len(text) <= 20 and text.isascii() and text.isdigit() else 0
 
 
 def read_amounts(written: ResourceList, *, field: str, problems: Problems) -> dict[str, int]:
-    """A resource list in whole units. A bad quantity is left out and named."""
+    """A resource list in integers. An invalid quantity is left out and reported."""
     amounts: dict[str, int] = {}
     for name, quantity in written.items():
         try:
@@ -126,8 +126,8 @@ def read_resources(written: ResourceList, *, field: str, problems: Problems) -> 
 
 
 def flatten_status(status: Mapping[str, object]) -> dict[str, str]:
-    """A status as texts: `running: 3` is {"running": "3"}; deeper values join their keys with dots, and the items of a list
-    of conditions are named by their type: {"conditions.Scheduled.status": "True"}. It stops where a status ceases to be one."""
+    """A status as texts: `running: 3` is {"running": "3"}; keys of nested values are joined with dots, and conditions have their
+    type as key: {"conditions.Scheduled.status": "True"}. Depth and number of fields are limited."""
     walked = islice(_walk_status(status, prefix=""), _MAX_STATUS_FIELDS)
     return {key: value for key, value in walked if value is not None}
 
@@ -137,7 +137,7 @@ _MAX_STATUS_FIELDS = 1000
 
 
 def _walk_status(value: object, *, prefix: str, depth: int = 0) -> Iterator[tuple[str, str | None]]:
-    """Every place in a value, with its text where it has one: a value may contain itself, so places are what is counted."""
+    """Every path in a value, with its text where it has one. A value may contain itself, so paths are what is limited."""
     yield prefix, _scalar_text(value)
     for key, part in _parts(value) if depth < _MAX_STATUS_DEPTH else ():
         yield from _walk_status(part, prefix=f"{prefix}.{key}" if prefix else key, depth=depth + 1)

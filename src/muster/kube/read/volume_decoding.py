@@ -1,4 +1,4 @@
-"""PersistentVolumes, the claims on them, StorageClasses, and what a CSINode can attach."""
+"""Decodes PersistentVolumes, PersistentVolumeClaims, StorageClasses and CSINodes."""
 
 from __future__ import annotations
 

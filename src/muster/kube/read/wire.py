@@ -1,8 +1,7 @@
-"""The shape of API objects: only the fields that the scheduler needs, as Kubernetes writes them.
+"""Structs of API objects with the fields that the scheduler reads, under their Kubernetes names.
 
-Typed structs, so that decoding is one pass in C; unknown fields are skipped. Every field has a default, because any of
-them may be absent. These shapes carry no meaning: the readers beside this file turn them into model values. Disruption
-budgets and volumes will stand here too.
+Typed structs, so that decoding is one pass in C; unknown fields are skipped. Every field has a default, because any of them may be
+absent. The other modules of this package turn these structs into model values.
 """
 
 from __future__ import annotations
@@ -13,18 +12,18 @@ from typing import Annotated, Any
 import msgspec
 
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
-"""Every whole number that is read here is one of the API's 32-bit numbers, or should be."""
+"""All integers that are read here are 32-bit integers of the API."""
 Quantity = str | Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | float
 ResourceList = dict[str, Quantity]
 StringDict = dict[str, str]
 
 
 class WireStruct(msgspec.Struct, rename="camel", frozen=True, gc=False, omit_defaults=True):
-    """Base of all shapes. They form no cycles, so the garbage collector need not know them."""
+    """Base of all structs. They form no cycles, so the garbage collector need not track them."""
 
 
 class TypeMeta(WireStruct, frozen=True):
-    """What an object says it is. Anything may stand here; the decoder looks at it before it believes it."""
+    """Untyped: the decoder checks the values."""
 
     api_version: Any = None
     kind: Any = None
@@ -148,7 +147,7 @@ class VolumeClaimSource(WireStruct, frozen=True):
 
 
 class EphemeralVolumeSource(WireStruct, frozen=True):
-    """Its claim is made from a template and is named after pod and volume."""
+    """Its claim is created from a template and is named after pod and volume."""
 
 
 class WireVolume(WireStruct, frozen=True):
@@ -273,7 +272,7 @@ class GangPolicy(WireStruct, frozen=True):
 
 
 class SchedulingPolicy(WireStruct, frozen=True):
-    """`basic`, the other choice, asks for nothing: it is the absence of `gang`."""
+    """`basic`, the other choice, is the absence of `gang`."""
 
     gang: GangPolicy | None = None
 

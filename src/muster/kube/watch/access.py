@@ -1,7 +1,7 @@
-"""Where the API server is, how to know it, and who we are: a kubeconfig or the service account of a pod.
+"""The address of the API server, its certificate authority and the credentials: from a kubeconfig or a service account.
 
-The official client reads the configuration, since it knows every way to log in. Its requests are not used. Credentials may
-change while we run: tokens and certificates are looked at again as time passes, and at once when the server refuses them.
+The official client reads the configuration, because it supports every way to log in. Its requests are not used. Credentials may
+change at run time: tokens and certificates are read again from time to time, and at once when the server refuses them.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ import yaml
 log = structlog.get_logger(__name__)
 
 FILE_REFRESH_S: Final = 60.0
-"""How often files that others may replace are read again."""
+"""How often credential files are read again."""
 _REFRESH_FRACTION = 0.8
-"""The part of a token's life after which a new one is asked for."""
+"""The part of a token's lifetime after which it is renewed."""
 _MIN_REFRESH_S = 10.0
 _IN_CLUSTER_VARIABLE = "KUBERNETES_SERVICE_HOST"
 
 
 class AccessError(Exception):
-    """There is no way to a cluster. The message says what was tried and what to do."""
+    """No access to a cluster. The message says what was tried and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What proves who we are: the value of the Authorization header, and the files of a client certificate. All may be empty.
+    """The value of the Authorization header, and the files of a client certificate. All may be empty.
 
-    After `refresh_after_s` they are read again, before anybody refuses them; None where time does not make them old.
-    `impersonation` are the headers that ask to be taken for somebody else, as the user of a kubeconfig may.
+    After `refresh_after_s` they are read again, before they expire; None where they do not. `impersonation` are the impersonation
+    headers of a kubeconfig's user.
     """
 
     header: str = field(default="", repr=False)
@@ -51,9 +51,9 @@ class Credentials:
 
 @dataclass(slots=True)
 class Access:
-    """The way to one API server. `reload` reads the credentials again; without it they never change.
+    """Access to one API server. `reload` reads the credentials again; without it they never change.
 
-    Two threads may share one: whatever is replaced is replaced whole.
+    Two threads may share one: attributes are replaced as a whole, never changed in place.
     """
 
     server: str
@@ -61,7 +61,7 @@ class Access:
     credentials: Credentials = Credentials()
     reload: Callable[[], Awaitable[Credentials]] | None = None
     server_name: str = ""
-    """The name in the server's certificate, where it is not that of the address."""
+    """The name in the server's certificate, where it differs from the address."""
     proxy: str = ""
     _read_at: float = field(init=False, repr=False)
     _files_modified_at: tuple[float, ...] = field(init=False, repr=False)
@@ -76,7 +76,7 @@ class Access:
         return refresh_after_s is not None and time.monotonic() - self._read_at >= refresh_after_s
 
     async def renew(self) -> None:
-        """Read the credentials again. Connections that are open keep the certificate they were made with."""
+        """Read the credentials again. Open connections keep the certificate with which they were opened."""
         if self.reload is None:
             return
         fresh = await self.reload()
@@ -88,13 +88,13 @@ class Access:
 
 
 def _modified_at(credentials: Credentials) -> tuple[float, ...]:
-    """When the files of the certificate were last written; a certificate that is replaced in place keeps its name."""
+    """When the files of the certificate were last written: a certificate may be replaced in place."""
     files = (credentials.cert_file, credentials.key_file)
     return tuple(Path(file).stat().st_mtime for file in files if file and Path(file).exists())
 
 
 async def read_access(kubeconfig: Path | None = None, context: str = "") -> Access:
-    """The way to the cluster: a kubeconfig that is named, else KUBECONFIG, else the pod that we are, else ~/.kube/config."""
+    """From the given kubeconfig, else KUBECONFIG, else the service account of this pod, else ~/.kube/config."""
     named = str(kubeconfig) if kubeconfig is not None else os.environ.get("KUBECONFIG", "")
     if not named and not context and os.environ.get(_IN_CLUSTER_VARIABLE):
         return _from_service_account()
@@ -108,7 +108,7 @@ async def _from_kubeconfig(paths: str, *, context: str) -> Access:
     config, loader = await _load_kubeconfig(paths, context=context)
 
     async def reload() -> Credentials:
-        # All is read from the files again: a user's new login is in no other place.
+        # All files are read again: a new login of the user is written there.
         return _credentials(*await _load_kubeconfig(paths, context=context))
 
     return Access(
@@ -137,20 +137,22 @@ def _credentials(config: Any, loader: Any) -> Credentials:
     header, cert_file = config.api_key.get("BearerToken", ""), config.cert_file or ""
     user: Mapping[str, Any] = loader._user.value if loader._user is not None else {}
     plugin = user.get("exec")
-    # The official client logs a plugin's failure and goes on as nobody; nobody may do nothing.
+    # The official client logs a failure of the plugin and continues without credentials, which have no permissions.
     if plugin and not header and not cert_file:
-        raise AccessError(f"the login plugin {plugin.get('command', '')!r} of the kubeconfig gave no credentials; run it by hand")
+        raise AccessError(
+            f"the login plugin {plugin.get('command', '')!r} of the kubeconfig returned no credentials; run it by hand"
+        )
     refresh_after_s = _token_refresh_s(loader) if plugin else _file_refresh_s(user)
     return Credentials(header, cert_file, config.key_file or "", refresh_after_s, _impersonation_headers(user))
 
 
 def _impersonation_headers(user: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """The official client leaves this out. Not to send it would be to act with rights that the kubeconfig gives up."""
-    said: list[tuple[str, Any]] = [("Impersonate-User", user.get("as")), ("Impersonate-Uid", user.get("as-uid"))]
-    said += [("Impersonate-Group", group) for group in user.get("as-groups") or ()]
+    """The official client ignores them. Without them Muster would act with permissions that the kubeconfig gives up."""
+    headers: list[tuple[str, Any]] = [("Impersonate-User", user.get("as")), ("Impersonate-Uid", user.get("as-uid"))]
+    headers += [("Impersonate-Group", group) for group in user.get("as-groups") or ()]
     extra: Mapping[str, Any] = user.get("as-user-extra") or {}
-    said += [(f"Impersonate-Extra-{quote(key, safe='')}", value) for key, values in extra.items() for value in values]
-    return tuple((name, str(value)) for name, value in said if value)
+    headers += [(f"Impersonate-Extra-{quote(key, safe='')}", value) for key, values in extra.items() for value in values]
+    return tuple((name, str(value)) for name, value in headers if value)
 
 
 def _token_refresh_s(loader: Any) -> float | None:
@@ -185,7 +187,7 @@ def _service_account_config() -> Any:
     try:
         config.load_incluster_config(settings, try_refresh_token=False)
     except (config.ConfigException, OSError) as error:
-        raise AccessError(f"this is a pod of a cluster, but its service account cannot be read: {error}") from error
+        raise AccessError(f"this is a pod in a cluster, but its service account cannot be read: {error}") from error
     return settings
 
 
@@ -194,20 +196,20 @@ def _service_account_credentials(settings: Any) -> Credentials:
 
 
 def _proxy_for(server: str) -> str:
-    """The proxy that the environment names for this server: HTTPS_PROXY or HTTP_PROXY, unless NO_PROXY has it.
+    """The proxy of the environment for this server: HTTPS_PROXY or HTTP_PROXY, unless NO_PROXY matches.
 
-    NO_PROXY is read as other clients of a cluster do: names, domains, addresses, and ranges of addresses such as 10.0.0.0/8.
+    NO_PROXY has the syntax of other Kubernetes clients: names, domains, addresses, and CIDR ranges such as 10.0.0.0/8.
     """
-    there = urlsplit(server)
-    host = there.hostname or ""
+    url = urlsplit(server)
+    host = url.hostname or ""
     exceptions = [each.strip() for each in _environment("NO_PROXY").split(",")]
-    if _is_local(host) or any(_is_exempt(each, host=host, port=there.port) for each in exceptions if each):
+    if _is_local(host) or any(_is_exempt(each, host=host, port=url.port) for each in exceptions if each):
         return ""
-    return _environment(f"{there.scheme}_proxy")
+    return _environment(f"{url.scheme}_proxy")
 
 
 def _environment(variable: str) -> str:
-    """Both spellings are usual."""
+    """In upper or lower case."""
     return os.environ.get(variable.upper()) or os.environ.get(variable.lower(), "")
 
 
@@ -217,7 +219,7 @@ def _is_local(host: str) -> bool:
 
 
 def _is_exempt(exception: str, *, host: str, port: int | None) -> bool:
-    """Whether an entry of NO_PROXY is about this host."""
+    """Whether an entry of NO_PROXY matches this host."""
     address = _address(host)
     if address is not None:
         try:
@@ -240,19 +242,19 @@ def _address(host: str) -> IPv4Address | IPv6Address | None:
 
 def _tls(config: Any) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=config.ssl_ca_cert, cadata=config.ca_cert_data)
-    # The authorities of clusters are often made by hand and lack what the strict rules of newer Pythons ask for.
+    # Certificate authorities of clusters often lack extensions that newer Pythons require by default.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if config.cert_file:
         context.load_cert_chain(config.cert_file, config.key_file)
     if not config.verify_ssl:
-        log.warning("the kubeconfig says insecure-skip-tls-verify: the server is not verified", server=config.host)
+        log.warning("insecure-skip-tls-verify in the kubeconfig: the server is not verified", server=config.host)
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
 
 
 def _official_client() -> tuple[Any, Any]:
-    """The official client. It takes a second to import, so only who goes to a cluster does; it has no types that we could use."""
+    """The official client, imported only where it is used because that takes a second. It has no usable types."""
     from kubernetes.aio import client, config
 
     return client, config

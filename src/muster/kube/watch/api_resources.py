@@ -1,4 +1,4 @@
-"""What is watched, and where the API server keeps it. Names and paths only; nothing here asks anybody."""
+"""The watched resources: names and API paths only, no requests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LEASE_GROUP: Final = "coordination.k8s.io"
 
 @dataclass(frozen=True, slots=True)
 class ApiResource:
-    """One kind of object. `versions` are those that we can read, the best first; a cluster may lack an `optional` one."""
+    """One kind of object. `versions` are those that can be decoded, the best first; a cluster may not serve an `optional` one."""
 
     group: str
     kind: str
@@ -26,11 +26,11 @@ class ApiResource:
         return self.group, self.kind
 
     def api_version(self, version: str) -> str:
-        """What an object of this version says about itself."""
+        """The `apiVersion` of an object of this version."""
         return f"{self.group}/{version}" if self.group else version
 
     def path(self, version: str, *, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """One object, or all of them where no name is given, or what hangs below an object, such as its status."""
+        """Of one object, or of the collection without a name, or of a subresource such as the status."""
         root = f"/apis/{self.group}/{version}" if self.group else f"/api/{version}"
         place = f"/namespaces/{namespace}" if self.namespaced and namespace else ""
         tail = "".join(f"/{part}" for part in (name, subresource) if part)
@@ -45,7 +45,7 @@ def _custom(group: str, kind: str, plural: str, *versions: str, namespaced: bool
     return ApiResource(group, kind, plural, versions, namespaced, optional=True)
 
 
-# What others refer to comes first.
+# Objects that others refer to come first.
 WATCHED: Final = (
     _builtin(names.CORE_GROUP, "Namespace", "namespaces"),
     _builtin(names.NATIVE_GROUP, "PriorityClass", "priorityclasses"),

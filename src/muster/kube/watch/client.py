@@ -1,7 +1,7 @@
-"""The only door to the network: requests to one API server, bounded, paced and timed.
+"""The only module that uses the network: requests to one API server with bounded concurrency, rate limit and timeouts.
 
-A `Client` belongs to one event loop. It decides nothing: an answer that is no success becomes an `ApiError`, and whoever asked
-knows what to do about it. Only "too many requests" is repeated here, since the server itself says when.
+A `Client` belongs to one event loop. A response that is no success becomes an `ApiError`, which the caller handles. Only "too many
+requests" is retried here, because the server itself gives the delay.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 import time
 from asyncio.trsock import TransportSocket
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
@@ -25,31 +25,31 @@ from muster.kube.watch import tls
 from muster.kube.watch.access import Access, AccessError
 
 NO_RESPONSE: Final = 0
-"""The status of a request without an answer: the server may or may not have done what was asked."""
+"""The status of a request without a response: the server may or may not have carried it out."""
 TOO_MANY_REQUESTS: Final = 429
 UNAUTHORIZED: Final = 401
 READ_METHODS: Final = frozenset({"GET", "HEAD"})
-LEASE_EXPIRED: Final = "LeaseOver"
-"""The reason of a write that was not sent, because we may not write any more."""
+LEASE_EXPIRED: Final = "LeaseExpired"
+"""The reason of a write that was not sent, because this process is not the leader any more."""
 
 _MAX_ATTEMPTS = 5
 _MAX_BACKOFF_S = 10.0
 _INITIAL_BACKOFF_S = 0.25
 _CONNECT_TIMEOUT_S = 5.0
 _KEEPALIVE_S = 30.0
-"""Shorter than any server keeps an idle connection, so that no write goes out on one that was just closed."""
+"""Shorter than servers keep idle connections, so that no write is sent on one that was just closed."""
 _INTERNAL_SERVER_ERROR = 500
 _MAX_QUOTED_BYTES = 200
 _LEAKS_TLS = sys.version_info < (3, 12, 8) or (3, 13, 0) <= sys.version_info < (3, 13, 1)
-"""These Pythons forget TLS connections that are closed in the middle of an exchange; the library then ends them for good."""
+"""These Pythons leak TLS connections that are closed in the middle of an exchange; aiohttp then aborts them."""
 _READ_BUFFER_BYTES = 2**19
-"""How much of a watch may lie unread before the server is made to wait."""
+"""How much of a watch may be unread before the connection stops reading."""
 
 RequestObserver = Callable[[str, str, int, float], None]
 
 
 class ApiError(Exception):
-    """The server did not do it. `status` is 0 where it gave no answer at all."""
+    """A request failed. `status` is 0 where there was no response."""
 
     def __init__(
         self,
@@ -68,12 +68,12 @@ class ApiError(Exception):
         self.details: Mapping[str, Any] = details or {}
 
     def __str__(self) -> str:
-        head = str(self.status) if self.status != NO_RESPONSE else "no answer"
+        head = str(self.status) if self.status != NO_RESPONSE else "no response"
         return ": ".join(part for part in (f"{head} {self.reason}".strip(), self.message) if part)
 
 
 class Client:
-    """Requests to one API server. `may_write` is asked at the last moment before each write, after all waiting."""
+    """Requests to one API server. `may_write` is called immediately before each write, after all waiting."""
 
     def __init__(
         self,
@@ -93,7 +93,6 @@ class Client:
         self._may_write = may_write
         self._session: aiohttp.ClientSession | None = None
         self._watch_sockets: set[TransportSocket] = set()
-        """The sockets of the watches."""
         self._min_read_bytes = 1
         self._refresh_lock = asyncio.Lock()
 
@@ -108,10 +107,10 @@ class Client:
         timeout_s: float | None = None,
         retry_throttled: bool = True,
     ) -> bytes:
-        """The body of a good answer; anything else raises ApiError.
+        """The body of a successful response; anything else raises ApiError.
 
-        The time counts from the moment of sending, not from that of asking. An eviction that a budget refuses is "too many
-        requests" as well: who asks for one says `retry_busy=False`.
+        The timeout starts when the request is sent, not when it is queued. An eviction that a PodDisruptionBudget refuses is "too
+        many requests" as well: callers of the Eviction API pass `retry_throttled=False`.
         """
         payload = body if isinstance(body, bytes) or body is None else msgspec.json.encode(body)
         headers = (("Content-Type", content_type),) if payload is not None else ()
@@ -125,49 +124,41 @@ class Client:
                 await asyncio.sleep(_backoff_s(error.retry_after_s, attempt=attempt))
         raise AssertionError("the last attempt returns or raises")
 
-    async def watch_lines(self, path: str, *, params: Mapping[str, str], idle_timeout_s: float = 120.0) -> AsyncIterator[bytes]:
-        """The lines of a watch, one by one."""
-        async with aclosing(self.watch_batches(path, params=params, idle_timeout_s=idle_timeout_s)) as batches:
-            async for lines in batches:
-                for line in lines:
-                    yield line
-
     async def watch_batches(
         self, path: str, *, params: Mapping[str, str], idle_timeout_s: float = 120.0
     ) -> AsyncGenerator[list[bytes], None]:
-        """The lines of a watch as they come in, many at once where many came, until the server ends it.
+        """The lines of a watch in the batches in which they are received, until the server ends it.
 
-        A stream on which nothing at all was heard for `idle_timeout_s` is given up with an ApiError. Half a line at the end is
-        dropped.
+        After `idle_timeout_s` without any bytes it raises ApiError. An incomplete line at the end is dropped.
         """
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT_S, sock_read=idle_timeout_s)
         request_spec = _Request("GET", path, params or {}, None, ())
         async with self._exchange(request_spec, timeout=timeout) as response, self._watch_socket(response):
             try:
-                half: list[bytes] = []
+                incomplete: list[bytes] = []
                 async for chunk in response.content.iter_any():
                     *lines, rest = chunk.split(b"\n")
-                    if lines and half:
-                        lines[0] = b"".join([*half, lines[0]])
-                        half.clear()
+                    if lines and incomplete:
+                        lines[0] = b"".join([*incomplete, lines[0]])
+                        incomplete.clear()
                     if rest:
-                        half.append(rest)
+                        incomplete.append(rest)
                     if lines:
                         yield [line for line in lines if line]
             finally:
                 _abort_watch(response)
 
     def set_min_read_bytes(self, min_bytes: int) -> None:
-        """Read a watch only when so many bytes of it have come in, or its connection has ended: until then they wait in the kernel,
-        and nobody is woken. Whoever asks for more than 1 says 1 again soon, and what has come in is read at once. Only Linux can
-        do this; elsewhere watches are read as ever."""
+        """Read watches only when so many bytes are received, or the connection has ended: until then they stay in the kernel, and
+        the event loop is not woken. A caller that sets more than 1 must set 1 again soon: then all received bytes are read at
+        once. Only on Linux; elsewhere this does nothing."""
         self._min_read_bytes = min_bytes
         for watch_socket in self._watch_sockets:
             _set_min_read_bytes(watch_socket, min_bytes)
 
     @asynccontextmanager
     async def _watch_socket(self, response: aiohttp.ClientResponse) -> AsyncIterator[None]:
-        """The socket of a watch listens as the others do, until it becomes one of many again."""
+        """The socket of a watch has the same minimum as the others while the watch lasts."""
         transport = response.connection.transport if response.connection is not None else None
         watch_socket = transport.get_extra_info("socket") if transport is not None else None
         if watch_socket is None:
@@ -196,7 +187,7 @@ class Client:
 
     @asynccontextmanager
     async def _exchange(self, request_spec: _Request, *, timeout: aiohttp.ClientTimeout) -> AsyncIterator[aiohttp.ClientResponse]:
-        """One request and its answer. Whatever goes wrong on the way, up to the last byte, is an ApiError."""
+        """One request and its response. Any failure up to the last byte is an ApiError."""
         began, status = time.monotonic(), NO_RESPONSE
         try:
             async with await self._send(request_spec, timeout=timeout) as response:
@@ -213,7 +204,7 @@ class Client:
                 self._observe(method, resource_of_path(request_spec.path), status, time.monotonic() - began)
 
     async def _send(self, request_spec: _Request, *, timeout: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
-        """The head of the answer. Credentials that the server does not take are read again, once."""
+        """The head of the response. Credentials that the server refuses are read again, once."""
         header = await self._authorization()
         response = await self._send_as(request_spec, header=header, timeout=timeout)
         if response.status != UNAUTHORIZED or self._access.reload is None:
@@ -222,9 +213,11 @@ class Client:
         return await self._send_as(request_spec, header=await self._authorization(stale=header), timeout=timeout)
 
     async def _send_as(self, request_spec: _Request, *, header: str, timeout: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
-        # No await lies between this question and the request: what may be written now is begun now.
+        # No await between this check and the request: a write that is allowed now is started now.
         if request_spec.method not in READ_METHODS and self._may_write is not None and not self._may_write():
-            raise ApiError(NO_RESPONSE, LEASE_EXPIRED, f"{request_spec.method} {request_spec.path} was not sent: the lease is over")
+            raise ApiError(
+                NO_RESPONSE, LEASE_EXPIRED, f"{request_spec.method} {request_spec.path} was not sent: the lease has expired"
+            )
         return await self._open_session().request(
             request_spec.method,
             self._access.server + request_spec.path,
@@ -242,7 +235,7 @@ class Client:
         )
 
     async def _authorization(self, *, stale: str | None = None) -> str:
-        """Who we are. Many may find at once that it must be renewed; one does it for all."""
+        """The Authorization header. If several requests find it stale at once, one of them renews it."""
         if self._must_refresh(stale):
             async with self._refresh_lock:
                 if self._must_refresh(stale):
@@ -262,7 +255,7 @@ class Client:
     def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
             # Watches need a connection each and requests are bounded by `concurrency`, so the pool itself has no limit.
-            # Packing costs more than it saves on the short way to a server.
+            # Compression costs more time than it saves within a cluster.
             tls.fix_double_abort()
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(
@@ -283,7 +276,7 @@ class _Request(msgspec.Struct, frozen=True):
 
 
 class _RateLimiter:
-    """At most so many requests in a second, with a second's worth at once after a pause."""
+    """A token bucket: at most `qps` requests a second, with a burst of one second after a pause."""
 
     def __init__(self, qps: float) -> None:
         self._interval_s = 1.0 / qps
@@ -298,20 +291,20 @@ class _RateLimiter:
 
 
 def _with_server_timeout(method: str, params: Mapping[str, str] | None, timeout_s: float) -> Mapping[str, str]:
-    """A write that we have given up must not be done later: the server is told how long it may take."""
+    """A write that has timed out here must not be carried out later: the server gets the same timeout."""
     if method in READ_METHODS:
         return params or {}
     return {**(params or {}), "timeout": f"{max(1, int(timeout_s * 1000))}ms"}
 
 
 def _backoff_s(requested_s: float | None, *, attempt: int) -> float:
-    """How long to wait for a busy server: as long as it says, spread a little so that not all come back at once."""
-    wanted = requested_s if requested_s is not None else _INITIAL_BACKOFF_S * 2**attempt
-    return min(_MAX_BACKOFF_S, wanted) * random.uniform(1.0, 1.25)
+    """How long to wait for a busy server: as long as it requests, with jitter."""
+    wait_s = requested_s if requested_s is not None else _INITIAL_BACKOFF_S * 2**attempt
+    return min(_MAX_BACKOFF_S, wait_s) * random.uniform(1.0, 1.25)
 
 
 class _Status(msgspec.Struct, rename="camel"):
-    """The API's own way to say no."""
+    """A Kubernetes Status object."""
 
     reason: str = ""
     message: str = ""
@@ -320,18 +313,18 @@ class _Status(msgspec.Struct, rename="camel"):
 
 
 def api_error_of_status(raw: bytes | msgspec.Raw, *, status: int = NO_RESPONSE, retry_after: str = "") -> ApiError:
-    """What a Status object says, as an answer's body or inside of a watch. What is no Status is quoted."""
+    """The error of a Status object, in the body of a response or in a watch. What is no Status is quoted."""
     try:
-        said = msgspec.json.decode(raw, type=_Status)
+        body = msgspec.json.decode(raw, type=_Status)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        said = _Status(message=bytes(raw)[:_MAX_QUOTED_BYTES].decode(errors="replace"))
-    details = said.details or {}
-    asked = retry_after or str(details.get("retryAfterSeconds") or "")
+        body = _Status(message=bytes(raw)[:_MAX_QUOTED_BYTES].decode(errors="replace"))
+    details = body.details or {}
+    requested = retry_after or str(details.get("retryAfterSeconds") or "")
     return ApiError(
-        status or said.code or _INTERNAL_SERVER_ERROR,
-        said.reason,
-        said.message,
-        retry_after_s=_retry_after_seconds(asked),
+        status or body.code or _INTERNAL_SERVER_ERROR,
+        body.reason,
+        body.message,
+        retry_after_s=_retry_after_seconds(requested),
         details=details,
     )
 
@@ -343,7 +336,7 @@ def _error_of_response(response: aiohttp.ClientResponse, body: bytes) -> ApiErro
 
 
 def _abort_watch(response: aiohttp.ClientResponse) -> None:
-    """End a watch that is given up at once: the polite way over TLS would outlive the client. One that ended itself is let be."""
+    """Close the connection of a watch at once: a TLS shutdown would outlive the client. A connection that has ended has none."""
     transport = response.connection.transport if response.connection is not None else None
     if transport is not None:
         transport.abort()
@@ -351,7 +344,7 @@ def _abort_watch(response: aiohttp.ClientResponse) -> None:
 
 def _set_min_read_bytes(watch_socket: TransportSocket, min_bytes: int) -> None:
     if sys.platform == "linux":
-        # One that was cut has nothing to say any more.
+        # The connection may be closed already.
         with suppress(OSError):
             watch_socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, min_bytes)
 
@@ -371,11 +364,11 @@ def _retry_after_seconds(text: str) -> float | None:
 
 
 def resource_of_path(path: str) -> str:
-    """What a path is about, without names: `pods/binding`, `podgroups.scheduling.volcano.sh/status`."""
+    """The resource and subresource of a path, without names: `pods/binding`, `podgroups.scheduling.volcano.sh/status`."""
     parts = path.strip("/").split("/")
     group = parts[1] if parts[0] == "apis" and len(parts) > 1 else ""
     rest = parts[3:] if group else parts[2:]
-    # A namespace is only where something stands, unless it is asked for itself.
+    # A namespace in front is skipped, unless it is the object itself.
     if rest[:1] == ["namespaces"] and len(rest) > 2 and rest[2] not in ("status", "finalize"):
         rest = rest[2:]
     if not rest:

@@ -1,11 +1,11 @@
-"""The Lease: at most one scheduler writes.
+"""Leader election with a Lease: at most one scheduler writes.
 
-A lease is kept by renewing it. Whoever wants it watches it change and takes it when it has stood still for its whole duration.
-Each side measures by its own monotonic clock, so no two clocks are ever compared: the holder counts from before it asks for a
-renewal, the others from after they saw one. The holder stops to write at the renew deadline, the others begin at the duration;
-what lies between is the time that its last writes have to end.
+The leader renews the lease. A candidate takes it when it was not renewed for its whole duration. Each side measures with its own
+monotonic clock, so no two clocks are compared: the leader counts from before it sends a renewal, candidates from after they
+observed one. The leader stops writing at the renew deadline, a candidate starts at the lease duration; the time between is for the
+last writes to end.
 
-It lives in a thread of its own with a connection of its own: neither a long cycle nor a full queue of writes can delay it.
+It runs in its own thread with its own connection: neither a long cycle nor a full queue of writes can delay a renewal.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ _JITTER = 1.2
 
 
 def boot_clock_s() -> float:
-    """Seconds that go on while the machine sleeps, where the system can tell: a lease does not wait for who is asleep."""
+    """A clock that also counts while the machine is suspended, where the system has one: the lease expires meanwhile."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseTiming:
-    """How a lease is kept. What lies between the first two is left for writes that are under way."""
+    """The times of leader election. The difference of the first two is for writes in flight."""
 
     lease_duration_s: float = 15.0
-    """Others may take the lease when it was not renewed for so long."""
+    """A candidate may take a lease that was not renewed for so long."""
     renew_deadline_s: float = 10.0
-    """The holder gives up when it could not renew for so long."""
+    """The leader stops when it could not renew for so long."""
     retry_period_s: float = 2.0
 
     def __post_init__(self) -> None:
@@ -65,11 +65,11 @@ DEFAULT_LEASE_TIMING: Final = LeaseTiming()
 
 
 class LeaseLost(Exception):
-    """The lease is another's, or could not be renewed in time."""
+    """Another process holds the lease, or it could not be renewed in time."""
 
 
 class LeaderElector:
-    """One candidate. `on_lost` is called once, in the lease's own thread, when a lease that was held is held no more."""
+    """One candidate. `on_lost` is called once, in the thread of the lease, when leadership is lost."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class LeaderElector:
         on_lost: Callable[[str], None],
         clock: Callable[[], float] = boot_clock_s,
     ) -> None:
-        # A name that is never used again: who is started anew waits like any other until its last life is surely over.
+        # An identity that is never used again: a restarted process waits like any other until its old lease has expired.
         self.identity = identity or f"{socket.gethostname()}_{uuid.uuid4()}"
         self._access = access
         self._lease_name = (namespace, name)
@@ -99,15 +99,15 @@ class LeaderElector:
         self._stopped = False
 
     def may_write(self) -> bool:
-        """Whether a write may begin now. Safe to ask from any thread, as often as one likes."""
+        """Whether a write may start now. Thread-safe and cheap."""
         return self.write_time_left_s() > 0
 
     def write_time_left_s(self) -> float:
-        """For how long a write may still begin if nothing renews the lease."""
+        """For how long a write may start if the lease is not renewed."""
         return 0.0 if self._stopped else max(0.0, self._may_write_until - self._clock())
 
     async def acquire(self) -> None:
-        """Wait until the lease is ours. From then on it is renewed, until it is released or lost."""
+        """Wait until this process is the leader. From then on the lease is renewed, until it is released or lost."""
         with self._lock:
             if not self._started and not self._stopped:
                 self._started = True
@@ -115,17 +115,17 @@ class LeaderElector:
         await asyncio.shield(asyncio.wrap_future(self._acquired))
 
     async def release(self) -> None:
-        """Give the lease back, if it is ours, so that another may begin at once. Whoever calls has ended all writes."""
+        """Release the lease, if held, so that another may take it at once. The caller has ended all writes."""
         with self._lock:
             self._stopped = True
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(self._stop.set)
         if self._started:
             await asyncio.to_thread(self._thread.join)
-        self._fail_waiters(LeaseLost("it was released before it was ours"))
+        self._fail_waiters(LeaseLost("it was released before it was acquired"))
 
     def _fail_waiters(self, error: BaseException) -> None:
-        """Whoever still waits for the lease waits no longer."""
+        """`acquire` raises this error."""
         if not self._acquired.done():
             self._acquired.set_exception(error)
 
@@ -138,11 +138,11 @@ class LeaderElector:
             log.error("lease lost", identity=self.identity, why=str(lost))
             self._on_lost(str(lost))
         except BaseException as error:
-            # A bug in here must not leave a process behind that believes it would be told.
+            # A bug here must not leave a process that never learns that it lost the lease.
             is_waited_for = not self._acquired.done()
             self._fail_waiters(error)
             if not is_waited_for:
-                self._on_lost(f"the thread of the lease ended: {error!r}")
+                self._on_lost(f"the thread of leader election failed: {error!r}")
             raise
 
     async def _run(self) -> None:
@@ -171,9 +171,9 @@ class LeaderElector:
                 since = await lease.take(timeout_s=self._timing.renew_deadline_s)
             except ApiError as error:
                 since = _NEVER
-                log.warning("lease not reached", identity=self.identity, error=str(error))
+                log.warning("lease not readable", identity=self.identity, error=str(error))
             self._may_write_until = since + self._timing.renew_deadline_s
-            # An answer that took too long is of no use yet: the next attempt finds the lease ours and renews it.
+            # A response after the deadline is too late: the next attempt finds the lease held and renews it.
             if self.may_write():
                 log.info("lease acquired", identity=self.identity)
                 self._acquired.set_result(None)
@@ -181,7 +181,7 @@ class LeaderElector:
             await self._pause(self._timing.retry_period_s * random.uniform(1.0, _JITTER))
 
     async def _keep_renewing(self, lease: _LeaseClient) -> None:
-        """Renew until told to stop."""
+        """Until stopped."""
         while True:
             await self._pause(min(self._timing.retry_period_s, self.write_time_left_s()))
             if self._stopped:
@@ -208,7 +208,7 @@ class LeaderElector:
 
 
 class _LeaseClient:
-    """The object on the server as one candidate sees it."""
+    """The Lease object as one candidate observes it."""
 
     def __init__(
         self, client: Client, *, identity: str, lease_name: tuple[str, str], timing: LeaseTiming, clock: Callable[[], float]
@@ -227,7 +227,7 @@ class _LeaseClient:
         self._unchanged_since = 0.0
 
     async def take(self, *, timeout_s: float) -> float:
-        """Since when it is ours, by our clock; never, if it is another's."""
+        """Since when this process holds the lease, by its own clock; never, if another does."""
         try:
             found = await self._get(timeout_s=timeout_s)
             if found is None:
@@ -236,19 +236,19 @@ class _LeaseClient:
                 return _NEVER
             return await self._write(self._acquisition(found.spec), version=found.metadata.resource_version, timeout_s=timeout_s)
         except ApiError as error:
-            # Somebody was faster.
+            # Another candidate was faster.
             if error.status == _CONFLICT:
                 return _NEVER
             raise
 
     async def renew(self, *, timeout_s: float) -> float:
-        """Since when it is ours for another while, counted from before the question. Raises Lost if it is another's."""
+        """Since when it is renewed, counted from before the request. Raises LeaseLost if another process holds it."""
         try:
             return await self._write(self._renewal_spec(), version=self._version, timeout_s=timeout_s)
         except ApiError as error:
             if error.status not in (_CONFLICT, _NOT_FOUND):
                 raise
-        # A renewal without an answer may have happened, or somebody may have labelled the object.
+        # A renewal without a response may have been carried out, or another client may have changed the object.
         found = await self._get(timeout_s=timeout_s)
         if found is None or found.spec.holder_identity != self._identity:
             self._is_held = False
@@ -262,11 +262,11 @@ class _LeaseClient:
         try:
             await self._write(spec, version=self._version, timeout_s=timeout_s)
         except ApiError as error:
-            # Then others wait until it has run out.
+            # Then candidates wait until it has expired.
             log.warning("lease not released", identity=self._identity, error=str(error))
 
     def _is_free(self, found: _LeaseObject) -> bool:
-        """Nobody's, ours already, or standing still for as long as its holder said, and as we would say."""
+        """Without a holder, held by this process, or not renewed for the holder's duration and for that of this process."""
         record = msgspec.json.encode(found.spec)
         if record != self._record:
             self._record, self._unchanged_since = record, self._clock()
@@ -344,9 +344,9 @@ def _decode_lease(answer: bytes) -> _LeaseObject:
     try:
         return _LEASE_DECODER.decode(answer)
     except msgspec.DecodeError as error:
-        raise ApiError(NO_RESPONSE, "BadAnswer", f"the lease cannot be read: {error}") from error
+        raise ApiError(NO_RESPONSE, "BadAnswer", f"the lease cannot be decoded: {error}") from error
 
 
 def _now() -> str:
-    """For people who look at the lease; no scheduler goes by it."""
+    """For people who read the Lease object; no candidate uses it."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,7 +1,7 @@
-"""One resource as it is on the server: each object told once for each of its versions, and told gone once.
+"""Lists and watches one resource: one update for each version of an object, and one for its deletion.
 
-Objects are passed on as the bytes that the server sent. Of each the name, UID and version are remembered, so that after a gap,
-when all is listed again, only what is new is told. Trouble of the cluster is waited out here and never raised.
+Objects are passed on as the bytes that the server sent. Only names, UIDs and versions are kept, so that after a relist only what
+changed is passed on. Errors of the API server are retried here with backoff and never raised.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from muster.kube.watch.client import NO_RESPONSE, TOO_MANY_REQUESTS, ApiError, C
 log = structlog.get_logger(__name__)
 
 EXPIRED: Final = 410
-"""The server has forgotten the version that we stand at."""
+"""The server has compacted the resourceVersion from which the watch should continue."""
 NOT_FOUND: Final = 404
 FORBIDDEN: Final = 403
 UNSUPPORTED_STATUSES: Final = frozenset({400, 422})
-"""What a server says that cannot send a list as the beginning of a watch."""
+"""The response of a server that does not support watch lists (`sendInitialEvents`)."""
 _RELIST_STATUSES: Final = UNSUPPORTED_STATUSES | {EXPIRED, NOT_FOUND}
 _RESOURCE_VERSION_TOO_LARGE: Final = "ResourceVersionTooLarge"
-"""What a server says that is behind the version that we stand at, as after a restored backup."""
+"""The reason of a server that is behind the requested resourceVersion, as after a restored backup."""
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
-"""The annotation of the bookmark that ends such a beginning."""
+"""The annotation of the bookmark that ends the initial events of a watch list."""
 _WATCH_LISTS_BEFORE_PAGING = 3
 _FAILURES_BEFORE_RELIST = 8
 
 
 class UpdateType(Enum):
-    UPSERT = "seen"
-    DELETE = "gone"
+    UPSERT = "upsert"
+    DELETE = "delete"
     SYNCED = "synced"
-    """All that there is has been told."""
+    """All existing objects were passed on."""
 
 
 class WatchUpdate(NamedTuple):
-    """News of one object. After a gap the bytes of a GONE are no more than who it was."""
+    """One update of one object. A DELETE that is found by a relist has the metadata only."""
 
     kind: tuple[str, str]
     update_type: UpdateType
@@ -55,19 +55,19 @@ class WatchUpdate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WatchTiming:
-    """How a reflector keeps its time."""
+    """Page size, timeouts and backoff of a reflector."""
 
     page: int = 500
-    """Objects in one answer of a list."""
+    """Objects in one page of a list."""
     list_timeout_s: float = 60.0
     idle_timeout_s: float = 120.0
-    """A watch on which nothing was heard for so long is given up. Servers send a bookmark every minute."""
+    """A watch without any event for so long is restarted. Servers send a bookmark every minute."""
     initial_wait_s: float = 0.2
     max_wait_s: float = 30.0
     not_served_wait_s: float = 30.0
-    """How often a resource is asked for again that the cluster does not have, or not for us."""
+    """How often a resource is retried that is not served or forbidden."""
     watch_s: float = 300.0
-    """The server is asked to end a watch after once to twice this time, so that load moves to servers that are new."""
+    """The server is requested to end a watch after one to two times this, so that load is rebalanced to new API servers."""
 
 
 DEFAULT_WATCH_TIMING: Final = WatchTiming()
@@ -75,23 +75,23 @@ DEFAULT_WATCH_TIMING: Final = WatchTiming()
 
 @dataclass(slots=True)
 class WatchHealth:
-    """How a watch is doing, for those who measure."""
+    """The state of a watch, for metrics and health checks."""
 
     last_received_at: float
-    """When anything at all was last heard, by the monotonic clock."""
+    """When the last response or event was received, by the monotonic clock."""
     events: int = 0
     relists: int = 0
     disconnects: int = 0
-    """Watches that ended otherwise than by the server's own time."""
+    """Watches that ended with an error."""
     failures: int = 0
-    """Attempts in a row that brought no news."""
+    """Consecutive attempts without an event."""
     forbidden: bool = False
     not_served: bool = False
     resource_version: str = ""
-    """The version up to which everything was heard; empty while it must be listed."""
+    """From which the watch continues; empty where a list is needed."""
 
     def silent_for_s(self) -> float:
-        """For how long nothing was heard. A resource that the cluster does not have, or not for us, is quiet and well."""
+        """The time since the last response or event; 0 for a resource that is not served or forbidden."""
         return 0.0 if self.not_served or self.forbidden else time.monotonic() - self.last_received_at
 
 
@@ -99,7 +99,7 @@ UpdateSink = Callable[[list[WatchUpdate]], None]
 
 
 class Reflector:
-    """Lists and watches one resource, for ever. `sink` is called in the event loop with what came in together."""
+    """Lists and watches one resource. `sink` is called in the event loop with each batch of updates."""
 
     def __init__(
         self,
@@ -125,12 +125,12 @@ class Reflector:
         self._untried_versions = self._other_versions()
 
     async def run(self) -> None:
-        """For ever; ends only by being cancelled."""
+        """Until cancelled."""
         while True:
             await asyncio.sleep(await self._list_or_watch())
 
     async def _list_or_watch(self) -> float:
-        """Ask once, listen for as long as the server speaks, and say how long to wait before the next time."""
+        """One list, or one watch until the server ends it. Returns the wait before the next attempt."""
         try:
             if not self.health.resource_version and not self._uses_watch_list:
                 await self._list()
@@ -142,20 +142,20 @@ class Reflector:
 
     @property
     def _uses_watch_list(self) -> bool:
-        """A watch that begins with all there is costs the server least. Where it keeps failing, pages may still get through."""
+        """A watch list is the cheapest for the server. After repeated failures, a list in pages may still succeed."""
         return self._supports_watch_list and self._failed_watch_lists < _WATCH_LISTS_BEFORE_PAGING
 
     # -- listing -----------------------------------------------------------------------------------------------------------
 
     async def _list(self) -> None:
-        """All objects, page by page. Pages that the server forgot meanwhile are begun anew, at last in one piece."""
+        """All objects, page by page. After an expired continue token the list starts again, at last without pages."""
         for page in (self._timing.page, self._timing.page, 0):
             try:
                 return await self._list_pages(page)
             except ApiError as error:
                 if error.status != EXPIRED or not page:
                     raise
-        raise AssertionError("a list in one piece returns or raises")
+        raise AssertionError("a list without pages returns or raises")
 
     async def _list_pages(self, page: int) -> None:
         found, token = set[str](), ""
@@ -187,7 +187,7 @@ class Reflector:
         return params
 
     def _finish_list(self, found: set[str], *, resource_version: str, updates: list[WatchUpdate]) -> None:
-        """The list is whole: whoever is not in it is gone."""
+        """The list is complete: objects that are not in it were deleted."""
         updates.extend(self._missed_delete(key) for key in [key for key in self._known if key not in found])
         updates.append(WatchUpdate(self.resource.key, UpdateType.SYNCED))
         self.health.relists += self.synced.is_set()
@@ -200,7 +200,7 @@ class Reflector:
     # -- watching ----------------------------------------------------------------------------------------------------------
 
     async def _watch(self) -> None:
-        """Listen until the server ends it. Without a version to go on from, the watch begins with all that there is."""
+        """Until the server ends it. Without a resourceVersion it is a watch list."""
         found: set[str] | None = None if self.health.resource_version else set()
         batches = self._client.watch_batches(self._path, params=self._watch_params(), idle_timeout_s=self._timing.idle_timeout_s)
         async with aclosing(batches):
@@ -223,9 +223,9 @@ class Reflector:
         return params
 
     def _apply_lines(self, lines: Iterable[bytes], *, found: set[str] | None) -> bool:
-        """Pass on what the lines say; whether the beginning of the watch was completed by them.
+        """Pass on the events of these lines; returns whether the initial events are complete.
 
-        `found` are the objects that the beginning named so far, None once it is over. What was heard before an error counts.
+        `found` are the objects of the initial events so far, None once they are complete. Events before an error are passed on.
         """
         updates: list[WatchUpdate] = []
         list_complete = found is None
@@ -248,7 +248,7 @@ class Reflector:
         return list_complete
 
     def _apply_event(self, event: _WatchEvent, *, found: set[str] | None, updates: list[WatchUpdate]) -> str:
-        """The version at which the watch stands after this. Those of objects that begin a watch are in no order."""
+        """The resourceVersion after this event. Those of initial events are in no order."""
         if event.type in ("ADDED", "MODIFIED"):
             return self._upsert(event.object, found=found, updates=updates)
         if event.type == "DELETED":
@@ -287,20 +287,20 @@ class Reflector:
         return meta.resource_version
 
     def _missed_delete(self, key: str) -> WatchUpdate:
-        """An object that went while nobody listened."""
+        """A deletion that happened while there was no watch."""
         namespace, _, name = key.partition("/")
         uid, version = self._known.pop(key)
-        said = {
+        manifest = {
             "apiVersion": self.resource.api_version(self.version),
             "kind": self.resource.kind,
             "metadata": {"name": name, "namespace": namespace, "uid": uid, "resourceVersion": version},
         }
-        return WatchUpdate(self.resource.key, UpdateType.DELETE, msgspec.json.encode(said))
+        return WatchUpdate(self.resource.key, UpdateType.DELETE, msgspec.json.encode(manifest))
 
     def _with_type_meta(self, raw: msgspec.Raw) -> bytes:
-        """The items of a list do not say what they are."""
-        title = f'{{"apiVersion":"{self.resource.api_version(self.version)}","kind":"{self.resource.kind}",'
-        return title.encode() + bytes(raw).lstrip()[1:]
+        """The items of a list have no apiVersion and kind."""
+        type_meta = f'{{"apiVersion":"{self.resource.api_version(self.version)}","kind":"{self.resource.kind}",'
+        return type_meta.encode() + bytes(raw).lstrip()[1:]
 
     def _emit(self, updates: list[WatchUpdate]) -> None:
         if updates:
@@ -308,7 +308,7 @@ class Reflector:
             self._sink(updates)
 
     def _skip_unreadable(self, raw: bytes | msgspec.Raw, error: Exception) -> None:
-        """One object that nobody can read must not hide all the others."""
+        """One object that cannot be decoded must not block the others."""
         log.warning(
             "object skipped", resource=self.resource.plural, group=self.resource.group, bytes=len(bytes(raw)), error=str(error)
         )
@@ -316,10 +316,10 @@ class Reflector:
     def _mark_received(self) -> None:
         self.health.last_received_at = time.monotonic()
 
-    # -- trouble -----------------------------------------------------------------------------------------------------------
+    # -- errors ------------------------------------------------------------------------------------------------------------
 
     def _wait_after_error(self, error: ApiError) -> float:
-        """What to do differently next time, and when that is."""
+        """Decides how to continue; returns the wait before the next attempt."""
         if error.status == NOT_FOUND and self.resource.optional:
             return self._handle_not_served()
         if error.status == FORBIDDEN:
@@ -331,17 +331,17 @@ class Reflector:
         self._failed_watch_lists += not self.health.resource_version
         if self._must_relist(error):
             self.health.resource_version = ""
-        log.info("watch broken", resource=self.resource.plural, group=self.resource.group, error=str(error))
+        log.info("watch disconnected", resource=self.resource.plural, group=self.resource.group, error=str(error))
         return max(error.retry_after_s or 0.0, self._backoff_s())
 
     def _must_relist(self, error: ApiError) -> bool:
-        """The version that we stand at is of no use; or it may be that, since the server refuses it again and again."""
+        """The resourceVersion is invalid, or may be: the server refuses it repeatedly."""
         if error.status in _RELIST_STATUSES or _is_version_too_large(error):
             return True
         return error.status not in (NO_RESPONSE, TOO_MANY_REQUESTS) and self.health.failures >= _FAILURES_BEFORE_RELIST
 
     def _handle_not_served(self) -> float:
-        """The server does not have it: under another version, perhaps, or some day. What it had is gone."""
+        """The server does not serve it in this version: try the others, then wait. Objects that it had are deleted."""
         self.health.resource_version = ""
         if self._untried_versions:
             self.version, *self._untried_versions = self._untried_versions
@@ -355,10 +355,10 @@ class Reflector:
         return self._timing.not_served_wait_s * random.uniform(0.8, 1.2)
 
     def _handle_forbidden(self, error: ApiError) -> float:
-        """We may not read it. What is known of it stays: a right that was taken away says nothing about the objects."""
+        """Known objects stay: a revoked permission says nothing about the objects."""
         if not self.health.forbidden:
             self.health.forbidden = True
-            log.warning("resource may not be read", resource=self.resource.plural, group=self.resource.group, error=str(error))
+            log.warning("resource is forbidden", resource=self.resource.plural, group=self.resource.group, error=str(error))
         if not self.synced.is_set():
             self._emit([WatchUpdate(self.resource.key, UpdateType.SYNCED)])
             self.synced.set()
@@ -368,7 +368,7 @@ class Reflector:
         return [version for version in self.resource.versions if version != self.version]
 
     def _backoff_s(self) -> float:
-        """Longer each time that nothing was heard, and never the same for two."""
+        """Exponential backoff with jitter."""
         wait_s = min(self._timing.max_wait_s, self._timing.initial_wait_s * 2.0 ** min(self.health.failures, 16))
         self.health.failures += 1
         return wait_s * random.uniform(0.5, 1.0)
@@ -379,10 +379,10 @@ class Reflector:
 
 
 async def discover_versions(client: Client) -> dict[tuple[str, str], str]:
-    """Which version of each watched resource the server has; what it does not have is not in it."""
-    places = sorted({(resource.group, version) for resource in WATCHED for version in resource.versions})
-    answers = await asyncio.gather(*(_served(client, group, version) for group, version in places))
-    served = dict(zip(places, answers, strict=True))
+    """The served version of each watched resource; those that are not served are missing."""
+    group_versions = sorted({(resource.group, version) for resource in WATCHED for version in resource.versions})
+    answers = await asyncio.gather(*(_served(client, group, version) for group, version in group_versions))
+    served = dict(zip(group_versions, answers, strict=True))
     return {
         resource.key: version
         for resource in WATCHED
@@ -396,14 +396,14 @@ async def _served(client: Client, group: str, version: str) -> frozenset[str]:
     try:
         answer = await client.request("GET", path)
     except ApiError as error:
-        # Discovery may be closed to us; the resources themselves tell what we may read.
+        # Discovery may be forbidden; the lists themselves show what may be read.
         if error.status in (NOT_FOUND, FORBIDDEN):
             return frozenset()
         raise
     return frozenset(entry.name for entry in msgspec.json.decode(answer, type=_ApiResources).resources)
 
 
-# -- shapes ----------------------------------------------------------------------------------------------------------------
+# -- structs ---------------------------------------------------------------------------------------------------------------
 
 
 class _ApiResource(msgspec.Struct):
@@ -471,4 +471,4 @@ def _decode_list(answer: bytes) -> _ObjectList:
     try:
         return _LIST_DECODER.decode(answer)
     except _DECODE_ERRORS as error:
-        raise ApiError(NO_RESPONSE, "BadAnswer", f"the list cannot be read: {error}") from error
+        raise ApiError(NO_RESPONSE, "BadAnswer", f"the list cannot be decoded: {error}") from error

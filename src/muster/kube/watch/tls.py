@@ -1,6 +1,6 @@
-"""A mend for early releases of Python 3.11, which are what some systems ship: their TLS connections cannot be ended twice.
+"""A fix for early releases of Python 3.11, which some distributions ship: `abort` of a TLS connection that has ended raises.
 
-A connection that ended by itself has no protocol any more, and `abort` trips over that. Later releases ask first, as is done here.
+A connection that has ended has no protocol any more. Later releases check for that, as is done here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _Transport: Any = sslproto._SSLProtocolTransport
 
 
 def fix_double_abort() -> None:
-    """Let a TLS connection be ended that has ended already; does nothing where that works."""
+    """Allow `abort` of a TLS connection that has ended; does nothing where Python allows it."""
     try:
         _Transport(None, None).abort()
     except AttributeError:

@@ -1,7 +1,7 @@
-"""Single writes: where each goes, in which form, and with which preconditions. One request, one answer; nothing is repeated here.
+"""Single writes: the path, body and preconditions of each. One request, one response, no retries.
 
-Pods and nodes take patches that merge lists by key, so that conditions of others are never overwritten. Custom objects take plain
-merge patches, which replace a list whole: those are written only onto the version that was seen.
+Pods and nodes take strategic merge patches, so that conditions of others are never overwritten. Custom resources take plain merge
+patches, which replace a list whole: those have the resourceVersion as a precondition.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ CONFLICT: Final = 409
 TOO_MANY_REQUESTS: Final = 429
 
 WRITE_TIMEOUT_S: Final = 5.0
-"""A lease lasts longer than its holder believes in it, by at least this much: a write that began in time ends in time."""
+"""The lease duration exceeds the renew deadline by at least this: a write that starts in time ends in time."""
 
 
 class NotLeading(Exception):
-    """We may not write any more; somebody else does."""
+    """This process is not the leader any more."""
 
 
 def is_retryable(error: ApiError) -> bool:
-    """May the same request work later? The server was busy, broke down, or was not heard: it may even have done it."""
+    """May the same request succeed later? The server was busy or failed, or there was no response: it may even be carried out."""
     return error.status in (NO_RESPONSE, TOO_MANY_REQUESTS) or error.status >= 500
 
 
 class ApiWriter:
-    """Bounded: at most `concurrency` of these writes are under way at once."""
+    """At most `concurrency` writes are in flight at once."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class ApiWriter:
         self._semaphore = asyncio.Semaphore(concurrency)
         self._timeout_s = timeout_s
         self._without_status_subresource: set[GroupKind] = set()
-        """Kinds whose definition has no status subresource."""
+        """Kinds whose CRD has no status subresource."""
 
     async def get(self, ref: ApiObjectRef) -> bytes:
         return await self._client.request("GET", self.path(ref), timeout_s=self._timeout_s)
@@ -76,7 +76,7 @@ class ApiWriter:
         await self._send("DELETE", self.path(ref), {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}})
 
     async def patch(self, ref: ApiObjectRef, patch: Manifest, *, uid: str, version: str = "") -> bytes:
-        """The object as it is then. Fails with a conflict on an object with another UID, or another version where one is given."""
+        """The patched object. A conflict if the object has another UID, or another resourceVersion where one is given."""
         metadata = {**patch.get("metadata", {}), "uid": uid}
         if version:
             metadata["resourceVersion"] = version
@@ -96,7 +96,7 @@ class ApiWriter:
             except ApiError as error:
                 if error.status != NOT_FOUND:
                     raise
-        # Either the object is missing, and is here as well, or its status is a part of it like any other.
+        # Either the object does not exist, and this fails as well, or its CRD has no status subresource.
         answer = await self._send("PATCH", self.path(ref), body, content_type=MERGE_PATCH)
         self._without_status_subresource.add(kind)
         return answer
@@ -131,5 +131,5 @@ class ApiWriter:
 
 
 _OBJECT_PATCH_KINDS: Final = frozenset({VOLUME, VOLUME_CLAIM})
-"""What we write of these is no status."""
+"""The fields that are written of these are not in the status."""
 _STRATEGIC_PATCH_KINDS: Final = frozenset({POD, NODE})

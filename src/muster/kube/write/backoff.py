@@ -1,4 +1,4 @@
-"""How often and how long something is tried again: with growing pauses, spread by chance, and with an end."""
+"""Exponential backoff with jitter and a limit of attempts, and delays for reports of repeated failures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Backoff:
     max_wait_s: float = 2.0
 
     async def pause(self, attempt: int, error: ApiError) -> None:
-        """Before the next attempt, at least as long as the server asks for; none after the last."""
+        """Before the next attempt, at least as long as the server requests; none after the last."""
         if attempt + 1 < self.max_attempts:
             await asyncio.sleep(max(self.wait_s(attempt), min(error.retry_after_s or 0.0, self.max_wait_s)))
 
@@ -29,8 +29,8 @@ WriteFailure = BindFailed | ReservationFailed
 
 
 class FailureBackoff:
-    """How often in a row the same thing failed for one pod. The scheduler tries again as soon as it is told: where the cluster
-    refuses over and over, it is told later each time."""
+    """Counts consecutive failures of one kind for one pod. The scheduler retries as soon as a failure is reported: repeated
+    failures are reported with a growing delay."""
 
     def __init__(self, backoff: Backoff) -> None:
         self._backoff = backoff
@@ -40,7 +40,7 @@ class FailureBackoff:
         self._counts.pop((what, uid), None)
 
     def delay_s(self, failed: WriteFailure) -> float:
-        """How long to wait with the bad news: not at all the first time."""
+        """How long to wait with the report: not at all the first time."""
         key = (type(failed), failed.uid)
         before = self._counts.pop(key, 0)
         self._counts[key] = before + 1
@@ -52,8 +52,8 @@ class FailureBackoff:
 _MAX_COUNTED = 10_000
 
 SHORT_BACKOFF = Backoff()
-"""Where somebody waits for the outcome, and can do without."""
+"""For writes whose failure is reported and handled."""
 LONG_BACKOFF = Backoff(max_attempts=40, max_wait_s=5.0)
-"""Where nobody waits, but a write that is never made would be found in the way after a restart."""
+"""For writes that must be made at last: a stale reservation would block capacity after a restart."""
 REPORT_BACKOFF = Backoff(initial_wait_s=0.5, max_wait_s=60.0)
-"""With which the scheduler is told that the same thing failed again."""
+"""For reports of repeated failures."""

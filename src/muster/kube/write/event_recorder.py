@@ -1,6 +1,6 @@
-"""Kubernetes events: what happened to whom and why, for those who look at an object. Written last, and the first to be dropped.
+"""Kubernetes events: what happened to an object and why. Written last, and the first to be dropped.
 
-The same event of the same object is one object with a count, which is written again only now and then.
+Repetitions of an event are one Event object with a count, which is updated only from time to time.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ log = structlog.get_logger(__name__)
 COMPONENT: Final = "muster"
 NORMAL, WARNING = "Normal", "Warning"
 MAX_MESSAGE_LENGTH = 1024
-"""The API takes no longer ones."""
+"""The limit of the API."""
 MAX_QUEUED_EVENTS = 5000
 MAX_REMEMBERED_EVENTS = 10_000
 
 SinglePodEffect = Bind | Reserve | Nominate | Release | CancelEviction
-"""A deed that concerns its own pod alone; an eviction has a winner as well."""
+"""An effect that concerns one pod only; an eviction has a preemptor as well."""
 GangObjects = Mapping[str, tuple[ApiObjectRef, ...]]
-"""The objects that may stand for a gang, the best first: its PodGroup, else its first pod."""
+"""The objects on which an event of a gang may be recorded, the best first: its PodGroup, else its first pod."""
 
 
 class KubeEvent(NamedTuple):
-    """One event. The first of `involved` that exists is the object that it is about. Where `uid` names the object, it may be gone:
-    a pod that had to leave may have left before anybody could say why."""
+    """One event. Its object is the first of `involved` that exists. With a `uid` the object need not exist any more: an evicted pod
+    may be deleted before the event is written."""
 
     involved: tuple[ApiObjectRef, ...]
     reason: str
@@ -50,11 +50,11 @@ class KubeEvent(NamedTuple):
     uid: str = ""
 
 
-# --- What is worth an event ---------------------------------------------------------------------------------------------------
+# --- Effects as events --------------------------------------------------------------------------------------------------------
 
 
 def gang_objects(effects: Iterable[Effect], *, gang_pods: GangPods) -> GangObjects:
-    """For each gang that somebody has to be told about."""
+    """For each gang that gets an event."""
     gangs = dict.fromkeys(
         effect.for_gang if isinstance(effect, Evict) else effect.key
         for effect in effects
@@ -64,9 +64,9 @@ def gang_objects(effects: Iterable[Effect], *, gang_pods: GangPods) -> GangObjec
 
 
 def _objects_of_gang(gang: str, *, gang_pods: GangPods) -> tuple[ApiObjectRef, ...]:
-    slots = patch_builder.gang_keys_of(gang)
-    groups = [ref for gang_key in slots for ref in patch_builder.pod_group_refs(gang_key)]
-    return (*groups, *(ref for gang_key in slots for ref in gang_pods(gang_key)[:1]))
+    gang_keys = patch_builder.gang_keys_of(gang)
+    groups = [ref for gang_key in gang_keys for ref in patch_builder.pod_group_refs(gang_key)]
+    return (*groups, *(ref for gang_key in gang_keys for ref in gang_pods(gang_key)[:1]))
 
 
 def _is_refusal(update: Condition) -> bool:
@@ -74,7 +74,7 @@ def _is_refusal(update: Condition) -> bool:
 
 
 def refusal_events(status_writes: Sequence[StatusWrite], gang_objects: GangObjects) -> list[KubeEvent]:
-    """A gang that is refused says so once, not once for each of its members: those have conditions."""
+    """One for each refused gang, not for each of its members: those have conditions."""
     refused = dict.fromkeys(one.update for one in status_writes if isinstance(one.update, Condition) and _is_refusal(one.update))
     return [
         KubeEvent(gang_objects[update.key], "FailedScheduling", f"{update.why} [{update.code}]", WARNING, "Scheduling")
@@ -85,30 +85,30 @@ def refusal_events(status_writes: Sequence[StatusWrite], gang_objects: GangObjec
 def effect_events(effect: SinglePodEffect) -> list[KubeEvent]:
     match effect:
         case Bind():
-            said = ("Scheduled", f"Successfully assigned {effect.pod} to {effect.node}: {effect.why}", "Binding")
+            text = ("Scheduled", f"Successfully assigned {effect.pod} to {effect.node}: {effect.why}", "Binding")
         case Nominate():
-            said = ("Nominated", f"node {effect.node} is promised: {effect.why}", "Nominating")
+            text = ("Nominated", f"nominated to node {effect.node}: {effect.why}", "Nominating")
         case Release():
-            said = ("Released", f"the claim on node {effect.node} ended: {effect.why}", "Releasing")
+            text = ("Released", f"the reservation on node {effect.node} was released: {effect.why}", "Releasing")
         case CancelEviction():
-            said = ("EvictionCancelled", f"may stay: {effect.why}", "Sparing")
+            text = ("EvictionCancelled", f"eviction cancelled: {effect.why}", "CancellingEviction")
         case Reserve():
             return []
-    reason, message, action = said
+    reason, message, action = text
     return [KubeEvent((pod_ref(effect.pod),), reason, message, action=action, uid=effect.uid)]
 
 
 def eviction_events(effect: Evict, gang_objects: GangObjects) -> list[KubeEvent]:
-    """One for each side."""
-    to_victim = f"has to make room on {effect.node} for {effect.for_gang} ({effect.cause}): {effect.why}"
-    to_winner = f"evicts {effect.pod} from {effect.node} ({effect.cause}): {effect.why}"
+    """One for the victim, one for the preemptor."""
+    to_victim = f"evicted from {effect.node} for {effect.for_gang} ({effect.cause}): {effect.why}"
+    to_preemptor = f"evicts {effect.pod} from {effect.node} ({effect.cause}): {effect.why}"
     return [
         KubeEvent((pod_ref(effect.pod),), "Preempted", to_victim, action="Preempting", uid=effect.uid),
-        KubeEvent(gang_objects.get(effect.for_gang, ()), "Preempting", to_winner, action="Preempting"),
+        KubeEvent(gang_objects.get(effect.for_gang, ()), "Preempting", to_preemptor, action="Preempting"),
     ]
 
 
-# --- Writing them -------------------------------------------------------------------------------------------------------------
+# --- Writing ------------------------------------------------------------------------------------------------------------------
 
 
 class _EventKey(NamedTuple):
@@ -119,7 +119,7 @@ class _EventKey(NamedTuple):
 
 
 class _EventSeries(msgspec.Struct):
-    """One event object, and how often it happened."""
+    """One Event object and its count."""
 
     name: str
     type: str
@@ -133,7 +133,7 @@ class _EventSeries(msgspec.Struct):
 
 
 class EventRecorder:
-    """`update_interval_s`: the count of one event is not written more often. `per_second` bounds all of them; 0 writes none."""
+    """`update_interval_s`: the count of one event is not written more often. `per_second` limits all events; 0 writes none."""
 
     def __init__(
         self,
@@ -153,13 +153,13 @@ class EventRecorder:
         self._series: dict[_EventKey, _EventSeries] = {}
         self._waiting: dict[_EventKey, None] = {}
         self._done_effects: deque[tuple[SinglePodEffect, float]] = deque()
-        """Deeds to be told of, and when they were done. They come by the thousand and while others are under way, so they are put
-        into words when there is time for it."""
+        """Effects that were carried out, and when. There may be thousands while others are in flight, so their events are built
+        later."""
         self._has_work = asyncio.Event()
 
-    def add(self, news: Iterable[KubeEvent]) -> None:
-        for one in news if self._per_second else ():
-            self._record(one, self._now())
+    def add(self, events: Iterable[KubeEvent]) -> None:
+        for event in events if self._per_second else ():
+            self._record(event, self._now())
 
     def add_effect(self, effect: SinglePodEffect) -> None:
         if not self._per_second:
@@ -170,24 +170,24 @@ class EventRecorder:
         self._done_effects.append((effect, self._now()))
         self._has_work.set()
 
-    def _record(self, news: KubeEvent, now: float) -> None:
-        ref = next((ref for ref in news.involved if news.uid or self._cache.uid_of(ref)), None)
+    def _record(self, event: KubeEvent, now: float) -> None:
+        ref = next((ref for ref in event.involved if event.uid or self._cache.uid_of(ref)), None)
         if ref is None:
             return
-        key = _EventKey(ref, news.uid or self._cache.uid_of(ref), news.reason, news.message[:MAX_MESSAGE_LENGTH])
+        key = _EventKey(ref, event.uid or self._cache.uid_of(ref), event.reason, event.message[:MAX_MESSAGE_LENGTH])
         series = self._series.get(key)
         if series is not None:
             series.count += 1
             series.last = now
             if now - series.written_at < self._update_interval_s:
-                # The next one after the pause brings the count up to date.
+                # The next one after the interval updates the count.
                 return
         elif len(self._waiting) >= MAX_QUEUED_EVENTS:
             self.dropped += 1
             return
         else:
             self._forget_old()
-            self._series[key] = _EventSeries(_name(key), news.type, news.action, self._api_writer.api_version(ref), now, now)
+            self._series[key] = _EventSeries(_name(key), event.type, event.action, self._api_writer.api_version(ref), now, now)
         self._waiting[key] = None
         self._has_work.set()
 
@@ -197,7 +197,7 @@ class EventRecorder:
                 del self._series[old]
 
     async def run(self, *, until_idle: Callable[[], Awaitable[None]]) -> None:
-        """For ever, one by one, whenever nobody else has anything to write."""
+        """Until cancelled: one event after the other, whenever `until_idle` returns."""
         while True:
             await self._has_work.wait()
             await until_idle()
@@ -209,18 +209,18 @@ class EventRecorder:
             await asyncio.sleep(1.0 / self._per_second)
 
     def _next_key(self) -> _EventKey | None:
-        """The next to be written; None where there is none."""
+        """The next event to write, or None."""
         while self._done_effects and not self._waiting:
             effect, when = self._done_effects.popleft()
-            for one in effect_events(effect):
-                self._record(one, when)
+            for event in effect_events(effect):
+                self._record(event, when)
         key = next(iter(self._waiting), None)
         if key is not None:
             del self._waiting[key]
         return key
 
     async def _write(self, key: _EventKey, series: _EventSeries) -> None:
-        """An event that cannot be written is lost, and nothing else."""
+        """An event that cannot be written is dropped."""
         namespace = key.ref.namespace or "default"
         count, last = series.count, series.last
         try:
@@ -233,7 +233,7 @@ class EventRecorder:
             self._drop(key, error)
         except ApiError as error:
             if error.status == CONFLICT and not series.written:
-                # It was written before we started: go on counting from one.
+                # A scheduler wrote it before this one started: continue to count from one.
                 series.written = 1
                 self._waiting[key] = None
                 self._has_work.set()
@@ -246,9 +246,9 @@ class EventRecorder:
 
     def _drop(self, key: _EventKey, error: Exception) -> None:
         self.dropped += 1
-        # The server forgets events after a while, and may not have had this one: the next one begins anew.
+        # The server deletes events after a while: the next one creates a new object.
         self._series.pop(key, None)
-        log.debug("an event was lost", reason=key.reason, name=key.ref.full_name, error=str(error))
+        log.debug("event dropped", reason=key.reason, name=key.ref.full_name, error=str(error))
 
 
 def _event(key: _EventKey, series: _EventSeries, *, namespace: str) -> Manifest:
@@ -275,6 +275,6 @@ def _event(key: _EventKey, series: _EventSeries, *, namespace: str) -> Manifest:
 
 
 def _name(key: _EventKey) -> str:
-    """The same for the same event, so that two schedulers in turn do not write it twice under two names."""
+    """The same for the same event, so that two successive leaders do not write it twice under two names."""
     digest = hashlib.sha256("\0".join((key.uid, key.reason, key.message)).encode(errors="replace")).hexdigest()[:16]
     return f"{key.ref.name[:200].rstrip('-.')}.{digest}"

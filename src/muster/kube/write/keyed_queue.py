@@ -1,4 +1,4 @@
-"""One lane for each object: writes onto it keep the order in which they were asked for, whatever happens to those before."""
+"""A queue for each object: writes onto one object keep the order in which they were queued, whether those before succeed or not."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ class KeyedQueue:
         self._last: dict[Hashable, asyncio.Future[None]] = {}
 
     def enqueue(self, *keys: Hashable) -> QueueEntry:
-        """A place in the lanes of these objects, behind all who asked before. Who takes one must enter it, some day."""
+        """An entry in the queues of these objects, behind all earlier ones. The caller must enter it at last."""
         done = asyncio.get_running_loop().create_future()
-        before = [self._last[one] for one in keys if one in self._last]
-        for one in keys:
-            self._last[one] = done
+        before = [self._last[key] for key in keys if key in self._last]
+        for key in keys:
+            self._last[key] = done
         return QueueEntry(self, keys, before, done)
 
     def __len__(self) -> int:
         return len(self._last)
 
     def release(self, keys: tuple[Hashable, ...], done: asyncio.Future[None]) -> None:
-        for one in keys:
-            if self._last.get(one) is done:
-                del self._last[one]
+        for key in keys:
+            if self._last.get(key) is done:
+                del self._last[key]
         if not done.done():
             done.set_result(None)
 
 
 class QueueEntry:
-    """Entered when all before it have left."""
+    """Entered when all earlier entries have left."""
 
     def __init__(
         self, queue: KeyedQueue, keys: tuple[Hashable, ...], before: list[asyncio.Future[None]], done: asyncio.Future[None]
@@ -43,7 +43,7 @@ class QueueEntry:
 
     @property
     def must_wait(self) -> bool:
-        """Is somebody before it who has not left?"""
+        """Is there an earlier entry that has not left?"""
         return any(not one.done() for one in self._before)
 
     async def __aenter__(self) -> None:

@@ -1,6 +1,6 @@
 """JSON merge patches (RFC 7386) on plain values.
 
-A patch makes a new value that shares all that it did not touch; nothing is changed in place.
+A patch gives a new value that shares all unchanged parts; nothing is changed in place.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from muster.kube.read.object_references import Manifest, ManifestView
 
 
 def copied(value: Any) -> Any:
-    """The same value, sharing nothing that could be changed."""
+    """A deep copy."""
     if isinstance(value, Mapping):
         return {key: copied(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
@@ -43,12 +43,12 @@ def _merged_value(before: Any, value: Any) -> Any:
     if isinstance(before, Mapping):
         return merged(before, value)
     fresh = merged({}, value)
-    # A mapping that only removes things leaves nothing behind where there was nothing.
+    # A mapping that only removes keys adds nothing where there was none.
     return fresh if fresh or not value or before is not None else None
 
 
 def joined(first: Manifest, then: Manifest) -> Manifest:
-    """Two merge patches as one: what the second says goes over the first."""
+    """Two merge patches as one: the second overrides the first."""
     both = dict(first)
     for key, value in then.items():
         known = both.get(key)

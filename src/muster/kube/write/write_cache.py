@@ -1,7 +1,7 @@
-"""Of each object what a writer must know, and nothing more: 50,000 pods must fit into little memory.
+"""The fields of each object that the writer needs, and no more: 50,000 pods must fit into little memory.
 
-Fed by watches and by the answers to our own writes, whichever comes first; it never goes back to an older version. What was done
-by a request whose answer shows no object (a bind, an eviction) is noted down at once. It belongs to the event loop alone.
+Updated by watches and by the responses to writes, whichever comes first; it never returns to an older version. Writes whose
+response has no object (a bind, an eviction) are applied at once. It belongs to the event loop alone.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ RESERVATION_KEYS = frozenset(RESERVATION_ANNOTATIONS)
 
 
 class ObjectIdentity(NamedTuple):
-    """Whom a notice is about."""
+    """The object of an update."""
 
     ref: ApiObjectRef
     uid: str
@@ -47,15 +47,15 @@ class WriteCache:
     def __init__(self) -> None:
         self._objects: dict[GroupKind, dict[ApiObjectRef, _CachedObject]] = {resource.key: {} for resource in WATCHED}
 
-    # -- looking ---------------------------------------------------------------------------------------------------------------
+    # -- reading ---------------------------------------------------------------------------------------------------------------
 
     def peek(self, ref: ApiObjectRef) -> ManifestView | None:
-        """The object as far as it is known here."""
+        """The object with the fields that are cached."""
         found = self._objects[ref[:2]].get(ref)
         return None if found is None else found.as_manifest()
 
     def version_of(self, ref: ApiObjectRef) -> str:
-        """Its resourceVersion, to write only onto what was seen; empty where it is not known."""
+        """Its resourceVersion, as a precondition of a write; empty where it is not known."""
         found = self._objects[ref[:2]].get(ref)
         return str(found.version) if found is not None and found.version else ""
 
@@ -64,7 +64,7 @@ class WriteCache:
         return found.uid if found is not None else ""
 
     def has_reservation(self, ref: ApiObjectRef, *, uid: str) -> bool:
-        """Does the pod say anything that a bind leaves to be cleared? Most that are bound never had a claim."""
+        """Does the pod have a reservation to be cleared after its bind? Most never had one."""
         found = self._cached_pod(ref, uid)
         return found is not None and bool(
             found.nominated or (found.annotations and not RESERVATION_KEYS.isdisjoint(found.annotations))
@@ -73,10 +73,10 @@ class WriteCache:
     def __len__(self) -> int:
         return sum(len(some) for some in self._objects.values())
 
-    # -- news ------------------------------------------------------------------------------------------------------------------
+    # -- updates ---------------------------------------------------------------------------------------------------------------
 
     def apply_watch(self, kind: GroupKind, update_type: UpdateType, raw: bytes) -> ObjectIdentity:
-        """What a watch tells."""
+        """An update from a watch."""
         cached, identity = _read(kind, raw)
         objects = self._objects[kind]
         known = objects.get(identity.ref)
@@ -88,14 +88,14 @@ class WriteCache:
         return identity
 
     def apply_response(self, kind: GroupKind, raw: bytes) -> None:
-        """What the server answered. One whom no watch told of yet, or told to be gone, is left to the watch."""
+        """The response to a write. An object that no watch has added, or that one has deleted, is left to the watch."""
         cached, identity = _read(kind, raw)
         known = self._objects[kind].get(identity.ref)
         if cached is not None and known is not None and identity.version > known.version:
             _store_newer(self._objects[kind], identity.ref, known, cached)
 
     def forget(self, ref: ApiObjectRef, *, uid: str) -> None:
-        """The server says that it is gone."""
+        """The server responded that it does not exist."""
         if self.uid_of(ref) == uid:
             del self._objects[ref[:2]][ref]
 
@@ -114,7 +114,7 @@ class WriteCache:
         return found if isinstance(found, _CachedPod) and found.uid == uid else None
 
 
-# --- Copies -------------------------------------------------------------------------------------------------------------------
+# --- Cached objects ------------------------------------------------------------------------------------------------------------
 
 
 class _Condition(msgspec.Struct, rename="camel", frozen=True, gc=False, omit_defaults=True):
@@ -126,7 +126,7 @@ class _Condition(msgspec.Struct, rename="camel", frozen=True, gc=False, omit_def
 
 
 class _CachedObject(msgspec.Struct, gc=False):
-    """Any object of which it is enough to know that it is there."""
+    """An object of which only the existence matters."""
 
     uid: str
     version: int
@@ -136,7 +136,7 @@ class _CachedObject(msgspec.Struct, gc=False):
 
 
 class _CachedStatus(_CachedObject, gc=False):
-    """An object whose status we write."""
+    """An object whose status the scheduler writes."""
 
     status: Mapping[str, Any]
 
@@ -159,9 +159,9 @@ class _CachedVolume(_CachedObject, gc=False):
     phase: str
 
     def as_manifest(self) -> Manifest:
-        as_manifest = _CachedObject.as_manifest(self)
-        as_manifest["metadata"]["annotations"] = self.annotations
-        return {**as_manifest, "spec": self.spec, "status": {"phase": self.phase}}
+        manifest = _CachedObject.as_manifest(self)
+        manifest["metadata"]["annotations"] = self.annotations
+        return {**manifest, "spec": self.spec, "status": {"phase": self.phase}}
 
 
 class _CachedPod(_CachedObject, gc=False):
@@ -171,9 +171,9 @@ class _CachedPod(_CachedObject, gc=False):
     gated: bool
     terminating: bool
     labels: Mapping[str, str] | None
-    """Those that we write, None for the many that have none."""
+    """Those that the scheduler writes; None for most pods."""
     annotations: Mapping[str, str] | None
-    """The annotations that we write."""
+    """Those that the scheduler writes."""
     conditions: tuple[_Condition, ...]
 
     def as_manifest(self) -> Manifest:
@@ -206,13 +206,13 @@ def _store_newer(
         if cached.version < known.version:
             return
         if isinstance(known, _CachedPod) and isinstance(cached, _CachedPod):
-            # Neither is ever undone: an older picture that comes late must not say otherwise.
+            # Neither is ever reset, so an outdated response must not do it.
             cached.node = cached.node or known.node
             cached.terminating = cached.terminating or known.terminating
     objects[ref] = cached
 
 
-# --- Reading ------------------------------------------------------------------------------------------------------------------
+# --- Decoding -----------------------------------------------------------------------------------------------------------------
 
 
 class _FullMeta(msgspec.Struct, rename="camel", frozen=True, gc=False):
@@ -290,12 +290,12 @@ _strings: Interner[str, str] = Interner()
 _no_status: Mapping[str, Any] = {}
 _UNBOUND_CONDITIONS = frozenset({POD_SCHEDULED, VALID, DISRUPTION_TARGET})
 _BOUND_CONDITIONS = frozenset({VALID, DISRUPTION_TARGET})
-"""What a pod says about its scheduling is of no use once it has a node."""
+"""The PodScheduled condition is not needed once the pod has a node."""
 _VOLUME_ANNOTATIONS = frozenset({names.SELECTED_NODE, names.BOUND_BY_CONTROLLER})
 
 
 def _intern(text: str) -> str:
-    """Names of nodes and namespaces stand on many objects: one of each is enough."""
+    """Names of nodes and namespaces are in many objects: one string of each is kept."""
     return _strings.intern(text, text)
 
 
@@ -305,11 +305,11 @@ def _identity_of(kind: GroupKind, meta: _FullMeta | _ShortMeta) -> ObjectIdentit
 
 
 def _read(kind: GroupKind, raw: bytes) -> tuple[_CachedObject | None, ObjectIdentity]:
-    """Raises what msgspec raises where not even a name can be read."""
+    """Raises the error of msgspec where not even a name can be decoded."""
     try:
         return _CACHE_READERS[kind](kind, raw)
     except msgspec.ValidationError:
-        # Custom objects may have anything for a status. It is none, then, and may be written over.
+        # Custom objects may have any value as their status. It is ignored, and may be overdecoded.
         identity = _identity_of(kind, _name_decoder.decode(raw).metadata)
         return _CachedObject(identity.uid, identity.version), identity
 
@@ -322,8 +322,8 @@ _name_decoder = msgspec.json.Decoder(_NamedJson)
 
 
 def _read_pod(kind: GroupKind, raw: bytes) -> tuple[_CachedObject, ObjectIdentity]:
-    written = _pod_decoder.decode(raw)
-    meta, spec, status = written.metadata, written.spec, written.status
+    decoded = _pod_decoder.decode(raw)
+    meta, spec, status = decoded.metadata, decoded.spec, decoded.status
     identity = _identity_of(kind, meta)
     cached = _CachedPod(
         uid=identity.uid,
@@ -341,24 +341,24 @@ def _read_pod(kind: GroupKind, raw: bytes) -> tuple[_CachedObject, ObjectIdentit
 
 
 def _read_node(kind: GroupKind, raw: bytes) -> tuple[_CachedObject, ObjectIdentity]:
-    written = _node_decoder.decode(raw)
-    identity = _identity_of(kind, written.metadata)
-    return _CachedNode(identity.uid, identity.version, _select_conditions(written.status.conditions, frozenset({VALID}))), identity
+    decoded = _node_decoder.decode(raw)
+    identity = _identity_of(kind, decoded.metadata)
+    return _CachedNode(identity.uid, identity.version, _select_conditions(decoded.status.conditions, frozenset({VALID}))), identity
 
 
 def _read_volume(kind: GroupKind, raw: bytes) -> tuple[_CachedObject, ObjectIdentity]:
-    written = _volume_decoder.decode(raw)
-    identity = _identity_of(kind, written.metadata)
-    annotations = _select(written.metadata.annotations, _VOLUME_ANNOTATIONS)
+    decoded = _volume_decoder.decode(raw)
+    identity = _identity_of(kind, decoded.metadata)
+    annotations = _select(decoded.metadata.annotations, _VOLUME_ANNOTATIONS)
     return _CachedVolume(
-        identity.uid, identity.version, annotations or {}, msgspec.to_builtins(written.spec), written.status.phase
+        identity.uid, identity.version, annotations or {}, msgspec.to_builtins(decoded.spec), decoded.status.phase
     ), identity
 
 
 def _read_status(kind: GroupKind, raw: bytes) -> tuple[_CachedObject, ObjectIdentity]:
-    written = _status_decoder.decode(raw)
-    identity = _identity_of(kind, written.metadata)
-    return _CachedStatus(identity.uid, identity.version, written.status or _no_status), identity
+    decoded = _status_decoder.decode(raw)
+    identity = _identity_of(kind, decoded.metadata)
+    return _CachedStatus(identity.uid, identity.version, decoded.status or _no_status), identity
 
 
 def _read_name(kind: GroupKind, raw: bytes) -> tuple[None, ObjectIdentity]:

@@ -1,8 +1,8 @@
-"""A real cluster: what happens there comes in as events, what a cycle decided goes out as writes. It decides nothing.
+"""A real cluster: watches become events, effects become writes. It makes no decisions.
 
-Two threads meet here. The event loop reads watches, keeps the mirror and writes. The scheduler's thread takes events, decides and
-hands over effects; it also decodes what came in, so that a flood of news cannot hold up the writes, and so that of an object that
-changed ten times meanwhile only the last version is ever decoded.
+Two threads meet here. The event loop reads watches, keeps the write cache and writes. The scheduling loop takes events, decides and
+submits effects; it also decodes the objects, so that a burst of updates cannot delay writes, and so that of an object that changed
+ten times between two cycles only the last version is decoded.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from muster.model.pod import Pod
 log = structlog.get_logger(__name__)
 
 BATCH_S: Final = 0.02
-"""After the first news the rest is waited for so long: the pods of a gang are made one after the other."""
+"""How long to wait for more updates after the first: the pods of a gang are created one after the other."""
 BUSY_BATCH_S: Final = 2.0
-"""So long, at most, while many writes are under way. What would be decided meanwhile could not be written before them; most of the
-news is what we did ourselves, and every look at it holds the writes up."""
+"""The same while many writes are in flight, at most. Decisions made meanwhile could not be written before them; most of the updates
+are the result of these writes, and decoding them would delay the rest."""
 _MANY_WRITES: Final = 100
 _BUSY_READ_BYTES: Final = 2**20
-"""So much of a watch is read at once meanwhile: a piece of news that comes alone wakes the event loop as much as a thousand do."""
+"""How much of a watch is read at once meanwhile: one update wakes the event loop as much as a thousand do."""
 MAX_REJECTED: Final = 1000
 _REQUIRED_KINDS: Final = frozenset({POD, NODE})
 
@@ -53,9 +53,9 @@ class _InboxEntry(NamedTuple):
 
 
 class LiveCluster:
-    """Made inside the event loop that `run` runs in. `events`, `execute` and `wait` belong to the scheduler's thread.
+    """Constructed inside the event loop that `run` runs in. `events`, `execute` and `wait` belong to the scheduling loop's thread.
 
-    `versions` are the served versions, where they are known: `discover_versions` tells. What is served later is found later.
+    `versions` are the served versions of `discover_versions`, where they are known. What is served later is found later.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class LiveCluster:
         batch_s: float = BATCH_S,
     ) -> None:
         self.rejected: list[RejectedObject] = []
-        """Objects that no event could be made of."""
+        """Objects that could not be decoded."""
         self._client = client
         self._loop = asyncio.get_running_loop()
         self._decoder = Decoder(tuple(scheduler_names))
@@ -103,7 +103,7 @@ class LiveCluster:
     # -- in the event loop -----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Watch and write until cancelled. What is under way then is broken off: `drain` first where it should not be."""
+        """Watch and write until cancelled. Writes in flight are cancelled as well: `drain` first to complete them."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 for one in self._reflectors.values():
@@ -113,14 +113,14 @@ class LiveCluster:
             await self._writer.close()
 
     async def drain(self, *, timeout_s: float) -> bool:
-        """Until all that was handed over is written; False where that takes too long."""
+        """Until all that was submitted is written; False at the timeout."""
         return await self._writer.drain(timeout_s=timeout_s)
 
     def _receive(self, updates: list[WatchUpdate]) -> None:
-        entry = [one for update in updates if (one := self._cache_update(update)) is not None]
+        entries = [entry for update in updates if (entry := self._cache_update(update)) is not None]
         with self._arrived:
-            for one in entry:
-                self._inbox[one.update.kind, one.identity.uid or one.identity.ref.full_name] = one
+            for entry in entries:
+                self._inbox[entry.update.kind, entry.identity.uid or entry.identity.ref.full_name] = entry
             self._arrived.notify()
         if not self._unsynced:
             self._synced.set()
@@ -132,14 +132,14 @@ class LiveCluster:
         try:
             return _InboxEntry(update, self._cache.apply_watch(update.kind, update.update_type, update.raw))
         except (msgspec.DecodeError, UnicodeError, RecursionError) as bad:
-            # Not even its name can be read. No API server sends such a thing.
-            log.warning("an object cannot be read", kind=update.kind, error=str(bad))
+            # Not even its name can be decoded. No API server sends such an object.
+            log.warning("object cannot be decoded", kind=update.kind, error=str(bad))
             return None
 
     def _mark_synced(self, kind: GroupKind) -> None:
-        """All of a kind was told, or may not be read at all. Without pods and nodes every node would look empty, or gone."""
+        """All objects of a kind were received, or it is forbidden. Without pods or nodes every node would seem empty or deleted."""
         if kind in _REQUIRED_KINDS and self._reflectors[kind].health.forbidden:
-            log.error("nothing is decided before this may be read", resource=self._reflectors[kind].resource.plural)
+            log.error("no scheduling before this resource may be read", resource=self._reflectors[kind].resource.plural)
             return
         self._unsynced.discard(kind)
 
@@ -148,7 +148,7 @@ class LiveCluster:
             self._failures.append(failure)
             self._arrived.notify()
 
-    # -- in the scheduler's thread ---------------------------------------------------------------------------------------------
+    # -- in the thread of the scheduling loop ----------------------------------------------------------------------------------
 
     def events(self) -> list[Event]:
         """What happened since the last call."""
@@ -160,11 +160,11 @@ class LiveCluster:
         return [*changes, *failures]
 
     def execute(self, effects: Iterable[Effect]) -> None:
-        """Have these carried out. What fails comes back as an event."""
+        """Submit effects. What fails comes back as an event."""
         self._writer.submit(effects)
 
     def wait(self, timeout_s: float) -> bool:
-        """Until something happened or `wake` was called, and a moment longer for the rest of it; False where nothing did."""
+        """Until an update is received or `wake` is called, plus the batch time; False at the timeout."""
         with self._arrived:
             if not self._arrived.wait_for(lambda: self._inbox or self._failures or self._wake_requested, timeout=timeout_s):
                 return False
@@ -172,7 +172,7 @@ class LiveCluster:
         return True
 
     def _collect_batch(self) -> None:
-        """Wait for the rest of the news; where many writes are under way until they are done, but not for very long."""
+        """Wait for more updates; while many writes are in flight, until they are done or `BUSY_BATCH_S` have passed."""
         time.sleep(self._batch_s)
         if not self.is_busy:
             return
@@ -193,39 +193,39 @@ class LiveCluster:
             self._index.drop(identity.ref, uid=uid)
             return Delete("Pod", uid, identity.version)
         try:
-            thing = self._decoder.decode_as(update.kind, update.raw)
+            obj = self._decoder.decode_as(update.kind, update.raw)
         except BadObject as bad:
             self._reject(identity.ref, str(bad))
             return None
-        if thing is None:
+        if obj is None:
             return None
         if update.update_type is UpdateType.DELETE:
-            return Delete(*event_subject(thing), identity.version)
-        if isinstance(thing, Pod):
-            self._index.put(identity.ref, thing)
-        return Upsert(thing)
+            return Delete(*event_subject(obj), identity.version)
+        if isinstance(obj, Pod):
+            self._index.put(identity.ref, obj)
+        return Upsert(obj)
 
     def _reject(self, ref: ApiObjectRef, why: str) -> None:
-        """An object that the scheduler cannot read says so itself, where it has a place for that."""
+        """An object that cannot be decoded gets a condition, where its kind has conditions."""
         rejected = (ref.kind, ref.full_name, why)
         if rejected in self.rejected:
             return
         self.rejected = [*self.rejected[-MAX_REJECTED + 1 :], rejected]
-        log.warning("an object was ignored", kind=ref.kind, name=ref.full_name, why=why)
+        log.warning("object ignored", kind=ref.kind, name=ref.full_name, why=why)
         if (subject := _condition_subject(ref)) is not None:
             self.execute([Condition(*subject, ok=False, code="Invalid", why=why)])
 
     # -- from any thread -------------------------------------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """Let whoever waits go on."""
+        """End a `wait`."""
         with self._arrived:
             self._wake_requested = True
             self._arrived.notify_all()
 
     @property
     def synced(self) -> bool:
-        """Has all that exists been told at least once? What `events` has not taken yet may still be in the inbox."""
+        """Were all existing objects received once? Some may still be in the inbox."""
         return self._synced.is_set()
 
     @property
@@ -234,12 +234,12 @@ class LiveCluster:
 
     @property
     def is_busy(self) -> bool:
-        """Are many writes under way? Whatever else is done then holds them up."""
+        """Are many writes in flight? Other work would delay them."""
         return self._writer.active_writes >= _MANY_WRITES
 
     @property
     def delayed_failures(self) -> int:
-        """Failures that the scheduler is told of later, because the same thing fails again and again."""
+        """Failures that are reported later, because the same write fails repeatedly."""
         return self._writer.delayed_failures
 
     @property
@@ -248,7 +248,7 @@ class LiveCluster:
 
     @property
     def backlog(self) -> int:
-        """Objects with news that nobody has taken yet."""
+        """Objects with updates that `events` has not returned yet."""
         return len(self._inbox)
 
     def health(self) -> dict[GroupKind, WatchHealth]:
