@@ -35,7 +35,7 @@ def run_async(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 class NoticeRecorder:
-    """What was told, as short words: `seen a 3`, `gone a 3`, `synced`."""
+    """What was told, as short words: `upsert a 3`, `delete a 3`, `synced`."""
 
     def __init__(self) -> None:
         self.updates: list[WatchUpdate] = []
@@ -105,7 +105,7 @@ def test_a_watch_that_begins_with_all_there_is_goes_on_with_what_is_new() -> Non
             scripted_server(watches(*initial_events(("a", 5), ("b", 3), at=11), *news, then="hangs")) as (scripted, access),
             running_reflector(access) as (reflector, recorder),
         ):
-            assert await recorder.until("gone b 14") == ["seen a 5", "seen b 3", "synced", "seen a 12", "seen c 13", "gone b 14"]
+            assert await recorder.until("delete b 14") == ["upsert a 5", "upsert b 3", "synced", "upsert a 12", "upsert c 13", "delete b 14"]
             assert reflector.synced.is_set()
             assert reflector.health.resource_version == "14"
             requests = dict(scripted.requests[0].query)
@@ -135,7 +135,7 @@ def test_a_server_that_cannot_stream_lists_is_listed_in_pages(status: int) -> No
             ),
             running_reflector(access) as (_, recorder),
         ):
-            assert await recorder.until("seen a 12") == ["seen a 5", "seen b 3", "seen c 4", "synced", "seen a 12"]
+            assert await recorder.until("upsert a 12") == ["upsert a 5", "upsert b 3", "upsert c 4", "synced", "upsert a 12"]
             assert scripted.queries("limit")[1:] == ["2", "2", None]
             assert scripted.queries("continue")[1:] == [None, "next", None]
             assert scripted.queries("resourceVersion")[1:] == [None, None, "11"]
@@ -153,7 +153,7 @@ def test_pages_that_expired_are_begun_anew_and_nothing_is_reported_twice() -> No
             running_reflector(access) as (_, recorder),
         ):
             # `b` was told from a page of a list that was never completed.
-            assert await recorder.until("synced") == ["seen a 5", "seen b 3", "seen c 12", "gone b 3", "synced"]
+            assert await recorder.until("synced") == ["upsert a 5", "upsert b 3", "upsert c 12", "delete b 3", "synced"]
             assert scripted.queries("limit")[5] is None
 
     run_async(steps)
@@ -166,7 +166,7 @@ def test_an_initial_list_that_was_cut_is_begun_anew_and_nothing_is_reported_twic
             scripted_server(cut, watches(*initial_events(("b", 3), ("a", 5), ("c", 4), at=11), then="hangs")) as (scripted, access),
             running_reflector(access) as (_, recorder),
         ):
-            assert await recorder.until("synced") == ["seen a 5", "seen b 3", "seen c 4", "synced"]
+            assert await recorder.until("synced") == ["upsert a 5", "upsert b 3", "upsert c 4", "synced"]
             assert scripted.queries("sendInitialEvents") == ["true", "true"]
 
     run_async(steps)
@@ -179,7 +179,7 @@ def test_where_initial_watches_keep_failing_pages_are_tried() -> None:
             scripted_server(broken, broken, broken, replies_with(200, items(pod_object("a", 5), at=11))) as (_, access),
             running_reflector(access) as (_, recorder),
         ):
-            assert await recorder.until("synced") == ["seen a 5", "synced"]
+            assert await recorder.until("synced") == ["upsert a 5", "synced"]
 
     run_async(steps)
 
@@ -193,7 +193,7 @@ def test_a_watch_that_broke_goes_on_from_the_last_version_received(ending: str) 
         first = watches(*initial_events(("a", 5), at=11), event("MODIFIED", "a", 12), bookmark(40), then=ending)
         second = watches(event("MODIFIED", "a", 41), then="hangs")
         async with scripted_server(first, second) as (scripted, access), running_reflector(access) as (_, recorder):
-            assert await recorder.until("seen a 41") == ["seen a 5", "synced", "seen a 12", "seen a 41"]
+            assert await recorder.until("upsert a 41") == ["upsert a 5", "synced", "upsert a 12", "upsert a 41"]
             assert scripted.queries("resourceVersion") == [None, "40"]
 
     run_async(steps)
@@ -208,7 +208,7 @@ def test_half_an_event_counts_as_none() -> None:
             scripted_server(streams(*lines, half, then="cut"), again) as (scripted, access),
             running_reflector(access) as (_, recorder),
         ):
-            assert await recorder.until("seen b 13") == ["synced", "seen a 12", "seen b 13"]
+            assert await recorder.until("upsert b 13") == ["synced", "upsert a 12", "upsert b 13"]
             assert scripted.queries("resourceVersion") == [None, "12"]
 
     run_async(steps)
@@ -222,7 +222,7 @@ def test_a_watch_that_fell_silent_is_opened_anew() -> None:
             scripted_server(silent, watches(event("DELETED", "a", 12), then="hangs")) as (scripted, access),
             running_reflector(access, timing=timing) as (reflector, recorder),
         ):
-            assert await recorder.until("gone a 12") == ["seen a 5", "synced", "gone a 12"]
+            assert await recorder.until("delete a 12") == ["upsert a 5", "synced", "delete a 12"]
             assert scripted.queries("resourceVersion") == [None, "11"]
             assert reflector.health.disconnects == 1
 
@@ -245,14 +245,14 @@ def test_after_a_gap_only_what_changed_meanwhile_is_reported(end: Any) -> None:
         )
         async with scripted_server(first, end, second) as (scripted, access), running_reflector(access) as (reflector, recorder):
             await recorder.until("synced")
-            assert await recorder.until("gone same 31") == [
-                "seen changed 21",
-                "gone made-anew 8",
-                "seen made-anew 23",
-                "seen new 22",
-                "gone left 7",
+            assert await recorder.until("delete same 31") == [
+                "upsert changed 21",
+                "delete made-anew 8",
+                "upsert made-anew 23",
+                "upsert new 22",
+                "delete left 7",
                 "synced",
-                "gone same 31",
+                "delete same 31",
             ]
             assert scripted.queries("resourceVersion") == [None, "11", None]
             assert reflector.health.relists == 1
@@ -270,7 +270,7 @@ def test_a_server_that_is_behind_us_is_listed_anew() -> None:
             running_reflector(access) as (_, recorder),
         ):
             await recorder.until("synced")
-            assert await recorder.until("synced") == ["seen a 7", "synced"]
+            assert await recorder.until("synced") == ["upsert a 7", "synced"]
             assert scripted.queries("resourceVersion") == [None, "60", "60", None]
 
     run_async(steps)
@@ -295,7 +295,7 @@ def test_objects_that_come_and_go_while_a_watch_begins_are_reported_in_order() -
             event("ADDED", "a", 5), event("ADDED", "b", 6), event("DELETED", "a", 12), bookmark(12, ends_list=True), then="hangs"
         )
         async with scripted_server(first) as (_, access), running_reflector(access) as (_, recorder):
-            assert await recorder.until("synced") == ["seen a 5", "seen b 6", "gone a 12", "synced"]
+            assert await recorder.until("synced") == ["upsert a 5", "upsert b 6", "delete a 12", "synced"]
 
     run_async(steps)
 
@@ -309,7 +309,7 @@ def test_other_errors_inside_a_watch_are_waited_out_without_listing_again() -> N
             scripted_server(first, *[busy] * 5, watches(event("MODIFIED", "a", 12), then="hangs")) as (scripted, access),
             running_reflector(access) as (_, recorder),
         ):
-            assert await recorder.until("seen a 12") == ["seen a 5", "synced", "seen a 12"]
+            assert await recorder.until("upsert a 12") == ["upsert a 5", "synced", "upsert a 12"]
             assert set(scripted.queries("resourceVersion")[1:]) == {"11"}
 
     run_async(steps)
@@ -321,7 +321,7 @@ def test_a_version_that_is_refused_again_and_again_is_given_up() -> None:
         first, again = watches(*initial_events(("a", 5), at=11)), watches(*initial_events(("a", 5), ("b", 6), at=12), then="hangs")
         async with scripted_server(first, *[odd] * 8, again) as (scripted, access), running_reflector(access) as (_, recorder):
             await recorder.until("synced")
-            assert await recorder.until("synced") == ["seen b 6", "synced"]
+            assert await recorder.until("synced") == ["upsert b 6", "synced"]
             assert scripted.queries("resourceVersion") == [None, *["11"] * 8, None]
 
     run_async(steps)
@@ -357,7 +357,7 @@ def test_a_resource_that_the_cluster_lacks_counts_as_synced_and_is_found_when_it
         ):
             await reflector.synced.wait()
             assert reflector.health.not_served
-            assert (await recorder.until("seen q 5"))[:2] == ["synced", "seen q 5"]
+            assert (await recorder.until("upsert q 5"))[:2] == ["synced", "upsert q 5"]
             while reflector.health.not_served:
                 await asyncio.sleep(0.001)
 
@@ -388,7 +388,7 @@ def test_the_objects_of_a_resource_that_was_removed_are_deleted() -> None:
             running_reflector(access, queue) as (_, recorder),
         ):
             await recorder.until("synced")
-            assert await recorder.until("synced") == ["gone q 5", "synced"]
+            assert await recorder.until("synced") == ["delete q 5", "synced"]
 
     run_async(steps)
 
@@ -398,7 +398,7 @@ def test_pods_that_are_not_found_are_not_taken_for_deleted() -> None:
         first, again = watches(*initial_events(("a", 5), at=11)), watches(*initial_events(("a", 5), ("b", 6), at=12), then="hangs")
         async with scripted_server(first, refuses_with(404), again) as (_, access), running_reflector(access) as (_, recorder):
             await recorder.until("synced")
-            assert await recorder.until("synced") == ["seen b 6", "synced"]
+            assert await recorder.until("synced") == ["upsert b 6", "synced"]
 
     run_async(steps)
 
@@ -413,7 +413,7 @@ def test_a_resource_that_we_may_not_read_counts_as_synced_and_what_was_known_of_
         ):
             await reflector.synced.wait()
             assert reflector.health.forbidden
-            assert await recorder.until("gone a 12") == ["synced", "seen a 5", "synced", "gone a 12"]
+            assert await recorder.until("delete a 12") == ["synced", "upsert a 5", "synced", "delete a 12"]
 
     run_async(steps)
 
@@ -430,14 +430,14 @@ def test_one_object_that_cannot_be_read_hides_no_other() -> None:
             scripted_server(streams(deep, odd, *whole, then="hangs")) as (_, access),
             running_reflector(access) as (_, recorder),
         ):
-            assert await recorder.until("synced") == ["seen a 5", "synced"]
+            assert await recorder.until("synced") == ["upsert a 5", "synced"]
         listed = items(pod_object("a", 5), at=11)
         listed["items"].append({"metadata": {"name": 7}})
         async with (
             scripted_server(refuses_with(422), replies_with(200, listed)) as (_, access),
             running_reflector(access) as (_, recorder),
         ):
-            assert await recorder.until("synced") == ["seen a 5", "synced"]
+            assert await recorder.until("synced") == ["upsert a 5", "synced"]
 
     run_async(steps)
 
@@ -516,8 +516,8 @@ def test_all_that_happens_on_a_real_server_is_reported(servers: Servers, by_watc
             version = json.loads(patched)["metadata"]["resourceVersion"]
             while not any(update.update_type is UpdateType.DELETE for update in recorder.updates):
                 await asyncio.sleep(0.01)
-            assert recorder.notice_lines[0] == f"seen a {version}"
-            assert recorder.notice_lines[-1].startswith("gone b ")
+            assert recorder.notice_lines[0] == f"upsert a {version}"
+            assert recorder.notice_lines[-1].startswith("delete b ")
         await client.close()
 
     run_async(steps)
@@ -556,13 +556,13 @@ def test_a_kind_that_is_installed_while_we_run_and_removed_again_on_a_real_serve
             await recorder.until("synced")
             assert reflector.version == "v1"
             made = {name: await create(client, folder, name) for name in ("a", "b")}
-            assert await recorder.until(f"seen b {made['b']}") == [f"seen a {made['a']}", f"seen b {made['b']}"]
+            assert await recorder.until(f"upsert b {made['b']}") == [f"upsert a {made['a']}", f"upsert b {made['b']}"]
         await client.request("DELETE", f"{folder}/b")
         made["c"] = await create(client, folder, "c")
         async with running_reflector(access, THING, version="v1") as (later, gap):
             later._known, later.health.resource_version = reflector._known, "1"
             notice_lines = await gap.until("synced")
-            assert sorted(notice_lines) == [f"gone b {made['b']}", f"seen c {made['c']}", "synced"]
+            assert sorted(notice_lines) == [f"delete b {made['b']}", f"upsert c {made['c']}", "synced"]
             await client.request("DELETE", f"{KIND_PATH}/things.lab.muster.dev")
             while later._known:
                 await asyncio.sleep(0.01)

@@ -80,9 +80,7 @@ _SELECTOR: Final = _object(
 )
 _TOPOLOGY: Final = _object(
     {
-        "mode": _described(
-            _STRING, "hard: all members in one domain, or none is placed. soft: as close as possible."
-        ),
+        "mode": _described(_STRING, "hard: all members in one domain, or none is placed. soft: as close as possible."),
         "highestTierAllowed": _described(_INT32, "The highest tier of HyperNodes that the domain may belong to."),
         "highestTierName": _described(_STRING, "The same, by the name of the tier."),
     },

@@ -11,8 +11,8 @@ from typing import Final
 import structlog
 
 from muster.engine.hooks import Policy
-from muster.kube.watch.leader_election import boot_clock_s
 from muster.kube.live_cluster import LiveCluster
+from muster.kube.watch.leader_election import boot_clock_s
 from muster.model.effects import Effect, Outcome
 from muster.model.events import Event
 from muster.rotating_decision_log import RotatingDecisionLog
