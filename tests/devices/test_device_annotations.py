@@ -181,8 +181,8 @@ def test_containers_request_virtual_gpus_each_for_itself_and_other_devices_toget
 @pytest.mark.parametrize(
     ("limits", "said"),
     [
-        ({"volcano.sh/vgpu-number": 1, "nvidia.com/gpu": 1}, "different ways to ask for devices"),
-        ({"koordinator.sh/gpu": 100, "volcano.sh/gpu-memory": 1}, "different ways to ask for devices"),
+        ({"volcano.sh/vgpu-number": 1, "nvidia.com/gpu": 1}, "different ways to request devices"),
+        ({"koordinator.sh/gpu": 100, "volcano.sh/gpu-memory": 1}, "different ways to request devices"),
         ({"volcano.sh/vgpu-cores": 10}, "without a GPU"),
         ({"koordinator.sh/gpu": 150}, "at most 100, or a multiple of 100"),
         ({"koordinator.sh/gpu-memory-ratio": 50, "koordinator.sh/gpu-memory": "1Gi"}, "write one of them"),

@@ -566,7 +566,7 @@ def test_a_kind_that_is_installed_while_we_run_and_removed_again_on_a_real_serve
             await client.request("DELETE", f"{KIND_PATH}/things.lab.muster.dev")
             while later._known:
                 await asyncio.sleep(0.01)
-            assert {said.split()[1] for said in gap.notice_lines if said.startswith("gone")} == {"a", "c"}
+            assert {said.split()[1] for said in gap.notice_lines if said.startswith("delete")} == {"a", "c"}
         await client.close()
 
     run_async(steps)

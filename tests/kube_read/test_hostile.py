@@ -252,7 +252,7 @@ def test_ten_thousand_containers_add_up() -> None:
 def test_ten_thousand_bad_containers_are_counted_not_listed() -> None:
     pod = read_pod(spec={"containers": [{"resources": {"requests": {"cpu": "one"}}}] * 10_000 + [5] * 10_000})
     assert len(pod.problems) <= MAX_PROBLEMS + 1
-    assert "more fields of this object are bad" in problem_text(pod)
+    assert "more fields of this object are invalid" in problem_text(pod)
 
 
 def nested(depth: int) -> object:
