@@ -89,7 +89,10 @@ def test_a_truncated_log_is_reported_with_how_far_it_was_right(log: Path) -> Non
         ("[1]\n", "line 1 is not a line of a decision log: not an object"),
         ('{"muster": 99, "policy": ""}\n', "format 99 is not 2"),
         ('{"muster": 2, "policy": "plugins: [nobody]"}\n', "the policy in this log cannot be loaded here (unknown plugin 'nobody'"),
-        ('{"event": "Delete", "fields": {"kind": "Pod", "key": "x", "version": 1}}\n', "comes before the line that names the policy"),
+        (
+            '{"event": "Delete", "fields": {"kind": "Pod", "key": "x", "version": 1}}\n',
+            "comes before the line that names the policy",
+        ),
     ],
 )
 def test_a_foreign_file_is_reported(tmp_path: Path, text: str, message: str) -> None:

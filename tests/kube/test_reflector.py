@@ -105,7 +105,14 @@ def test_a_watch_that_begins_with_all_there_is_goes_on_with_what_is_new() -> Non
             scripted_server(watches(*initial_events(("a", 5), ("b", 3), at=11), *news, then="hangs")) as (scripted, access),
             running_reflector(access) as (reflector, recorder),
         ):
-            assert await recorder.until("delete b 14") == ["upsert a 5", "upsert b 3", "synced", "upsert a 12", "upsert c 13", "delete b 14"]
+            assert await recorder.until("delete b 14") == [
+                "upsert a 5",
+                "upsert b 3",
+                "synced",
+                "upsert a 12",
+                "upsert c 13",
+                "delete b 14",
+            ]
             assert reflector.synced.is_set()
             assert reflector.health.resource_version == "14"
             requests = dict(scripted.requests[0].query)
