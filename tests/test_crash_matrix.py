@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.checks.crash_matrix import EndState, run_to_end
 
 from muster.scenario import Scenario, load
-from muster.scenario.crash_matrix import EndState, run_to_end
 from muster.scenario.syntax_tree import CrashStep, FailStep
 
 pytestmark = pytest.mark.crash

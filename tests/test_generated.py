@@ -13,6 +13,7 @@ from functools import partial
 
 import pytest
 import yaml
+from tests.checks import run_checks
 
 from muster.config import DEFAULT_POLICY
 from muster.scenario import Report, generate, generate_from_text, run
@@ -33,7 +34,9 @@ POLICIES = (None, *({"plugins": [share, *OTHERS]} for share in SHARES))
 def generated_scenario(seed: int) -> Report:
     """A small cluster, so that everything is scarce; the default policy, and others."""
     policy = POLICIES[seed // 4 % len(POLICIES)]
-    return run(generate(nodes=8 + seed % 23, gangs=60, seed=seed, events=EVENTS, policy=policy), twin=seed % 8 == 0)
+    return run(
+        generate(nodes=8 + seed % 23, gangs=60, seed=seed, events=EVENTS, policy=policy), checks=run_checks(twin=seed % 8 == 0)
+    )
 
 
 @pytest.mark.soak
@@ -88,7 +91,7 @@ from muster.scenario import generate, run
 digest = hashlib.sha256()
 for seed in (1, 2, 3):
     report = run(generate(nodes=12, gangs=30, seed=seed, events=120))
-    digest.update(repr(report.deeds).encode())
+    digest.update(repr(report.decided_effects).encode())
 print(digest.hexdigest())
 """
 

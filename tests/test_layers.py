@@ -23,7 +23,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("engine",),
     ("plugins",),
     ("yaml_positions",),
-    ("config", "kube", "decision_log"),
+    ("config", "kube", "decision_log", "queue_report"),
     ("sim", "rotating_decision_log"),
     ("scheduler",),
     ("scenario", "replay", "forecast", "convert", "lab"),

@@ -1,10 +1,11 @@
-"""Every scenario file is a test: its expectations hold, no law is broken, and a second scheduler decides the same."""
+"""Every scenario file is a test: its expectations hold, no invariant is violated, and a second scheduler decides the same."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from tests.checks import run_checks
 
 from muster.scenario import Scenario, load, run
 from muster.scenario.syntax_tree import ExpectStep
@@ -19,7 +20,7 @@ SCENARIOS = [(file, scenario) for file in sorted(SCENARIO_DIR.rglob("*.yaml")) f
     "scenario", [pytest.param(scenario, id=f"{file.relative_to(SCENARIO_DIR)}: {scenario.name}") for file, scenario in SCENARIOS]
 )
 def test_it_comes_out_as_the_file_says(scenario: Scenario) -> None:
-    report = run(scenario, twin=True)
+    report = run(scenario, checks=run_checks())
     assert report.ok, "\n" + report.explain()
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.checks import run_checks
 
 from muster.config import DEFAULT_POLICY
 from muster.scenario import run
@@ -66,5 +67,5 @@ def _ask(dialect: str, chance: Random) -> dict[str, int]:
 def test_no_invariant_is_violated_where_pods_share_devices(seed: int) -> None:
     dialect = FLAVOURS[seed % 3]
     made = generate_document(nodes=5 + seed % 7, gangs=40, seed=seed, events=EVENTS, policy=SPREADING if seed % 2 else None)
-    report = run(from_document(with_devices(made, dialect, Random(seed))), twin=True)
+    report = run(from_document(with_devices(made, dialect, Random(seed))), checks=run_checks())
     assert report.ok, f"\n{report.name} ({dialect})\n{report.explain()}"

@@ -10,6 +10,7 @@ from itertools import pairwise
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.checks.rollback_check import fingerprint
 from tests.evict.plan_quality import NOW, POLICY, _asking_gang, _gangs
 
 from muster.config import load_policy
@@ -25,7 +26,6 @@ from muster.model.events import Event, Upsert
 from muster.model.node import Node
 from muster.model.resource_amounts import CPU, GPU, PODS, Resources
 from muster.scenario.loader import from_document
-from muster.scenario.rollback_check import fingerprint
 from muster.scenario.scenario_runner import ScenarioRunner
 from muster.state.derived.topology_domains import WHOLE_CLUSTER, Domain
 from muster.state.node_table import rows_of

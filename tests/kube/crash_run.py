@@ -9,13 +9,13 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+from tests.checks.crash_matrix import EndState, has_reservation, pod_state_text
 from tests.kube.fork_server import ForkServer
 from tests.kube.real_time_backend import CrashPoint, RealTimeBackend
 
 from muster.kube.read import names
 from muster.lab.servers import Servers
 from muster.model.effects import Bind, Evict, Nominate, Outcome, Release, Reserve
-from muster.scenario.crash_matrix import EndState, has_reservation, pod_state_text
 from muster.scenario.loader import policy_of
 from muster.scenario.run_report import Mismatch
 from muster.scenario.scenario_runner import ScenarioRunner

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from tests.checks.crash_matrix import has_reservation
 from tests.kube.fork_server import ForkServer, SchedulerProcess
 from tests.kube.live_backend import ProcessHarness
 from tests.kube.recording_proxy import ProxiedRequest
@@ -25,7 +26,6 @@ from muster.kube.watch.api_resources import WATCHED
 from muster.lab.servers import Servers
 from muster.model.effects import Effect
 from muster.model.events import Event, Upsert
-from muster.scenario.crash_matrix import has_reservation
 from muster.sim.executor import Write
 
 _QUIET_S = 0.7

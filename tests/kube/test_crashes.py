@@ -12,6 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.checks import crash_matrix as embedded
+from tests.checks.crash_matrix import EndState
 from tests.harness.etcd_reset import ResettableServers as Servers
 from tests.kube.crash_run import run_to_end, without_member_names
 from tests.kube.fork_server import ForkServer
@@ -20,8 +22,6 @@ from tests.kube.real_time_backend import CrashPoint, cleaner
 from tests.test_crash_matrix import differences
 
 from muster.scenario import Scenario, load
-from muster.scenario import crash_matrix as embedded
-from muster.scenario.crash_matrix import EndState
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(0)]
 

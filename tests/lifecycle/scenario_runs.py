@@ -5,6 +5,8 @@ from __future__ import annotations
 from textwrap import dedent
 from typing import Any
 
+from tests.checks import run_checks
+
 from muster.model.effects import Outcome
 from muster.scenario.loader import parse
 from muster.scenario.scenario_runner import ScenarioRunner
@@ -26,7 +28,7 @@ class _RecordingPlay(ScenarioRunner):
 def run_scenario(text: str) -> _RecordingPlay:
     """The play after all its steps, whose expectations held and in which no law was broken."""
     (scenario,) = parse("name: a story\n" + dedent(text), file="<test>")
-    play = _RecordingPlay(scenario)
+    play = _RecordingPlay(scenario, checks=run_checks(twin=False))
     play.set_up()
     for step in scenario.steps:
         mismatches = play.run_step(step)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from textwrap import dedent
 
 import pytest
+from tests.checks import run_checks
 
 from muster.scenario import Report, Scenario, parse, run
 from muster.yaml_positions import InputError
@@ -20,7 +21,7 @@ def parse_one(text: str) -> Scenario:
 
 
 def run_one(text: str) -> Report:
-    return run(parse_one(text))
+    return run(parse_one(text), checks=run_checks(twin=False))
 
 
 def load_error(text: str) -> InputError:

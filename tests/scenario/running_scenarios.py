@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.checks import run_checks
 from tests.scenario.inline_scenarios import parse_one
 
 from muster.model.effects import Outcome
@@ -24,7 +25,7 @@ steps:
 def run_steps(text: str = BUSY, *, twin: bool = False) -> ScenarioRunner:
     """The scenario after its steps, with no cycle run that it does not ask for."""
     scenario = parse_one(text)
-    found = ScenarioRunner(scenario, twin=twin)
+    found = ScenarioRunner(scenario, checks=run_checks(twin=twin))
     found.set_up()
     for step in scenario.steps:
         assert found.run_step(step) == []

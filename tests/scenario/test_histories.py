@@ -14,6 +14,7 @@ import yaml
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
+from tests.checks import run_checks
 
 from muster.scenario import parse
 from muster.scenario.loader import from_document
@@ -60,7 +61,7 @@ class Histories(RuleBasedStateMachine):
         if node_problems:
             self.document["faults"] = {"delayed": 0.2, "dropped": 0.1, "duplicated": 0.2, "reordered": 0.2, "bindFailures": 0.2}
         self.made = 0
-        self.play = ScenarioRunner(from_document(self.document), twin=True)
+        self.play = ScenarioRunner(from_document(self.document), checks=run_checks())
         self.play.set_up()
         return multiple(*NODES)
 

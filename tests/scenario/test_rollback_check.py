@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from tests.checks.rollback_check import check_rollback, fingerprint
 from tests.scenario.running_scenarios import run_steps
 
 from muster.engine.node_scores import NodeScores
 from muster.model.device import DeviceSlot
 from muster.model.pod import Phase, Placement
-from muster.scenario.rollback_check import check_rollback, fingerprint
 from muster.state.trial import Trial
 
 

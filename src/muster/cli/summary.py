@@ -25,7 +25,8 @@ from muster.cli.timeline import EVICTION_VERBS
 from muster.model.gang import Stage
 from muster.model.queue import DEFAULT_QUEUE, ROOT_QUEUE
 from muster.model.resource_amounts import CPU, PODS, short_name, show_amount
-from muster.scenario.run_report import EvictionRow, GangRow, QueueRow, Report, ResourceAmounts, UsageSample
+from muster.queue_report import QueueRow, ResourceAmounts
+from muster.scenario.run_report import EvictionRow, GangRow, Report, UsageSample
 
 MAX_ROWS = 20
 _LABEL_WIDTH = 16
@@ -118,7 +119,7 @@ def _share_lines(report: Report, screen: Screen) -> Iterator[TextLine]:
     for sample in report.shares:
         for queue, share in sample.shares:
             shares.setdefault(queue, []).append((sample.at_s, share))
-    of = {row.queue: row.of for row in report.queues}
+    of = {row.queue: row.share_of for row in report.queues}
     drawn = {
         queue: Series(tuple(points), report.virtual_s) for queue, points in sorted(shares.items()) if any(p[1] for p in points)
     }
@@ -182,7 +183,7 @@ def _queue_cells(row: QueueRow, branch: str, resource: str, screen: Screen) -> l
     return [
         f"{branch}{queue_name(row.queue)}",
         shown(row.used, zero="0"),
-        shown(row.promised),
+        shown(row.nominated),
         shown(row.deserved),
         shown(row.guarantee),
         shown(row.limit),

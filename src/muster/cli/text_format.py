@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from muster.model.queue import ROOT_QUEUE
 from muster.model.resource_amounts import CPU, short_name, show_amount
+from muster.queue_report import ResourceAmounts
 from muster.scenario.literals import format_duration
-from muster.scenario.run_report import ResourceAmounts
 
 _NUMBER = re.compile(r"(\d+)")
 _MAX_DIGITS = 9

@@ -8,7 +8,7 @@ from muster.engine.hooks import Policy
 from muster.model.effects import Bind, Effect, Evict, Nominate, Outcome, Release, Reserve
 from muster.model.gang import Gang
 from muster.model.pod import PLACED, Phase
-from muster.scenario.queue_report import queue_shares
+from muster.queue_report import queue_shares
 from muster.scenario.run_report import (
     CycleRow,
     DecidedEffect,

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from muster.model.effects import Effect, Outcome
+from muster.queue_report import QueueRow, ResourceAmounts
 from muster.scenario.invariants import Violation
-
-ResourceAmounts = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,28 +68,6 @@ class GangRow:
     code: str = ""
     attempts: int = 0
     evicted: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class QueueRow:
-    """One queue at the end, the root first and every parent before its children. Amounts are by resource.
-
-    `share` is the largest part of what it deserves that it has; of the whole cluster (`of` says which) where it deserves nothing in
-    particular. `waiting` gangs have members without a seat, and `requested` is what those ask for.
-    """
-
-    queue: str
-    parent: str
-    depth: int
-    used: ResourceAmounts
-    promised: ResourceAmounts
-    deserved: ResourceAmounts
-    guarantee: ResourceAmounts
-    limit: ResourceAmounts
-    share: float
-    of: str
-    waiting: int
-    requested: ResourceAmounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +166,7 @@ class Report:
     def explain(self) -> str:
         """What went wrong, as a person reads it; empty if nothing did."""
         texts = [str(failure) for failure in self.failures]
-        texts.extend(f"{self.file}:{self.line}: law broken in {violation}" for violation in self.violations)
+        texts.extend(f"{self.file}:{self.line}: invariant violated in {violation}" for violation in self.violations)
         return "\n".join(texts)
 
 

@@ -6,7 +6,7 @@ gives the same report, apart from the real seconds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from time import perf_counter
@@ -14,17 +14,16 @@ from time import perf_counter
 from muster.engine.hooks import Policy
 from muster.model.effects import Effect, Outcome, PodGroupStatus, QueueStatus
 from muster.model.events import BindFailed, Event, EvictFailed
+from muster.queue_report import queue_rows
 from muster.scenario import manifest_builder
 from muster.scenario.cluster_backend import ClusterBackend
 from muster.scenario.expectation_checks import mismatches
-from muster.scenario.invariants import DETERMINISM, ROLLBACK_LEAVES_NO_TRACE, InvariantChecker, Violation
+from muster.scenario.invariants import InvariantChecker, Violation
 from muster.scenario.literals import format_duration
 from muster.scenario.loader import policy_of
-from muster.scenario.queue_report import queue_rows
-from muster.scenario.rollback_check import check_rollback
+from muster.scenario.run_check import FinishedCycle, RunCheck
 from muster.scenario.run_recorder import RunRecorder
 from muster.scenario.run_report import CycleUpdate, DecidedEffect, ExpectationFailure, Mismatch, Observer, Report
-from muster.scenario.scheduler_twin import SchedulerTwin
 from muster.scenario.syntax_tree import (
     AdvanceStep,
     Check,
@@ -66,16 +65,15 @@ def run(
     *,
     observer: Observer | None = None,
     log: DecisionLog | None = None,
-    twin: bool = False,
+    checks: Sequence[RunCheck] = (),
     cluster: ClusterBackend | None = None,
 ) -> Report:
     """Run it to its end, or to the first expectation that does not hold.
 
-    `twin`: a second scheduler is fed the same events, and must decide the same, byte for byte. `cluster`: where it is played, a new
-    embedded cluster where nobody says.
+    `checks` run after each cycle, in addition to the invariants. `cluster` is a new simulated cluster by default.
     """
     started_at = perf_counter()
-    runner = ScenarioRunner(scenario, observer=observer, log=log, twin=twin, cluster=cluster)
+    runner = ScenarioRunner(scenario, observer=observer, log=log, checks=checks, cluster=cluster)
     runner.set_up()
     failures: list[ExpectationFailure] = []
     for each in scenario.steps:
@@ -111,7 +109,7 @@ class ScenarioRunner:
         *,
         observer: Observer | None = None,
         log: DecisionLog | None = None,
-        twin: bool = False,
+        checks: Sequence[RunCheck] = (),
         cluster: ClusterBackend | None = None,
     ) -> None:
         self.scenario = scenario
@@ -124,7 +122,7 @@ class ScenarioRunner:
         self._observed_cluster = _ObservedCluster(self.cluster)
         self._started_at = self.cluster.now
         self._scheduler = Scheduler(self.policy, log=log)
-        self._twin = SchedulerTwin(policy_of(scenario)) if twin else None
+        self._checks = checks
         self._invariants = InvariantChecker(self.policy)
         self._recorder = RunRecorder(started_at=self._started_at)
         self.violations: list[Violation] = []
@@ -175,12 +173,14 @@ class ScenarioRunner:
             for manifest in (*scenario.classes, *scenario.nodes, *scenario.queues):
                 self.cluster.apply(manifest)
         self._submit(SubmitStep(scenario.line, scenario.gangs, scenario.objects))
-        self._feed(self.cluster.relist())
+        self._start_scheduler()
 
-    def _feed(self, events: list[Event]) -> None:
+    def _start_scheduler(self) -> None:
+        """The scheduler begins with a list of the cluster's objects."""
+        events = self.cluster.relist()
         self._scheduler.feed(events)
-        if self._twin is not None:
-            self._twin.feed(events)
+        for check in self._checks:
+            check.start(policy_of(self.scenario), events)
 
     # -- steps -----------------------------------------------------------------------------------------------------------------
 
@@ -335,9 +335,7 @@ class ScenarioRunner:
         self.policy = policy_of(self.scenario)
         self._scheduler = Scheduler(self.policy, log=self._log)
         self._invariants.on_restart(self.policy)
-        if self._twin is not None:
-            self._twin = SchedulerTwin(policy_of(self.scenario))
-        self._feed(self.cluster.relist())
+        self._start_scheduler()
         self._recorder.add_note(self.cluster.now, "restart")
 
     # -- cycles ----------------------------------------------------------------------------------------------------------------
@@ -354,23 +352,14 @@ class ScenarioRunner:
         return outcome
 
     def _check_invariants(self, outcome: Outcome) -> None:
-        """The laws. A law that was broken once is broken for the rest: only the first breaches are kept."""
+        """The invariants and the further checks. A violation repeats in the cycles after it: only the first ones are kept."""
         for event in self._observed_cluster.last_events:
             if isinstance(event, BindFailed | EvictFailed):
                 self._invariants.on_failure(event.uid)
         found = self._invariants.check_cycle(self.world, outcome)
-        now = outcome.now
-        # A world that is wrong already cannot show what a rehearsal does to it, and one in which nothing happened was rehearsed.
-        if not found and (self._observed_cluster.last_events or outcome.effects):
-            seed = f"{self.scenario.seed} {self.cycles}"
-            found.extend(
-                Violation(ROLLBACK_LEAVES_NO_TRACE, outcome.cycle, now, text)
-                for text in check_rollback(self.world, self.policy, seed=seed)
-            )
-        if self._twin is not None:
-            self._twin.feed(self._observed_cluster.last_events)
-            text = self._twin.first_difference(outcome)
-            found.extend([Violation(DETERMINISM, outcome.cycle, now, text)] if text else [])
+        finished = FinishedCycle(self.world, self.policy, outcome, tuple(self._observed_cluster.last_events), ok=not found)
+        for check in self._checks:
+            found.extend(check.check_cycle(finished))
         self.violations.extend(found[: MAX_VIOLATIONS - len(self.violations)])
 
     def _run(self, seconds: float, every_s: float) -> list[Outcome]:

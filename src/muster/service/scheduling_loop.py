@@ -15,8 +15,8 @@ from muster.kube.live_cluster import LiveCluster
 from muster.kube.watch.leader_election import boot_clock_s
 from muster.model.effects import Effect, Outcome
 from muster.model.events import Event
+from muster.queue_report import queue_rows
 from muster.rotating_decision_log import RotatingDecisionLog
-from muster.scenario.queue_report import queue_rows
 from muster.scheduler import Scheduler, step
 from muster.service.cycle_log import CycleLog
 from muster.service.prometheus_metrics import Metrics

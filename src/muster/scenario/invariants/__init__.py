@@ -41,8 +41,6 @@ INVARIANTS: dict[str, Callable[[CheckedCycle], Iterator[str]]] = {
     "a redeemable gang evicts nobody": nominated_gang_evicts_nobody,
     "evictions come to an end": evictions_terminate,
 }
-ROLLBACK_LEAVES_NO_TRACE = "a rolled-back trial leaves no trace"
-DETERMINISM = "same input, same output"
 
 
 class InvariantChecker:
@@ -96,4 +94,4 @@ def _update_history(case: CheckedCycle) -> None:
             history.claims.setdefault(case.gang_key(uid), {})[uid] = placement.node or ""
 
 
-__all__ = ["DETERMINISM", "INVARIANTS", "ROLLBACK_LEAVES_NO_TRACE", "InvariantChecker", "Violation"]
+__all__ = ["INVARIANTS", "InvariantChecker", "Violation"]

@@ -1,11 +1,13 @@
-"""A scenario whose scheduler dies: before the first write, after the first, after the second, and so on. What comes out in the end
-must be the same each time: nobody bound or evicted twice, no claim lost and none left behind.
+"""A scenario whose scheduler crashes before the first write, after the first, after the second, and so on. The end state must be
+the same each time: no pod bound or evicted twice, no reservation lost and none left behind.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+
+from tests.checks import run_checks
 
 from muster.kube.read import names
 from muster.kube.read.reservation_annotation import read_reservation
@@ -22,23 +24,23 @@ _ONCE_ONLY_VERBS = ("bind", "delete", "evict")
 
 @dataclass(frozen=True, slots=True)
 class EndState:
-    """How a scenario ended, as the cluster shows it. Which of several equal nodes a pod stands on is not part of it."""
+    """The end of a scenario as the cluster has it. The choice among equal nodes is not part of it."""
 
     pods: tuple[tuple[str, str], ...]
-    """Each pod, and whether it is bound, held, nominated, waiting or finished; and whether it is marked."""
+    """Each pod with its state: bound, reserved (or nominated), pending or finished; and its marks."""
     write_counts: tuple[tuple[str, int], ...]
     """How often each pod was bound, deleted or evicted by the scheduler."""
     leaked_reservations: tuple[str, ...]
-    """Claims that stand on objects and not in the scheduler, or the other way round."""
+    """Reservations on objects that the scheduler does not have, or the other way round."""
     violations: tuple[Violation, ...]
     writes: int
 
 
 class _CrashingRunner(ScenarioRunner):
-    """A play in which the scheduler dies after so many writes, and a new one takes over at the same moment."""
+    """A run in which the scheduler crashes after so many writes, and a new one starts at the same moment."""
 
     def __init__(self, scenario: Scenario, *, crash_after: int | None) -> None:
-        super().__init__(scenario)
+        super().__init__(scenario, checks=run_checks(twin=False))
         self._writes_left = crash_after
 
     def cycle(self) -> Outcome:
@@ -58,7 +60,7 @@ class _CrashingRunner(ScenarioRunner):
 
 
 def run_to_end(scenario: Scenario, *, crash_after: int | None = None, settle_s: float = 120.0) -> EndState:
-    """Play it without its expectations, with the scheduler dying after so many writes, and let it come to rest."""
+    """Run it without its expectations, with a crash after so many writes, and then until nothing changes."""
     runner = _CrashingRunner(scenario, crash_after=crash_after)
     runner.set_up()
     for step in scenario.steps:
@@ -69,7 +71,7 @@ def run_to_end(scenario: Scenario, *, crash_after: int | None = None, settle_s: 
 
 
 def has_reservation(pod: Manifest) -> bool:
-    """Anybody can write something there; only what a scheduler would believe can be left behind."""
+    """Whether the pod has a reservation annotation that a scheduler would accept."""
     metadata = pod["metadata"]
     try:
         return read_reservation((metadata.get("annotations") or {}).get(names.RESERVATION, ""), uid=metadata["uid"]) is not None
@@ -78,15 +80,15 @@ def has_reservation(pod: Manifest) -> bool:
 
 
 def pod_state_text(pod: Manifest) -> str:
-    """What anybody can see of a pod: whether it is bound, claims a node, waits or is finished; and whether it is marked."""
+    """The state of a pod on its object: bound, reserved, pending or finished; and its marks."""
     metadata = pod["metadata"]
-    state = "finished" if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed") else "waits"
-    state = "bound" if state == "waits" and pod["spec"].get("nodeName") else state
-    state = "claims" if state == "waits" and has_reservation(pod) else state
+    state = "finished" if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed") else "pending"
+    state = "bound" if state == "pending" and pod["spec"].get("nodeName") else state
+    state = "reserved" if state == "pending" and has_reservation(pod) else state
     marked = " marked" if (metadata.get("annotations") or {}).get(names.GANG_TIMEOUT) else ""
-    asked = " asked to go" if (metadata.get("labels") or {}).get(names.SOFT_EVICTION) else ""
-    leaving = " leaving" if metadata.get("deletionTimestamp") else ""
-    return state + marked + asked + leaving
+    soft_evicted = " soft-evicted" if (metadata.get("labels") or {}).get(names.SOFT_EVICTION) else ""
+    terminating = " terminating" if metadata.get("deletionTimestamp") else ""
+    return state + marked + soft_evicted + terminating
 
 
 def _end_state(runner: ScenarioRunner) -> EndState:
@@ -98,7 +100,7 @@ def _end_state(runner: ScenarioRunner) -> EndState:
         noted = has_reservation(pod)
         if noted != (meta["uid"] in reserved) and not meta.get("deletionTimestamp"):
             where = "on its object and not in the scheduler" if noted else "in the scheduler and not on its object"
-            leaked_reservations.append(f"{meta['namespace']}/{meta['name']}: a claim stands {where}")
+            leaked_reservations.append(f"{meta['namespace']}/{meta['name']}: a reservation is {where}")
         pods.append((f"{meta['namespace']}/{meta['name']}", pod_state_text(pod)))
     write_counts = Counter(f"{write.verb} {write.name}" for write in runner.cluster.writes if write.verb in _ONCE_ONLY_VERBS)
     return EndState(

@@ -1,22 +1,47 @@
-"""The queues in figures, for tables and charts: what each has, what it deserves, and who waits in it. Nothing here decides."""
+"""The queues in amounts, for reports and metrics: what each uses and deserves, and the gangs that wait in it. No decisions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from muster.engine.hooks import Policy
 from muster.engine.session import Session
 from muster.engine.shares import cluster_total, dominant_share
 from muster.model.queue import ROOT_QUEUE
 from muster.model.resource_amounts import NOTHING, Resources
-from muster.scenario.run_report import QueueRow, ResourceAmounts
 from muster.state import resource_columns
 from muster.state.world import World
 
+ResourceAmounts = tuple[tuple[str, int], ...]
+"""Amounts by resource, in the model's units."""
+
 SHARE_OF_DESERVED, SHARE_OF_CLUSTER = "deserved", "cluster"
 
-# A chart of more lines than this says nothing; then only the branches below the root are followed.
 _MAX_QUEUES_SAMPLED = 64
+"""A chart of more queues is unreadable: then only the children of the root are sampled."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRow:
+    """One queue; the root comes first and every parent before its children.
+
+    `share` is the dominant share of what it deserves, or of the cluster where it deserves nothing (`share_of` says which).
+    `waiting` counts gangs with unplaced members, and `requested` is what those members request.
+    """
+
+    queue: str
+    parent: str
+    depth: int
+    used: ResourceAmounts
+    nominated: ResourceAmounts
+    deserved: ResourceAmounts
+    guarantee: ResourceAmounts
+    limit: ResourceAmounts
+    share: float
+    share_of: str
+    waiting: int
+    requested: ResourceAmounts
 
 
 def queue_rows(world: World, policy: Policy) -> tuple[QueueRow, ...]:
@@ -28,7 +53,7 @@ def queue_rows(world: World, policy: Policy) -> tuple[QueueRow, ...]:
 
 
 def queue_shares(world: World, policy: Policy) -> tuple[tuple[str, float], ...]:
-    """The share of each queue, where there are more than the one that is always there."""
+    """The share of each queue; nothing where there is only the default queue."""
     queues = list(world.facts.tree.nodes)
     if len(queues) < 2:
         return ()
@@ -38,10 +63,10 @@ def queue_shares(world: World, policy: Policy) -> tuple[tuple[str, float], ...]:
     return tuple((queue, _share(s, queue, _deserved(s, queue))[0]) for queue in sampled)
 
 
-def _tree_order(world: World, above: str, depth: int) -> Iterator[tuple[str, int]]:
-    if not above:
+def _tree_order(world: World, parent: str, depth: int) -> Iterator[tuple[str, int]]:
+    if not parent:
         yield ROOT_QUEUE, 0
-    for queue in world.facts.tree.children.get(above, ()):
+    for queue in world.facts.tree.children.get(parent, ()):
         yield queue, depth + 1
         yield from _tree_order(world, queue, depth + 1)
 
@@ -49,25 +74,25 @@ def _tree_order(world: World, above: str, depth: int) -> Iterator[tuple[str, int
 def _row(s: Session, queue: str, depth: int, waiting: dict[str, int], requested: dict[str, Resources]) -> QueueRow:
     ledger, node = s.world.ledger, s.world.facts.tree.nodes.get(queue)
     deserved = _deserved(s, queue)
-    share, of = _share(s, queue, deserved)
+    share, share_of = _share(s, queue, deserved)
     return QueueRow(
         queue=queue,
         parent="" if node is None else s.world.facts.tree.parents[queue] or ROOT_QUEUE,
         depth=depth,
         used=_amounts(s.world, ledger.used(queue)),
-        promised=_amounts(s.world, ledger.nominated(queue)),
+        nominated=_amounts(s.world, ledger.nominated(queue)),
         deserved=deserved.items,
         guarantee=() if node is None else node.guarantee.items,
         limit=() if node is None else node.limit.items,
         share=share,
-        of=of,
+        share_of=share_of,
         waiting=waiting.get(queue, 0),
         requested=requested.get(queue, NOTHING).items,
     )
 
 
 def _deserved(s: Session, queue: str) -> Resources:
-    """What the policy says, else what was configured; the root deserves what there is."""
+    """The deserved amounts of the policy, else those of the queue's spec; the root deserves the whole cluster."""
     if queue == ROOT_QUEUE:
         return Resources(_amounts(s.world, cluster_total(s)))
     return s.deserved(queue) or s.world.facts.tree.nodes[queue].deserved
@@ -76,13 +101,13 @@ def _deserved(s: Session, queue: str) -> Resources:
 def _share(s: Session, queue: str, deserved: Resources) -> tuple[float, str]:
     if queue == ROOT_QUEUE or not deserved:
         return dominant_share(s, queue), SHARE_OF_CLUSTER
-    taken, position = s.world.ledger.planned(queue).tolist(), s.world.columns.position
-    parts = [taken[position[name]] / value for name, value in deserved.items if value and name in position]
+    planned, position = s.world.ledger.planned(queue).tolist(), s.world.columns.position
+    parts = [planned[position[name]] / value for name, value in deserved.items if value and name in position]
     return max(parts, default=0.0), SHARE_OF_DESERVED
 
 
 def _waiting(world: World) -> tuple[dict[str, int], dict[str, Resources]]:
-    """Gangs with members that have no node, and what those ask for, by queue and by all queues above it."""
+    """Gangs with unplaced members, and what those members request, by queue and by each of its ancestors."""
     gangs: dict[str, int] = {}
     requested: dict[str, Resources] = {}
     for key in sorted(world.placements.unplaced_members):

@@ -1,13 +1,12 @@
-"""A rehearsal: a trial that does many things to the world, is undone, and must leave no trace. Run between cycles.
+"""A trial of random moves between two cycles that is rolled back and must leave no trace.
 
-What it does is drawn from a seed, so that a run is the same every time. It also asks whether the columns that the engine remembers
-say what fresh ones would.
+The moves are drawn from a seed, so that a run is the same every time. Kept counters and node scores are compared with new ones.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,18 +15,22 @@ from muster.engine.hooks import Policy
 from muster.engine.node_scores import NodeScores
 from muster.engine.session import Session
 from muster.model.device import DeviceSlot
+from muster.model.events import Event
 from muster.model.pod import UNPLACED, Phase, Placement, Pod
+from muster.scenario.invariants import Violation
+from muster.scenario.run_check import FinishedCycle
 from muster.state.derived.placement_counters import drifted_counters
 from muster.state.trial import Trial
 from muster.state.world import World
 
+NO_TRACE = "a rolled-back trial leaves no trace"
 MOVES_PER_TRIAL = 5
 _PHASES = (Phase.NOMINATED, Phase.RESERVED, Phase.BINDING, Phase.TERMINATING)
 
 
 @dataclass(frozen=True, slots=True)
 class WorldFingerprint:
-    """Every figure of the world that a trial could touch."""
+    """Every part of the world that a trial could change."""
 
     parts: dict[str, object]
 
@@ -37,14 +40,27 @@ class WorldFingerprint:
                 yield name
 
 
+class RollbackCheck:
+    """A `RunCheck`. A world with a violation is not tried, nor one in which nothing happened since the last trial."""
+
+    def start(self, policy: Policy, events: Sequence[Event]) -> None:
+        """It keeps nothing from cycle to cycle."""
+
+    def check_cycle(self, finished: FinishedCycle) -> Iterator[Violation]:
+        outcome = finished.outcome
+        if finished.ok and (finished.events or outcome.effects):
+            for text in check_rollback(finished.world, finished.policy, seed=f"{outcome.cycle} {outcome.now:g}"):
+                yield Violation(NO_TRACE, outcome.cycle, outcome.now, text)
+
+
 def check_rollback(world: World, policy: Policy, *, seed: str) -> list[str]:
     """What a rolled-back trial changed: nothing, or something is wrong."""
     chance = random.Random(seed)
     before = fingerprint(world)
-    with Trial(world, why="rehearsal", cause="Rehearsal") as trial:
+    with Trial(world, why="rollback check", cause="RollbackCheck") as trial:
         _random_moves(trial, world, chance, depth=0)
-    found = [f"{name} is not what it was" for name in before.differences(fingerprint(world))]
-    found += [f"{name} does not count what a new one would" for name in drifted_counters(world)]
+    found = [f"{name} has changed" for name in before.differences(fingerprint(world))]
+    found += [f"{name} differs from a new one" for name in drifted_counters(world)]
     return found + [f"the columns of {pod.full_name} are stale" for pod in _stale_columns(world, policy, chance)]
 
 
@@ -62,14 +78,14 @@ def fingerprint(world: World) -> WorldFingerprint:
     return WorldFingerprint(
         {
             "used of the nodes": world.table.used.tobytes(),
-            "taken of the nodes": world.table.planned.tobytes(),
+            "planned of the nodes": world.table.planned.tobytes(),
             "the ledger": ledger_amounts,
             "the placements": dict(world.placements.by_uid),
-            "who stands where": {node: frozenset(here) for node, here in world.placements.on_node.items()},
-            "the index of claims": frozenset(world.placements.reservations),
-            "the index of holds": frozenset(world.placements.reserved),
-            "the index of those who go": frozenset(world.placements.releasing),
-            "the count of members without a seat": dict(world.placements.unplaced_members),
+            "pods by node": {node: frozenset(here) for node, here in world.placements.on_node.items()},
+            "the index of reservations and nominations": frozenset(world.placements.reservations),
+            "the index of reserved pods": frozenset(world.placements.reserved),
+            "the index of terminating pods": frozenset(world.placements.releasing),
+            "the count of unplaced members": dict(world.placements.unplaced_members),
             "the settled changes": world.changes.settled(),
             "the memory": world.memory.contents(),
             "the journal": len(world.placements.journal),
@@ -88,7 +104,7 @@ def _random_moves(trial: Trial, world: World, chance: random.Random, *, depth: i
             _random_move(trial, world, world.facts.pods[chance.choice(pods)], chance)
             trial.undo_to(mark)
         if depth < 2 and chance.random() < 0.06:
-            with Trial(world, why="rehearsal within a rehearsal", cause="Rehearsal") as inner:
+            with Trial(world, why="trial within a rollback check", cause="RollbackCheck") as inner:
                 _random_moves(inner, world, chance, depth=depth + 1)
                 if chance.random() < 0.5:
                     inner.commit()
@@ -99,7 +115,11 @@ def _random_move(trial: Trial, world: World, pod: Pod, chance: random.Random) ->
     now = world.placement(pod)
     if now.node is None:
         trial.place(
-            pod, chance.choice(world.table.names), phase=chance.choice(_PHASES), devices=_random_slots(chance), plan="rehearsal"
+            pod,
+            chance.choice(world.table.names),
+            phase=chance.choice(_PHASES),
+            devices=_random_slots(chance),
+            plan="rollback check",
         )
         return
     match chance.randrange(4):
@@ -119,7 +139,7 @@ def _random_slots(chance: random.Random) -> tuple[DeviceSlot, ...]:
 
 
 def _place_many(trial: Trial, world: World, chance: random.Random) -> None:
-    """Equal members of one role that nobody placed, all at once."""
+    """Equal unplaced members of one role, all at once."""
     for key in sorted(world.facts.gangs)[:20]:
         for role in world.facts.gangs[key].roles:
             waiting = [pod for pod in role.pods if world.placements.by_uid.get(pod.uid, UNPLACED) is UNPLACED]
@@ -131,7 +151,7 @@ def _place_many(trial: Trial, world: World, chance: random.Random) -> None:
 
 
 def _stale_columns(world: World, policy: Policy, chance: random.Random) -> Iterator[Pod]:
-    """Pods of whose kind the engine remembers something else than the plugins say now."""
+    """Pods whose kept node scores differ from new ones."""
     if not world.facts.pods:
         return
     s = Session(world, policy)
