@@ -15,7 +15,7 @@ from muster.engine import cycle, explain
 from muster.engine.commit import collect_effects
 from muster.engine.gang_order import gangs_in_order
 from muster.engine.hooks import QuotaFit
-from muster.engine.session import Session
+from muster.engine.session import Refusals, Session
 from muster.model.device import Device, DeviceSlot
 from muster.model.effects import YES, Bind, Effect, Outcome, Verdict
 from muster.model.gang import Gang
@@ -154,7 +154,7 @@ def topology_constraints_are_ignored(patch: Patch) -> Violated:
 def _evicting(patch: Patch, evict: Callable[[Session], Iterator[tuple[Pod, str]]], *, cycles: int = 3) -> Violated:
     """An eviction action that does what it is told, right or wrong."""
 
-    def action(s: Session) -> None:
+    def action(s: Session, _refusals: Refusals) -> None:
         for pod, gang in evict(s):
             with s.trial("a bug", cause="Bug", for_gang=gang) as trial:
                 trial.evict(pod)
