@@ -1,4 +1,4 @@
-"""A plugin of your own that chooses the victims: teams that volunteered go first, whatever the usual order says.
+"""A plugin of your own that chooses the victims: teams that volunteered are evicted first, whatever the usual order.
 
 Use it in a policy as `./by_team.py:ByTeam`, or as `by_team:ByTeam` if its folder is on the Python path.
 """
@@ -25,5 +25,5 @@ class ByTeam:
         gangs = victim_table_of(s.world).gangs
         spaces = [gangs[number].full_name.partition("/")[0] for number in eviction_units.unit_gang.tolist()]
         # Numbers of units in the order in which to take them. Sorting is stable: within both groups the usual order stays.
-        # Vetoes stand all the same, only so many are taken as are needed, and who is not needed after all is given back.
+        # Vetoes still apply, only as many are taken as are needed, and victims that are not needed after all are reprieved.
         return sorted(range(len(eviction_units)), key=lambda unit: spaces[unit] not in self.volunteers)

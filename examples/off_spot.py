@@ -1,4 +1,4 @@
-"""A plugin of your own, by nodes: large pods stay off nodes that may vanish, and small ones are drawn to them.
+"""A plugin of your own, by nodes: large pods are not placed on spot nodes, and small ones prefer them.
 
 Use it in a policy as `./off_spot.py:OffSpot`, or as `off_spot:OffSpot` if its folder is on the Python path.
 """
@@ -15,7 +15,7 @@ from muster.state.node_table import BoolColumn, FloatColumn, NodeRows
 
 @dataclass(frozen=True)
 class OffSpot:
-    """Pods of at least `gpus` GPUs do not go onto nodes with the label `label`; smaller ones go there first."""
+    """Pods of at least `gpus` GPUs are not placed on nodes with the label `label`; smaller ones prefer them."""
 
     gpus: int = 8
     label: str = "example.com/spot"
@@ -29,7 +29,7 @@ class OffSpot:
         return self._spot(rows).astype(np.float64)
 
     def reasons(self, s: Session, pod: Pod, rows: NodeRows) -> str:
-        return f"{len(rows)} on spot, where pods of {self.gpus} GPUs or more do not go"
+        return f"{len(rows)} on spot, not for pods of {self.gpus} GPUs or more"
 
     def _spot(self, rows: NodeRows) -> BoolColumn:
         codes, _ = rows.table.label_codes(self.label)  # One small number per value; -1 on nodes without the label.

@@ -1,4 +1,4 @@
-"""A plugin of your own that says where: a gang goes into one zone, whole, and room is made for it in one zone.
+"""A plugin of your own for domains: a gang is placed in one zone, and pods are evicted for it in one zone only.
 
 Use it in a policy as `./one_zone.py:OneZone`, or as `one_zone:OneZone` if its folder is on the Python path.
 """
@@ -16,7 +16,7 @@ from muster.model.topics import Topic
 
 @dataclass(frozen=True)
 class OneZone:
-    """Every gang of at least two goes into one zone: nodes with one value of `label`."""
+    """Every gang of at least two is placed in one zone: nodes with one value of `label`."""
 
     label: str = "topology.kubernetes.io/zone"
     most: int = 2
@@ -24,7 +24,7 @@ class OneZone:
 
     def domains(self, s: Session, ask: Ask) -> Sequence[Domain] | Verdict | None:
         if ask.gang.size < 2:
-            return None  # No opinion: the next plugin is asked, and in the end it is the whole cluster.
+            return None  # No opinion: the next plugin is called, and in the end it is the whole cluster.
         codes, values = s.world.table.label_codes(self.label)
         zones = [Domain(str(value), np.flatnonzero(codes == code)) for code, value in enumerate(values)]
         if not zones:
@@ -34,6 +34,6 @@ class OneZone:
                 code="NoZone",
                 topics=(Topic.NODE_LABELS.any, Topic.NODE_LAYOUT.any),
             )
-        # Allocate tries them all. Who evicts takes the first that works, so the largest go first, and only a few.
+        # Allocate tries them all. Eviction takes the first that works, so the largest come first, and only a few.
         zones.sort(key=lambda zone: (-len(zone.rows) if zone.rows is not None else 0, zone.name))
         return zones[: self.most] if ask.purpose is Purpose.EVICT else zones

@@ -23,16 +23,16 @@ def test_the_plugins_of_the_page_exist() -> None:
 
 def test_the_example_counts_and_leaves_no_trace() -> None:
     (source,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
-    names = {"Follower": PlacementCounter, "Counter": Counter, "Pod": Pod, "Placement": Placement}
+    names = {"PlacementCounter": PlacementCounter, "Counter": Counter, "Pod": Pod, "Placement": Placement}
     exec(compile(source, "docs/placement.md", "exec", dont_inherit=True), names)
-    crowd: type[PlacementCounter[tuple[str, str]]] = names["Crowd"]
+    team_pods: type[PlacementCounter[tuple[str, str]]] = names["TeamPods"]
     old, new = pod("old", labels={"team": "a"}), pod("new", gang="g", labels={"team": "a"})
     here = make_world(Case(nodes=(node("n1"), node("n2")), placed=((old, "n1", Phase.BOUND),), pending_pods=(new,)))
-    assert counter_of(here.world, crowd).figures() == {("a", "n1"): 1}
+    assert counter_of(here.world, team_pods).figures() == {("a", "n1"): 1}
     with here.s.trial("try", cause="Test") as trial:
         trial.place(new, "n1", phase=Phase.BINDING)
         trial.release(old)
         trial.place(old, "n2", phase=Phase.BINDING)
-        assert counter_of(here.world, crowd).figures() == {("a", "n1"): 1, ("a", "n2"): 1}
-    assert counter_of(here.world, crowd).figures() == {("a", "n1"): 1}
+        assert counter_of(here.world, team_pods).figures() == {("a", "n1"): 1, ("a", "n2"): 1}
+    assert counter_of(here.world, team_pods).figures() == {("a", "n1"): 1}
     assert drifted_counters(here.world) == []
