@@ -37,7 +37,7 @@ class CommandResult:
 
 
 def muster(*arguments: str | Path, cwd: Path = ROOT, encoding: str = "utf-8", **environment: str) -> CommandResult:
-    """Run the command with its output piped, and see to it that nobody is ever shown a traceback or an escape code."""
+    """Run the command with its output piped, and check that it prints no traceback and no escape code."""
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding=encoding) for _ in range(2))
     plain = {name: value for name, value in os.environ.items() if name not in _UNWANTED}
     with mock.patch.dict(os.environ, plain | environment, clear=True), chdir(cwd), redirect_stdout(out), redirect_stderr(err):

@@ -1,4 +1,4 @@
-"""What the documents say about the command line is true: commands, options and the keys of the JSON."""
+"""The documents name commands and options that exist, and every option is documented."""
 
 from __future__ import annotations
 

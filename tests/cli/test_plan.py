@@ -1,4 +1,4 @@
-"""`muster plan`: what would happen to a job, and an exit code that says it."""
+"""`muster plan`: the forecast of a job, and its exit code."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ class LiveHarness:
         return self._run_on_loop(self._translate_errors(self._patch_resolved(kind, namespace, name, patch)))
 
     def delete(self, kind: str, namespace: str, name: str, *, permanently: bool = False) -> None:
-        """Ask it to go. `permanently`: nobody re-creates it."""
+        """Delete it. `permanently`: no controller recreates it."""
         self._is_settled = False
         self._run_on_loop(self._translate_errors(self._delete(kind, namespace, name, permanently=permanently)))
 
@@ -208,7 +208,7 @@ class LiveHarness:
         await self._request("POST", self._path(ref, subresource="binding"), binding)
 
     async def _create_retrying(self, path: str, manifest: ManifestView) -> Manifest:
-        """Created, as soon as the server's own doormen have heard of the class that was made a moment ago."""
+        """Create it, as soon as the server's admission has observed the PriorityClass that was created just before."""
         for _ in range(_PRIORITY_CLASS_ATTEMPTS):
             try:
                 return await self._request("POST", path, manifest)
@@ -230,7 +230,7 @@ class LiveHarness:
         return await self._patch(ref, patch)
 
     async def _patch(self, ref: ApiObjectRef, patch: ManifestView) -> Manifest:
-        """A status has a door of its own, where there is one, and so has the node of a pod."""
+        """The status is written through its subresource, where there is one, and the node of a pod through its binding."""
         answer: Manifest = {}
         rest = {key: part for key, part in _patch_with_texts(patch).items() if key != "status"}
         node = (patch.get("spec") or {}).get("nodeName") if ref[:2] == POD else None
@@ -258,7 +258,7 @@ class LiveHarness:
         await self._request("DELETE", self._path(ref), None)
 
     async def _resolve(self, kind: str, namespace: str, name: str) -> tuple[ApiObjectRef, Manifest]:
-        """The object that somebody means. A kind that exists in several API groups is the one in which the name exists."""
+        """The object of this name. Of a kind that exists in several API groups, the one in which the name exists."""
         kinds = [known for known in kinds_named(kind) if known in self._versions]
         refs = [ApiObjectRef(*known, (namespace or DEFAULT_NAMESPACE) if is_namespaced(known) else "", name) for known in kinds]
         found = [(ref, one) for ref in refs if (one := await self._get(ref)) is not None]
@@ -272,7 +272,7 @@ class LiveHarness:
     # -- what befalls it -------------------------------------------------------------------------------------------------------
 
     def fail_node(self, name: str, *, gone: bool = False, pods_stuck: bool = False) -> None:
-        """The node stops answering. `gone`: its object is removed; `pods_stuck`: its deleted pods stay until it returns."""
+        """The node becomes unreachable. `gone`: its object is deleted; `pods_stuck`: its deleted pods stay until it recovers."""
         self._call_kubelets(lambda: self._kubelets.fail_node(name, gone=gone, pods_stuck=pods_stuck))
 
     def recover_node(self, name: str) -> None:
@@ -315,7 +315,7 @@ class LiveHarness:
         self._move_time(until)
 
     def next_event_at(self) -> float | None:
-        """When something happens next by itself, or None if nothing does any more."""
+        """The time of the next timer, or None."""
         self._wait_until_settled()
         return self._virtual_time.now if self._live is not None and self._live.backlog else self._kubelets.next_at()
 
@@ -342,14 +342,14 @@ class LiveHarness:
         return self._scheduler.events()
 
     def relist(self) -> list[Event]:
-        """All that exists, for a scheduler that starts anew: the old one is gone with all that it knew."""
+        """All objects as events for a new scheduler; the old one and its state are dropped."""
         self._run_on_loop(self._end_scheduler())
         self._run_on_loop(self._start_scheduler())
         self._is_settled = False
         return self.events()
 
     def list_events(self) -> list[Event]:
-        """All that exists, as events; whoever follows `events` is not disturbed."""
+        """All objects as events, without consuming those of `events`."""
         self._wait_until_settled()
         kinds = [one.key for one in WATCHED if one.key in self._versions]
         found = [self._decoder.decode(one) for kind in kinds for one in self._run_on_loop(self._list(kind))]
@@ -400,7 +400,7 @@ class LiveHarness:
         async with asyncio.timeout(_SETTLE_TIMEOUT_S):
             while self._scheduler_client.writes_left and self._scheduler.pending_writes:
                 await asyncio.sleep(_POLL_S)
-            # What was sent is answered before the connection goes.
+            # Responses to requests in flight arrive before the connection is closed.
             await asyncio.sleep(10 * _POLL_S)
         await self._end_scheduler()
 
@@ -426,7 +426,7 @@ class LiveHarness:
         return self._kubelets.is_idle and (self._live is None or not (self._live.pending_writes or self._live.delayed_failures))
 
     async def _all_observed(self) -> bool:
-        """Has everybody seen the newest version of all that anybody wrote to?"""
+        """Whether every watcher has observed the newest version of all written objects."""
         written_resources = self._written_resources & _RESOURCES.keys()
         self._written_resources.clear()
         for resource in written_resources:
@@ -447,7 +447,7 @@ class LiveHarness:
     # -- asking the server -----------------------------------------------------------------------------------------------------
 
     async def _translate_errors(self, work: Coroutine[Any, Any, T]) -> T:
-        """What the server refuses, in the words of the embedded cluster."""
+        """Errors of the server as exceptions of the simulated cluster."""
         try:
             return await work
         except ApiError as error:

@@ -1,4 +1,4 @@
-"""From what a scenario says to what a real API server takes: it wants images, sizes and sources that no scenario cares for."""
+"""Completes the manifests of scenarios for a real API server, which requires images, sizes and sources."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def complete_manifest(manifest: ManifestView, *, ref: ApiObjectRef, now: float) 
 
 
 def priority_class_for(pod: ManifestView) -> Manifest | None:
-    """What a pod says of its priority itself, a server takes only from a class: the one to make first, or None."""
+    """A server accepts a pod's priority only through a PriorityClass: the one to create first, or None."""
     spec = pod.get("spec") or {}
     priority, policy = spec.get("priority"), spec.get("preemptionPolicy")
     # A named class may set another preemption policy, so the priority counts where both are given.
@@ -67,7 +67,7 @@ def _pod(manifest: ManifestView, _: ApiObjectRef, now: float) -> ManifestView:
 def _container(written: ManifestView, number: int, *, of: str = "main") -> ManifestView:
     given: Manifest = {"name": written.get("name") or f"{of}-{number}", "image": written.get("image") or _IMAGE}
     resources = written.get("resources") or {}
-    # Of what cannot be shared, nobody may ask for less than it may use.
+    # Of a resource that cannot be shared, the request must equal the limit.
     whole = {name: amount for name, amount in (resources.get("requests") or {}).items() if _is_extended(name)}
     if whole:
         given["resources"] = {"limits": whole}

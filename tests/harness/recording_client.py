@@ -104,7 +104,7 @@ class RecordingClient(Client):
     # -- writing ---------------------------------------------------------------------------------------------------------------
 
     def _record_write(self, method: str, path: str) -> None:
-        """Raises what the server would answer, where somebody wants this write to fail."""
+        """Raises the server's error where a test wants this write to fail."""
         write = as_write(method, path)
         if self.refusals[write.verb, write.name] > 0:
             self.refusals[write.verb, write.name] -= 1
@@ -125,7 +125,7 @@ class RecordingClient(Client):
 
 
 def as_write(method: str, path: str) -> Write:
-    """The write in the words of the embedded cluster."""
+    """The write as the simulated cluster records it."""
     resource, _, sub = resource_of_path(path).partition("/")
     parts = path.strip("/").split("/")
     tail = parts[parts.index(resource.partition(".")[0]) + 1 :]

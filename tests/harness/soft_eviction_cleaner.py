@@ -1,9 +1,9 @@
-"""Somebody else's operator, as a program of its own: it deletes pods that bear the label of a soft eviction, some time later.
+"""A stand-in for the operator of soft evictions, as a program: deletes pods with the label of a soft eviction after a delay.
 
-It knows the label and nothing of Muster. A pod may say itself after how long (`sim.muster.dev/cleanup-after`); with --after all
-others go after that time, without it they are left alone. A pod whose label is gone by then stays.
+It knows the label and nothing of Muster. The delay is in an annotation of the pod (`sim.muster.dev/cleanup-after`), else --after;
+without both the pod is ignored. A pod whose label was removed meanwhile stays.
 
-    python -m tests.harness.soft_eviction_cleaner --kubeconfig FILE [--after SECONDS]
+python -m tests.harness.soft_eviction_cleaner --kubeconfig FILE [--after SECONDS]
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class SoftEvictionCleaner:
         self._after_s = after_s
         self._deletions: dict[str, asyncio.Task[None]] = {}
         self._deleting: set[str] = set()
-        """UIDs of those whose time has come: what is heard of them now changes nothing."""
+        """UIDs of pods that are being deleted; further updates of them are ignored."""
 
     async def run(self) -> None:
         try:
@@ -102,7 +102,7 @@ class SoftEvictionCleaner:
 
 
 async def run_cleaner(kubeconfig: Path | None, *, after_s: float | None) -> None:
-    """Until somebody ends it."""
+    """Until SIGTERM or SIGINT."""
     client = Client(await read_access(kubeconfig))
     running = asyncio.create_task(SoftEvictionCleaner(client, after_s=after_s).run())
     for number in (signal.SIGTERM, signal.SIGINT):

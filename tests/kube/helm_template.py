@@ -1,4 +1,4 @@
-"""As much of Helm as our chart needs: values, the namespace, and JSON. Nothing else may be used there."""
+"""The subset of Helm's templates that the chart may use: values, the namespace, and JSON."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class RunProcess(scheduler_process.SchedulerProcess):
         self.wait_for_log("ready")
 
     def get(self, page: str) -> tuple[int, str]:
-        """Status and text of a page that it serves."""
+        """Status and text of an endpoint."""
         address = self.wait_for_log("serving")["address"]
         try:
             with urllib.request.urlopen(f"http://{address}{page}", timeout=10) as answer:

@@ -1,4 +1,4 @@
-"""What is shipped: one set of objects in two forms, and a role that is enough for everything and good for nothing else."""
+"""The deployment: the same objects as manifest and as chart, and a role with exactly the permissions that are needed."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -176,7 +176,8 @@ def test_the_shipped_role_is_refused(
 
 
 def test_the_shipped_role_is_enough_to_schedule(cluster_as_shipped: Servers, tmp_path: Path) -> None:
-    """Bind, nominate, evict in all three manners, say why on every kind of object, choose a volume: nothing is refused."""
+    """Bind, nominate, evict with all three methods, write conditions on every kind of object, bind a volume: no request is
+    refused."""
     kubeconfig = cluster_as_shipped.kubeconfig(USER, ("system:serviceaccounts", f"system:serviceaccounts:{NAMESPACE}"))
     softly = tmp_path / "policy.yaml"
     softly.write_text(SOFT_EVICTION_POLICY)

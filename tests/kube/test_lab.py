@@ -1,4 +1,4 @@
-"""The lab itself: real servers that start, refuse strangers, can be emptied, and never outlive whoever started them."""
+"""The lab: servers that start, authorize users, can be reset, and never outlive their parent process."""
 
 import json
 import os
@@ -94,7 +94,7 @@ def test_a_reset_leaves_nothing_that_a_test_made(servers: Servers) -> None:
         for number in range(50):
             api.request("POST", "/api/v1/namespaces/team/pods", body=pod(f"p{number}"))
         assert servers.reset() >= 53
-        # At once, and not a moment later: a test that begins now sees nothing of the one before.
+        # At once: the next test must not see objects of the one before.
         assert api.request("GET", "/api/v1/pods")["items"] == []
         assert api.request("GET", "/api/v1/nodes")["items"] == []
         assert {one["metadata"]["uid"] for one in api.request("GET", "/api/v1/namespaces")["items"]} == {
@@ -186,7 +186,7 @@ def test_a_machine_without_go_and_without_a_package_index_has_no_servers(tmp_pat
 
 
 def test_two_processes_that_need_the_servers_build_them_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # A compiler of a few lines: what is looked at is who builds, and what is left. The real one takes minutes.
+    # A fake compiler: the real one takes minutes, and only the locking and the result are tested.
     bin_folder, folder, reported = tmp_path / "bin", tmp_path / "cache" / "kube-1.2", list[str]()
     bin_folder.mkdir()
     _program(bin_folder / "go", _COMPILER)
@@ -240,7 +240,7 @@ def _crd() -> dict[str, Any]:
 
 
 class ClientOf:
-    """A door for the user of a kubeconfig."""
+    """A client for the user of a kubeconfig."""
 
     def __init__(self, servers: Servers, kubeconfig: Path, *, folder: Path) -> None:
         user = json.loads(kubeconfig.read_text())["users"][0]["user"]

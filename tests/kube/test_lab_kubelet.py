@@ -49,7 +49,7 @@ class KubeletFixture:
         await self.kubelets.settle()
 
     async def run(self, name: str, *, node: str = "n1", cpu: str = "1", **behaviour: str) -> None:
-        """A pod that somebody binds at once."""
+        """A pod that is bound at once."""
         await self.ask("POST", PODS, body=pod(name, cpu=cpu, **behaviour))
         await self.bind(name, node=node)
 

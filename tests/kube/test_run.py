@@ -76,7 +76,7 @@ def test_a_gang_that_is_refused_is_reported_once_and_shows_in_the_metrics(cluste
         eventually(lambda: any(line["code"] != WAITING_FOR_PODS for line in muster_run.log_events("waiting")))
         *_, refused = logged = muster_run.log_events("waiting")
         assert refused["gang"] == "default/big"
-        # News of a pod that takes no room is another cycle, and no other verdict.
+        # A pod that uses nothing causes another cycle, and no other verdict.
         cluster.pod("small", cpu="0", schedulerName="other")
         cluster.pod("lone", cpu="1")
         muster_run.wait_for_log("bind")
@@ -92,7 +92,7 @@ def test_an_idle_scheduler_runs_no_cycles(cluster: FixtureCluster, kubeconfig: P
         cluster.pod("a")
         eventually(lambda: cluster.placed())
         before = eventually(lambda: _settled(muster_run))
-        # The loop goes round all the same.
+        # The loop iterates all the same.
         age_s = muster_run.metric("muster_last_iteration_age_seconds")
         eventually(lambda: muster_run.metric("muster_last_iteration_age_seconds") < age_s)
         assert muster_run.metric("muster_cycles_total") == before

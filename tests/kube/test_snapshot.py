@@ -147,15 +147,15 @@ def test_a_snapshot_of_a_real_cluster_can_be_planned_on_and_simulated(servers: S
 
         planned = muster("plan", job, "--cluster", saved, "--json")
         assert planned.code == 2, planned.out + planned.err
-        assert len(planned.document["gangs"][0]["losses"]) == 4
+        assert len(planned.document["gangs"][0]["evictedGangs"]) == 4
         # Real pods lose what they did since they started, which was a moment ago.
-        assert all(0 <= loss["hours"] < 1 for loss in planned.document["gangs"][0]["losses"])
+        assert all(0 <= loss["hours"] < 1 for loss in planned.document["gangs"][0]["evictedGangs"])
 
         simulated = muster("sim", saved, "--json")
         assert simulated.code == 0, simulated.out + simulated.err
         (scenario,) = simulated.document["scenarios"]
         assert scenario["totals"]["gangs"] == 5
-        assert not scenario["breaches"]
+        assert not scenario["violations"]
 
 
 def test_a_file_that_is_no_snapshot_is_reported(tmp_path: Path, kubeconfig: Path) -> None:
@@ -163,7 +163,7 @@ def test_a_file_that_is_no_snapshot_is_reported(tmp_path: Path, kubeconfig: Path
     other.write_text("[1, 2]")
     ran = muster("sim", other)
     assert ran.code == 2
-    assert "as `muster snapshot` writes one" in ran.err
+    assert "as `muster snapshot` writes it" in ran.err
     ran = muster("snapshot", "-o", tmp_path / "no" / "where.json", "--kubeconfig", kubeconfig)
     assert ran.code == 2
     assert "where.json" in ran.err
