@@ -52,10 +52,10 @@ def test_absent_definitions_are_installed_and_others_are_let_be(own_servers: Ser
     first = muster("crds", "--install", "--kubeconfig", kubeconfig)
     assert first.code == 0, first.err
     assert first.out.count("installed") == len(definitions()) - 1
-    assert f"is there   {name_of(theirs)}" in first.out
+    assert f"present    {name_of(theirs)}" in first.out
 
     again = muster("crds", "--install", "--kubeconfig", kubeconfig)
-    assert again.out.count("is there") == len(definitions())
+    assert again.out.count("present") == len(definitions())
     kept = asyncio.run(_ask(kubeconfig, "GET", f"{DEFINITIONS}/{name_of(theirs)}"))
     assert kept["metadata"]["labels"] == {"brought-by": "somebody"}
     assert kept["metadata"]["generation"] == 1

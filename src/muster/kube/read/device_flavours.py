@@ -125,8 +125,8 @@ def _item_at(items: Sequence[str], index: int) -> str:
 
 
 def _whole_number(text: str) -> int | None:
-    word = text.strip()
-    return int(word) if word.isascii() and word.isdigit() and len(word) <= 15 else None
+    number = text.strip()
+    return int(number) if number.isascii() and number.isdigit() and len(number) <= 15 else None
 
 
 # --- Device requests of pods --------------------------------------------------------------------------------------------------
@@ -286,7 +286,7 @@ def _read_vgpu_ids(text: str) -> Iterator[DeviceSlotNote]:
 
 
 def _read_indices(text: str) -> Iterator[DeviceSlotNote]:
-    yield from (DeviceSlotNote(index=int(word)) for word in text.split(","))
+    yield from (DeviceSlotNote(index=int(index)) for index in text.split(","))
 
 
 def _read_allocated(text: str) -> Iterator[DeviceSlotNote]:

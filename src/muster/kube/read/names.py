@@ -43,7 +43,7 @@ PIPELINED_STATUS: Final = "volcano.sh/pipelined-status"
 PIPELINED_NODE: Final = "volcano.sh/pipelined-node"
 """The node of a nomination."""
 EVICTION_OCCURRED: Final = "volcano.sh/eviction-occurred"
-""""true" on a nominee whose plan evicts somebody."""
+""""true" on a nominated pod whose plan evicts pods."""
 
 # --- Koordinator and the community: membership of a gang ----------------------------------------------------------------
 SIGS_POD_GROUP: Final = "pod-group.scheduling.sigs.k8s.io"

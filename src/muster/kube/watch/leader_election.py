@@ -252,7 +252,7 @@ class _LeaseClient:
         found = await self._get(timeout_s=timeout_s)
         if found is None or found.spec.holder_identity != self._identity:
             self._is_held = False
-            raise LeaseLost(f"it is held by {found.spec.holder_identity or 'nobody'}" if found else "it was deleted")
+            raise LeaseLost(f"it is held by {found.spec.holder_identity or 'no process'}" if found else "it was deleted")
         return await self._write(self._renewal_spec(), version=found.metadata.resource_version, timeout_s=timeout_s)
 
     async def release(self, *, timeout_s: float) -> None:
