@@ -1,6 +1,6 @@
 """A stand-in for the operator of soft evictions, as a program: deletes pods with the label of a soft eviction after a delay.
 
-It knows the label and nothing of Muster. The delay is in an annotation of the pod (`sim.muster.dev/cleanup-after`), else --after;
+It knows the label and nothing of Muster. The delay is in the pod's annotation `sim.muster.dev/cleanup-after-seconds`, else --after;
 without both the pod is ignored. A pod whose label was removed meanwhile stays.
 
 python -m tests.harness.soft_eviction_cleaner --kubeconfig FILE [--after SECONDS]
@@ -23,7 +23,7 @@ from muster.kube.watch.client import ApiError, Client
 from muster.kube.watch.reflector import Reflector, UpdateType, WatchUpdate
 
 SOFT_EVICTION_LABEL: Final = "scheduling.koordinator.sh/soft-eviction"
-CLEANUP_AFTER: Final = "sim.muster.dev/cleanup-after"
+CLEANUP_AFTER: Final = "sim.muster.dev/cleanup-after-seconds"
 _RETRY_S = 1.0
 _FINAL_STATUSES = frozenset({404, 409})
 

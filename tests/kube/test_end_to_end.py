@@ -32,7 +32,7 @@ POLICY = {
 }
 WITH_BUDGETS = {**POLICY, "plugins": [*POLICY["plugins"], "pdb"]}
 GPU = "nvidia.com/gpu"
-LEAVE_SECONDS = "sim.muster.dev/leave-seconds"
+LEAVE_SECONDS = "sim.muster.dev/termination-seconds"
 
 
 @pytest.fixture

@@ -138,7 +138,7 @@ def test_a_bound_pod_starts_runs_for_its_time_and_ends(kubeconfig: Path) -> None
     async def steps(here: KubeletFixture) -> None:
         await here.run("good", run_seconds="60")
         await here.run("bad", run_seconds="30", exit="failed")
-        await here.run("slow", start_seconds="45")
+        await here.run("slow", startup_seconds="45")
         await here.ask("POST", PODS, body=pod("unbound"))
         await here.advance(0.5)
         assert set((await here.phases()).values()) == {"Pending"}
@@ -154,7 +154,11 @@ def test_a_bound_pod_starts_runs_for_its_time_and_ends(kubeconfig: Path) -> None
 
 def test_a_deleted_pod_takes_its_grace_period_or_the_time_that_it_wants(kubeconfig: Path) -> None:
     async def steps(here: KubeletFixture) -> None:
-        for name, behaviour in (("polite", {}), ("quick", {"leave_seconds": "2"}), ("stuck", {"leave_seconds": "never"})):
+        for name, behaviour in (
+            ("polite", {}),
+            ("quick", {"termination_seconds": "2"}),
+            ("stuck", {"termination_seconds": "never"}),
+        ):
             await here.run(name, **behaviour)
         await here.advance(2)
         for name in ("polite", "quick", "stuck"):
@@ -203,7 +207,7 @@ def test_a_pod_that_does_not_fit_is_refused_with_the_numbers(kubeconfig: Path) -
 def test_a_budget_allows_as_many_disruptions_as_it_can_and_no_more(kubeconfig: Path) -> None:
     async def steps(here: KubeletFixture) -> None:
         for name in ("a", "b", "c"):
-            await here.run(name, leave_seconds="5")
+            await here.run(name, termination_seconds="5")
         await here.ask("POST", BUDGETS, body=budget(least=2))
         await here.advance(2)
         status = (await here.ask("GET", f"{BUDGETS}/b"))["status"]
@@ -224,7 +228,7 @@ def test_a_budget_allows_as_many_disruptions_as_it_can_and_no_more(kubeconfig: P
 
 def test_a_pod_with_a_controller_is_made_anew_when_it_is_lost_and_bears_no_marks(kubeconfig: Path) -> None:
     async def steps(here: KubeletFixture) -> None:
-        await here.run("a", controller="recreate", recreate_after="10", recreate_limit="1", leave_seconds="0")
+        await here.run("a", controller="recreate", recreate_after_seconds="10", recreate_limit="1", termination_seconds="0")
         await here.advance(2)
         before = await here.ask("GET", f"{PODS}/a")
         await here.ask("DELETE", f"{PODS}/a")
@@ -234,7 +238,7 @@ def test_a_pod_with_a_controller_is_made_anew_when_it_is_lost_and_bears_no_marks
         after = await here.ask("GET", f"{PODS}/a")
         assert after["metadata"]["uid"] != before["metadata"]["uid"]
         assert "nodeName" not in after["spec"]
-        assert after["metadata"]["annotations"]["sim.muster.dev/recreated"] == "1"
+        assert after["metadata"]["annotations"]["sim.muster.dev/recreations"] == "1"
         await here.ask("DELETE", f"{PODS}/a")
         await here.advance(60)
         assert await here.phases() == {}
@@ -244,7 +248,7 @@ def test_a_pod_with_a_controller_is_made_anew_when_it_is_lost_and_bears_no_marks
 
 def test_a_node_that_fails_loses_its_pods_after_a_while_and_may_return(kubeconfig: Path) -> None:
     async def steps(here: KubeletFixture) -> None:
-        await here.run("a", node="n1", leave_seconds="0")
+        await here.run("a", node="n1", termination_seconds="0")
         await here.run("b", node="n2")
         await here.advance(2)
         here.kubelets.fail_node("n1")
@@ -317,8 +321,8 @@ def test_nodes_keep_a_lease_that_is_renewed(kubeconfig: Path) -> None:
 
 def test_the_cleaner_is_a_program_of_its_own_that_deletes_what_is_marked(kubeconfig: Path) -> None:
     async def steps(here: KubeletFixture) -> None:
-        await here.run("marked", leave_seconds="0")
-        await here.run("spared", leave_seconds="0", cleanup_after="600")
+        await here.run("marked", termination_seconds="0")
+        await here.run("spared", termination_seconds="0", cleanup_after_seconds="600")
         await here.run("other")
         await here.advance(2)
         mark = {"metadata": {"labels": {SOFT: "true"}}}
@@ -342,7 +346,7 @@ def test_the_cleaner_is_a_program_of_its_own_that_deletes_what_is_marked(kubecon
 
 def test_marked_pods_that_say_when_are_cleaned_up_in_the_time_of_the_test(kubeconfig: Path) -> None:
     async def steps(here: KubeletFixture) -> None:
-        await here.run("a", leave_seconds="0", cleanup_after="600")
+        await here.run("a", termination_seconds="0", cleanup_after_seconds="600")
         await here.advance(2)
         mark = {"metadata": {"labels": {SOFT: "true"}}}
         await here.ask("PATCH", f"{PODS}/a", body=mark, content_type="application/merge-patch+json")

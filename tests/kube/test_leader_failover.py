@@ -22,7 +22,7 @@ LEASE = ("--lease-duration", str(DURATION_S), "--renew-deadline", str(DEADLINE_S
 LONG_LEASE = ("--lease-duration", "60", "--renew-deadline", "50", "--retry-period", "0.4")
 SLACK_S = 20.0
 """For a machine that has other things to do."""
-LEAVE_SECONDS = "sim.muster.dev/leave-seconds"
+LEAVE_SECONDS = "sim.muster.dev/termination-seconds"
 
 
 @pytest.fixture

@@ -154,7 +154,7 @@ def test_a_bad_patch_is_refused_and_changes_nothing() -> None:
     cluster = SimCluster()
     before = cluster.apply(pod())
     with pytest.raises(BadManifest, match=r"metadata\.annotations"):
-        cluster.patch("Pod", "default", "a", {"metadata": {"annotations": {"sim.muster.dev/leave-seconds": "-1"}}})
+        cluster.patch("Pod", "default", "a", {"metadata": {"annotations": {"sim.muster.dev/termination-seconds": "-1"}}})
     with pytest.raises(NotFound, match="Pod default/b does not exist"):
         cluster.patch("Pod", "default", "b", {})
     with pytest.raises(BadManifest, match="kind: 'Pood' is unknown; write for example Pod"):

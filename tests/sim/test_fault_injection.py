@@ -106,7 +106,7 @@ def test_the_answer_to_a_bind_is_never_lost() -> None:
     assert [type(event) for event in cluster.events()] == [BindFailed]
 
 
-@pytest.mark.parametrize(("bad", "says"), [({"delayed": 2.0}, "delayed: 2.0 is no share"), ({"resync_s": 0.0}, "resync_s: 0.0")])
+@pytest.mark.parametrize(("bad", "says"), [({"delayed": 2.0}, "delayed: 2.0 is no fraction"), ({"resync_s": 0.0}, "resync_s: 0.0")])
 def test_faults_are_shares(bad: dict[str, float], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         FaultRates(**bad)  # type: ignore[arg-type]

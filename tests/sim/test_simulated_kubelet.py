@@ -40,7 +40,7 @@ def test_a_pod_that_nobody_bound_never_starts(cluster: SimCluster) -> None:
 
 @pytest.mark.parametrize(("said", "ends"), [({}, "Succeeded"), ({"exit": "failed"}, "Failed")])
 def test_a_pod_runs_for_its_time_and_ends(cluster: SimCluster, said: dict[str, Any], ends: str) -> None:
-    cluster.apply(pod(at="n1", run_seconds=60, start_seconds=5, **said))
+    cluster.apply(pod(at="n1", run_seconds=60, startup_seconds=5, **said))
     cluster.advance(64)
     assert phase(cluster, "a") == "Running"
     cluster.advance(1)
@@ -80,7 +80,7 @@ def test_the_scheduler_reads_when_a_terminating_pod_should_be_gone(cluster: SimC
 
 @pytest.mark.parametrize(("takes", "at"), [("300", 300), ("2", 2), ("0", 0)])
 def test_how_long_a_pod_really_takes_to_terminate_is_its_own_behaviour(cluster: SimCluster, takes: str, at: int) -> None:
-    cluster.apply(pod(at="n1", leave_seconds=takes))
+    cluster.apply(pod(at="n1", termination_seconds=takes))
     cluster.advance(10)
     cluster.delete("Pod", "default", "a")
     if at:
@@ -91,7 +91,7 @@ def test_how_long_a_pod_really_takes_to_terminate_is_its_own_behaviour(cluster: 
 
 
 def test_a_pod_may_never_terminate(cluster: SimCluster) -> None:
-    cluster.apply(pod(at="n1", leave_seconds="never"))
+    cluster.apply(pod(at="n1", termination_seconds="never"))
     cluster.advance(10)
     cluster.delete("Pod", "default", "a")
     cluster.advance(1_000_000)

@@ -39,12 +39,12 @@ def test_the_new_pod_has_nothing_that_the_scheduler_wrote_onto_the_old_one(clust
     cluster.delete("Pod", "default", "a")
     new = found(cluster, "Pod", "a")["metadata"]
     assert new["labels"] == {"app": "y"}
-    assert new["annotations"] == {"team": "x", "sim.muster.dev/controller": "recreate", "sim.muster.dev/recreated": "1"}
+    assert new["annotations"] == {"team": "x", "sim.muster.dev/controller": "recreate", "sim.muster.dev/recreations": "1"}
     assert "nominatedNodeName" not in found(cluster, "Pod", "a")["status"]
 
 
 def test_a_controller_may_take_its_time(cluster: SimCluster) -> None:
-    cluster.apply(pod(controller="recreate", recreate_after=7))
+    cluster.apply(pod(controller="recreate", recreate_after_seconds=7))
     cluster.delete("Pod", "default", "a")
     cluster.advance(6)
     assert phase(cluster, "a") == "gone"
@@ -105,7 +105,7 @@ def test_a_pod_deleted_for_good_is_not_made_anew(cluster: SimCluster) -> None:
 
 
 def test_somebody_else_may_be_faster_than_the_controller(cluster: SimCluster) -> None:
-    cluster.apply(pod(controller="recreate", recreate_after=10))
+    cluster.apply(pod(controller="recreate", recreate_after_seconds=10))
     cluster.delete("Pod", "default", "a")
     mine = cluster.apply(pod())
     cluster.advance(60)

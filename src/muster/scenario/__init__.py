@@ -1,6 +1,10 @@
 """Scenarios: given, when, then. One language for tests, the simulator and benchmarks.
 
-`load` reads a file, `run` plays a scenario on a simulated cluster in virtual time and reports, `generate` makes one out of a seed.
+`load` reads a file, `run` runs a scenario on a simulated cluster in virtual time, `generate` makes one from a seed.
+
+May be changed here: a new key has a row in key_tables.py and in docs/scenarios.md, a parser and, in `expect`, a check. Must not:
+nothing here decides anything for the scheduler; checks for tests alone are passed to `run`. Tests: tests/scenario, every file below
+scenarios/ (tests/test_scenarios.py), tests/test_generated.py.
 """
 
 from __future__ import annotations

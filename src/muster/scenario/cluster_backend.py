@@ -1,6 +1,6 @@
-"""Where a scenario is played: a cluster that can be told what happens in it, with virtual time.
+"""The cluster that a scenario runs on, with virtual time.
 
-The embedded cluster is one. Anything that keeps these promises is another, so that the same scenario shows that both are alike.
+The simulated cluster is one. Another one with this interface can run the same scenarios, which shows that both behave alike.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Manifest = dict[str, Any]
 
 
 class ClusterBackend(Protocol):
-    """After each call the cluster is at rest: nothing more happens in it before time passes or somebody does something."""
+    """After each call the cluster is settled: nothing changes before time passes or the next call."""
 
     # -- what users do -----------------------------------------------------------------------------------------------------------
 

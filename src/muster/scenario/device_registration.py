@@ -1,4 +1,4 @@
-"""Devices of nodes in the short form, written as the device plugin of their dialect would register them."""
+"""Devices of nodes in the short form, as the device plugin of their API flavour registers them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DEVICE_MODEL = "NVIDIA-A100"
 
 @dataclass(frozen=True, slots=True)
 class NodeDevice:
-    """One device of a node. `flavour` says who registers it."""
+    """One device of a node. `flavour` is the API flavour of its device plugin."""
 
     flavour: str
     memory: int
@@ -40,10 +40,10 @@ def _parse_device(item: YamlValue, path: str, outer: FieldReader) -> Iterator[No
     fields = FieldReader(item, table="device", path=path, faults=outer.faults)
     fields.choice("type", ("gpu",))
     memory = fields.get("memory")
-    room = dict(parse_amounts(YamlValue({MEMORY: memory}), field=path, faults=outer.faults)) if memory is not None else {}
+    quantities = dict(parse_amounts(YamlValue({MEMORY: memory}), field=path, faults=outer.faults)) if memory is not None else {}
     spec = NodeDevice(
         flavour=fields.choice("apiFlavour", DEVICE_FLAVOURS, DEVICE_FLAVOURS[0]),
-        memory=amount(MEMORY, room.get(MEMORY, DEFAULT_MEMORY)),
+        memory=amount(MEMORY, quantities.get(MEMORY, DEFAULT_MEMORY)),
         shares=fields.count("shares", DEFAULT_SHARES, least=1),
         device_group=fields.text("deviceGroup"),
         healthy=fields.boolean("healthy", default=True),
@@ -53,7 +53,7 @@ def _parse_device(item: YamlValue, path: str, outer: FieldReader) -> Iterator[No
 
 
 def with_registered_devices(node: Manifest, devices: Sequence[NodeDevice]) -> Iterator[Manifest]:
-    """The node as its device plugin leaves it, and what else the plugin writes. Amounts that the scenario gave stay."""
+    """The node as its device plugin registers it, and the plugin's other objects. Amounts of the scenario take precedence."""
     if not devices:
         yield node
         return
@@ -94,7 +94,7 @@ def _vgpu(node: str, devices: Sequence[NodeDevice]) -> _Registration:
 
 
 def _gpushare(node: str, devices: Sequence[NodeDevice]) -> _Registration:  # noqa: ARG001
-    """This dialect knows only how much memory there is in all, so the devices are as large as their mean."""
+    """This API flavour has only the total memory, so each device has the mean."""
     amounts = {
         names.GPU_SHARE_NUMBER: str(len(devices)),
         names.GPU_SHARE_MEMORY: str(sum(spec.memory // MIB for spec in devices)),

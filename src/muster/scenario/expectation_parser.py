@@ -1,4 +1,4 @@
-"""Reading `expect`: what must be true, as values that can be compared with what is found."""
+"""Parses `expect` into values that can be compared with the state."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def parse_expect(at: YamlValue, path: str, scope: ParseScope, line: int) -> Expe
     for key, value in at.mapping.items():
         if key in _PARSERS:
             checks.append(_PARSERS[key](key, value, f"{path}.{key}", scope))
-    # What is true now is looked at before time goes on.
+    # What is expected now is checked before time passes.
     return ExpectStep(line, tuple(sorted(checks, key=lambda check: check.key == "stable")))
 
 
 def _parse_pods(key: str, at: YamlValue, path: str, scope: ParseScope) -> Check:
-    """A list is exact: these and no others. A mapping speaks of those it names: how many of them, or where."""
+    """A list is exact: these pods and no others. A mapping is about the named ones: their number, or their nodes."""
     if at.is_mapping:
         wanted = [_parse_counts(at.keys[text], value, f"{path}.{text}", scope) for text, value in at.mapping.items()]
         return Check(key, at.line, tuple(each for some in wanted for each in some))
@@ -104,7 +104,7 @@ def _parse_attempts(key: str, at: YamlValue, path: str, scope: ParseScope) -> Ch
 
 
 def _wanted(*, count: int | None = None, nodes: tuple[str, ...] | None = None, texts: tuple[str, ...] = ()) -> Wanted:
-    """What is wanted, before it is known of whom."""
+    """A wanted value without its target."""
     return Wanted("", 0, count, nodes, texts)
 
 

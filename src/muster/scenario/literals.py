@@ -1,4 +1,4 @@
-"""The small words of the language: ranges of names, durations, amounts. Texts in, values out; no file, no cluster."""
+"""The literals of the language: ranges of names, durations, amounts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 class BadLiteral(ValueError):
-    """A text that does not say what it should; the message is what to write instead."""
+    """A text that is no such literal; the message has an example."""
 
     def __init__(self, message: str, *, suggestion: str = "") -> None:
         super().__init__(message)

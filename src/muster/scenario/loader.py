@@ -1,4 +1,4 @@
-"""From a file to scenarios: one for each YAML document. All that is wrong with a file is told at once."""
+"""From a file to scenarios, one for each YAML document. All faults of a file are reported at once."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _parse_faults(fields: FieldReader) -> FaultSpec:
 
 
 def _parse_policy(fields: FieldReader, file: str) -> YamlValue | Path | None:
-    """What the policy says, or the path of its file. It is read once here, so that its faults are told with all the others."""
+    """The policy, or the path of its file. It is parsed once here, so that its faults are reported with the others."""
     found = fields.get("policy")
     if found is None:
         return None
@@ -115,7 +115,7 @@ def policy_of(scenario: Scenario) -> Policy:
     return load_policy(scenario.policy, file=scenario.file)
 
 
-# -- names that stand twice --------------------------------------------------------------------------------------------------------
+# -- duplicate names --------------------------------------------------------------------------------------------------------------
 
 
 def _check_names(scenario: Scenario, at: YamlValue, faults: InputFaults) -> None:
@@ -126,7 +126,7 @@ def _check_names(scenario: Scenario, at: YamlValue, faults: InputFaults) -> None
 
 
 def _check_gangs(scenario: Scenario, faults: InputFaults) -> None:
-    """At the start no two gangs have one name; later one may come again when it is gone."""
+    """At the start no two gangs have one name; later a name may be used again after its gang was deleted."""
     _check_duplicates(((gang.title, _gang_mark(gang)) for gang in scenario.gangs), "gangs", faults)
     for step in scenario.steps:
         if isinstance(step, SubmitStep):

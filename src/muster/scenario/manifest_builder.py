@@ -1,4 +1,4 @@
-"""From the short form to Kubernetes objects: what `kubectl apply` would be given. Nothing here talks to a cluster."""
+"""From the short forms to Kubernetes manifests. Nothing here talks to a cluster."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from muster.scenario.syntax_tree import GangSpec, Manifest, PodTemplate, Quantit
 
 GANG_FLAVOURS = ("volcano", "koordinator", "sigs", "native", "annotation", "single-pod")
 SCENARIO_GANG_LABEL = "sim.muster.dev/gang"
-"""Label of every pod that a short form made: to which of the scenario's gangs it belongs."""
+"""Label of every pod of a short form: the scenario's gang that it belongs to."""
 
 _BEHAVIOUR_PREFIX = "sim.muster.dev/"
 _POD_GROUP_KINDS = {
@@ -61,7 +61,7 @@ def priority_class(name: str, *, value: int, is_default: bool = False, preempts:
 
 
 def priority_class_of(gang: GangSpec) -> Manifest | None:
-    """The class that stands for a gang's bare number, if it has one."""
+    """The priority class for a gang's plain number, if it has one."""
     return (
         None
         if gang.priority is None or gang.priority_class_name
@@ -79,12 +79,12 @@ def priority_class_name_of(gang: GangSpec) -> str:
 
 
 def pod_group_kind(gang: GangSpec) -> str:
-    """The kind of its PodGroup as a cluster is asked for it; empty where it has none."""
+    """The kind of its PodGroup with its API group; empty where it has none."""
     return _POD_GROUP_KINDS[gang.flavour][1] if gang.flavour in _POD_GROUP_KINDS else ""
 
 
 def group(gang: GangSpec, *, now: float) -> Manifest | None:
-    """The PodGroup, in the dialect that the gang speaks."""
+    """The PodGroup, in the gang's API flavour."""
     if gang.flavour not in _POD_GROUP_KINDS:
         return None
     annotations = _gang_annotations(gang)
@@ -191,7 +191,7 @@ def _pod_spec(gang: GangSpec, template: PodTemplate) -> Manifest:
 
 
 def _set_membership(gang: GangSpec, role: RoleSpec, *, labels: dict[str, str], annotations: Manifest, spec: Manifest) -> None:
-    """Say to which gang the pod belongs, as the dialect has it."""
+    """Mark the pod as a member of its gang, as the API flavour has it."""
     match gang.flavour:
         case "volcano":
             annotations[names.VOLCANO_GROUP_NAME] = gang.name
@@ -212,18 +212,18 @@ def _set_membership(gang: GangSpec, role: RoleSpec, *, labels: dict[str, str], a
 
 
 def _behaviour_annotations(gang: GangSpec, template: PodTemplate) -> Manifest:
-    """What the simulated cluster should do with the pod."""
-    leaves = template.termination_s
-    said: Manifest = {
+    """How the simulated cluster runs the pod."""
+    termination_s = template.termination_s
+    values: Manifest = {
         "run-seconds": _seconds(template.run_s),
         "exit": "failed" if template.exit_phase == "Failed" else None,
-        "start-seconds": _seconds(template.startup_s),
-        "leave-seconds": "never" if leaves == inf else _seconds(leaves),
+        "startup-seconds": _seconds(template.startup_s),
+        "termination-seconds": "never" if termination_s == inf else _seconds(termination_s),
         "controller": "recreate" if gang.recreate else None,
-        "recreate-after": _seconds(gang.recreate_after_s),
+        "recreate-after-seconds": _seconds(gang.recreate_after_s),
         "recreate-limit": None if gang.recreate_limit is None else str(gang.recreate_limit),
     }
-    return {f"{_BEHAVIOUR_PREFIX}{annotation}": value for annotation, value in said.items() if value is not None}
+    return {f"{_BEHAVIOUR_PREFIX}{annotation}": value for annotation, value in values.items() if value is not None}
 
 
 def _seconds(value: float | None) -> str | None:

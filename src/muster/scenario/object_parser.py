@@ -1,4 +1,4 @@
-"""Reading the short forms: nodes, queues, classes and gangs as a file writes them, checked against the cast."""
+"""Parses the short forms: nodes, queues, priority classes and gangs, checked against the symbol table."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ _INHERITED_BY_ROLES = frozenset(
         "runningOn",
     }
 )
-"""Keys of a gang that hold for each of its roles, unless the role says otherwise."""
+"""Keys of a gang that hold for each of its roles, unless the role sets them."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParseScope:
-    """What every reader needs: the names that exist, and where faults go."""
+    """What every parser needs: the names that exist, and the list of faults."""
 
     symbols: SymbolTable
     faults: InputFaults
@@ -161,7 +161,7 @@ def parse_gang(at: YamlValue, *, path: str, scope: ParseScope) -> Iterator[GangS
 
 
 def _gang_fields(fields: FieldReader, scope: ParseScope) -> Manifest:
-    """What a gang says of itself, apart from its name and members."""
+    """The keys of a gang, except its name and members."""
     scheduler_name = fields.text("schedulerName", "muster")
     return {
         "namespace": fields.text("namespace", DEFAULT_NAMESPACE),
@@ -274,7 +274,7 @@ def _parse_template(fields: FieldReader) -> PodTemplate:
 
 
 def _parse_running_on(fields: FieldReader, count: int, scope: ParseScope) -> tuple[str, ...]:
-    """One node takes all members; a list or a range gives each a node, and the members beyond it wait."""
+    """One node for all members; a list or a range has one node per member, and further members are pending."""
     found = fields.get("runningOn")
     if found is None:
         return ()

@@ -1,4 +1,4 @@
-"""What is written down while a scenario runs, cycle by cycle, for the report at its end."""
+"""Records a run cycle by cycle, for the report at its end."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class RunRecorder:
         self._first_placed_at: dict[str, float] = {}
         self._evicted: dict[str, int] = {}
         self._attempts: dict[str, int] = {}
-        """Of schedulers that are no more."""
+        """Attempts of schedulers before a restart."""
         self._world: World | None = None
 
     def add_note(self, now: float, text: str) -> None:
         self.timeline_notes.append(TimelineNote(now - self._started_at, text))
 
     def on_restart(self) -> None:
-        """The scheduler goes; how often it tried each gang is kept."""
+        """Keep how often the old scheduler tried each gang."""
         for key, attempt in self._world.memory.attempts.items() if self._world is not None else ():
             self._attempts[key] = self._attempts.get(key, 0) + attempt.count
 
@@ -52,7 +52,7 @@ class RunRecorder:
         self._world = world
         for key in world.facts.gangs.keys() - self._gangs.keys():
             gang = world.facts.gangs[key]
-            # Who stood somewhere when it was first seen waited for nobody.
+            # A gang that runs when it is first seen has not waited.
             if any(world.phase(pod) is Phase.BOUND for pod in gang.pods()):
                 self._first_placed_at[gang.full_name] = gang.created
         self._gangs.update(world.facts.gangs)
@@ -101,29 +101,29 @@ class RunRecorder:
         )
 
     def gang_rows(self, world: World) -> Iterator[GangRow]:
-        """Every gang that there ever was, by title."""
+        """Every gang since the start, by name."""
         for gang in sorted(self._gangs.values(), key=lambda gang: (gang.full_name, gang.key)):
             yield self._gang_row(gang, world)
 
     def _gang_row(self, gang: Gang, world: World) -> GangRow:
         alive = gang.key in world.facts.gangs
-        seats = [pod for pod in gang.pods() if world.phase(pod) in PLACED]
+        placed = [pod for pod in gang.pods() if world.phase(pod) in PLACED]
         attempt = world.memory.attempts.get(gang.key)
         verdict = attempt.verdict if attempt is not None else None
         why, code = (verdict.why, verdict.code) if verdict is not None and not verdict.ok else ("", "")
-        served = self._first_placed_at.get(gang.full_name)
-        waited_s = (served if served is not None else world.now) - gang.created
+        placed_at = self._first_placed_at.get(gang.full_name)
+        waited_s = (placed_at if placed_at is not None else world.now) - gang.created
         return GangRow(
             gang=gang.full_name,
             queue=gang.queue,
             priority=gang.priority,
-            members=len(seats),
+            members=len(placed),
             min=gang.min,
             size=gang.size,
             succeeded=sum(role.succeeded for role in gang.roles),
             failed=sum(role.failed for role in gang.roles),
             stage=stage(world, gang).value if alive else "deleted",
-            nodes=tuple(sorted({world.placements.by_uid[pod.uid].node or "" for pod in seats})),
+            nodes=tuple(sorted({world.placements.by_uid[pod.uid].node or "" for pod in placed})),
             waited_s=max(0.0, waited_s),
             why=why if gang.key in world.placements.unplaced_members else "",
             code=code if gang.key in world.placements.unplaced_members else "",
@@ -140,6 +140,6 @@ def _usage(world: World) -> Iterator[ResourceUsage]:
     if not len(world.table):
         return
     used, total = world.table.used.sum(axis=0).tolist(), world.table.allocatable.sum(axis=0).tolist()
-    for name, in_use, room in zip(world.columns.names, used, total, strict=True):
-        if room:
-            yield ResourceUsage(name, in_use, room)
+    for name, in_use, total_amount in zip(world.columns.names, used, total, strict=True):
+        if total_amount:
+            yield ResourceUsage(name, in_use, total_amount)

@@ -1,6 +1,6 @@
-"""What came of a scenario: everything that a table, a chart or a test wants to know, as plain frozen values.
+"""The report of a run: all that tables, charts and tests need, as plain frozen values.
 
-Times are seconds since the scenario began; amounts are in the model's units (thousandths of a core, bytes, devices).
+Times are seconds since the start of the scenario; amounts are in the model's units (thousandths of a core, bytes, devices).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from muster.scenario.invariants import Violation
 
 @dataclass(frozen=True, slots=True)
 class CycleRow:
-    """One cycle in numbers. `waiting` counts gangs with a member that has no seat."""
+    """One cycle in numbers. `waiting` counts gangs with unplaced members."""
 
     cycle: int
     at_s: float
@@ -37,7 +37,7 @@ class ResourceUsage:
 
 @dataclass(frozen=True, slots=True)
 class UsageSample:
-    """How full the cluster was after a cycle."""
+    """The cluster's usage after a cycle."""
 
     at_s: float
     usage: tuple[ResourceUsage, ...]
@@ -51,7 +51,7 @@ class UsageSample:
 
 @dataclass(frozen=True, slots=True)
 class GangRow:
-    """One gang at the end. `members` have a seat; `waited_s` is until it first had one, or until now."""
+    """One gang at the end. `members` counts placed ones; `waited_s` is the time to its first bind, or until now."""
 
     gang: str
     queue: str
@@ -80,7 +80,7 @@ class QueueSample:
 
 @dataclass(frozen=True, slots=True)
 class EvictionRow:
-    """`request` is what becomes free, `lost_work_s` the work that is thrown away: since the pod started or last saved it."""
+    """`request` is what is released, `lost_work_s` the time since the pod's start or its last checkpoint."""
 
     cycle: int
     at_s: float
@@ -96,7 +96,7 @@ class EvictionRow:
 
 @dataclass(frozen=True, slots=True)
 class TimelineNote:
-    """Something worth a note below a chart: a node was lost, the scheduler restarted."""
+    """A mark for a chart: a node failed, the scheduler restarted."""
 
     at_s: float
     text: str
@@ -121,7 +121,7 @@ class Mismatch:
 
 @dataclass(frozen=True, slots=True)
 class ExpectationFailure:
-    """An expect step that does not hold, with all its differences."""
+    """An expect step that does not hold, with all its mismatches."""
 
     file: str
     line: int
@@ -164,7 +164,7 @@ class Report:
         return not self.failures and not self.violations
 
     def explain(self) -> str:
-        """What went wrong, as a person reads it; empty if nothing did."""
+        """All failures and violations as text; empty if there are none."""
         texts = [str(failure) for failure in self.failures]
         texts.extend(f"{self.file}:{self.line}: invariant violated in {violation}" for violation in self.violations)
         return "\n".join(texts)
@@ -172,7 +172,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class CycleUpdate:
-    """What an observer is told after each cycle. `total_s` is the time that passes in the whole scenario."""
+    """What an observer gets after each cycle. `total_s` is the virtual time of the whole scenario."""
 
     row: CycleRow
     total_s: float

@@ -1,7 +1,7 @@
-"""Worlds out of a seed: nodes, gangs and a long story of what befalls them. The same numbers give the same story.
+"""Scenarios from a seed: nodes, gangs and many events. The same numbers lead to the same scenario.
 
-A generated world is written in the scenario language, as plain data, so that any of them can be saved, cut down and kept as a file.
-It has no expectations: the laws are judged after every cycle, and that is what it is for.
+A generated scenario is plain data in the scenario language, so that it can be saved, reduced and kept as a file. It has no
+expectations: the invariants are checked after every cycle.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ GENERATOR_OPTIONS: dict[str, tuple[int, int, int]] = {
     "gangs": (200, 1, 100_000),
     "events": (300, 0, 1_000_000),
 }
-"""What can be asked for: default, least and most."""
+"""Default, minimum and maximum of each option."""
 
 _ZONES = ("a", "b", "c")
 _TAINT = "dedicated=gpu:NoSchedule"
@@ -87,7 +87,7 @@ def generate_document(
 
 
 def _faults(chance: random.Random) -> ScenarioDocument:
-    """Every other cluster behaves."""
+    """Every other cluster has no faults."""
     if chance.random() < 0.5:
         return {}
     kinds = ("delayed", "dropped", "duplicated", "reordered", "bindFailures")

@@ -1,7 +1,6 @@
-"""Running a scenario: a cluster, a scheduler, and the steps one after the other. The laws are judged after every cycle.
+"""Runs a scenario: a cluster, a scheduler, and the steps in order. The invariants are checked after every cycle.
 
-The loop is the one that schedules a real cluster; only the cluster differs. Nothing here decides anything, and the same scenario
-gives the same report, apart from the real seconds.
+The loop is that of a real cluster; only the cluster differs. The same scenario leads to the same report, except the wall time.
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ def run(
 
 
 class _ObservedCluster:
-    """The cluster as the scheduler sees it, with a note of what it was told last."""
+    """The cluster as the scheduler sees it, with the last events."""
 
     def __init__(self, cluster: ClusterBackend) -> None:
         self._cluster = cluster
@@ -101,7 +100,7 @@ class _ObservedCluster:
 
 
 class ScenarioRunner:
-    """A scenario on its way."""
+    """A running scenario."""
 
     def __init__(
         self,
@@ -118,7 +117,7 @@ class ScenarioRunner:
         self.policy: Policy = policy_of(scenario)
         self.cluster: ClusterBackend = cluster or _sim_cluster(scenario, self.policy)
         self.gangs: dict[str, GangSpec] = {}
-        """The gangs of the short form as they are now, scaled and all."""
+        """The gangs of the short form as they are now, after all scaling."""
         self._observed_cluster = _ObservedCluster(self.cluster)
         self._started_at = self.cluster.now
         self._scheduler = Scheduler(self.policy, log=log)
@@ -164,10 +163,10 @@ class ScenarioRunner:
             writes=len(self.cluster.writes),
         )
 
-    # -- the beginning ---------------------------------------------------------------------------------------------------------
+    # -- the start ------------------------------------------------------------------------------------------------------------
 
     def set_up(self) -> None:
-        """What is there at the start, and a scheduler that begins with a list of it."""
+        """Create the objects of the start, and start the scheduler."""
         scenario = self.scenario
         with self._as_input_error(scenario.line):
             for manifest in (*scenario.classes, *scenario.nodes, *scenario.queues):
@@ -185,7 +184,7 @@ class ScenarioRunner:
     # -- steps -----------------------------------------------------------------------------------------------------------------
 
     def run_step(self, what: ScenarioStep) -> list[Mismatch]:
-        """One step. What comes back is what does not hold, for an expect step."""
+        """One step. Returns the mismatches of an expect step."""
         match what:
             case CycleStep():
                 for _ in range(what.count):
@@ -210,7 +209,7 @@ class ScenarioRunner:
         return []
 
     def _apply_step(self, what: SubmitStep | DeleteStep | ScaleStep | NodeStep | FailStep | PatchStep) -> None:
-        """Something happens in the cluster."""
+        """A change in the cluster."""
         match what:
             case SubmitStep():
                 self._submit(what)
@@ -250,7 +249,7 @@ class ScenarioRunner:
             return
         gang = self.gangs.get(f"{target.namespace}/{target.gang}")
         if target.pod:
-            # A member that has gone by itself meanwhile is no fault of the file.
+            # A member that ended meanwhile is no fault of the file.
             if gang is None or self.cluster.get("Pod", target.namespace, target.pod) is not None:
                 self.cluster.delete("Pod", target.namespace, target.pod)
             return
@@ -265,13 +264,13 @@ class ScenarioRunner:
             del self.gangs[gang.title]
 
     def _delete_member(self, gang: GangSpec, role: str, number: int) -> None:
-        """Somebody who wants the member gone for good; it may be gone already."""
+        """Delete the member for good; it may have ended already."""
         name = manifest_builder.pod_name(gang.name, role, number)
         if self.cluster.get("Pod", gang.namespace, name) is not None:
             self.cluster.delete("Pod", gang.namespace, name, permanently=True)
 
     def _create_member(self, gang: GangSpec, member: Manifest) -> None:
-        """One member more. While somebody of that name still leaves there can be no other: it comes when that one is gone."""
+        """One more member. While a pod of that name is terminating, the member is created after its end."""
         name = member["metadata"]["name"]
         old = self.cluster.get("Pod", gang.namespace, name)
         if old is None or not old["metadata"].get("deletionTimestamp"):
@@ -330,7 +329,7 @@ class ScenarioRunner:
                 yield f"{gang.namespace}/{manifest_builder.pod_name(gang.name, role.name, number)}"
 
     def _restart(self) -> None:
-        """Every object of the scheduler is thrown away; the new one reads its policy and the cluster, and has nothing else."""
+        """A new scheduler, with nothing but the policy and the cluster's objects."""
         self._recorder.on_restart()
         self.policy = policy_of(self.scenario)
         self._scheduler = Scheduler(self.policy, log=self._log)
@@ -341,7 +340,7 @@ class ScenarioRunner:
     # -- cycles ----------------------------------------------------------------------------------------------------------------
 
     def cycle(self) -> Outcome:
-        """One turn of the loop, and a look at everything afterwards."""
+        """One cycle of the scheduling loop, and all checks after it."""
         started_at = perf_counter()
         outcome = step(self._scheduler, self._observed_cluster, self.cluster.now)
         wall_s = perf_counter() - started_at
@@ -363,7 +362,7 @@ class ScenarioRunner:
         self.violations.extend(found[: MAX_VIOLATIONS - len(self.violations)])
 
     def _run(self, seconds: float, every_s: float) -> list[Outcome]:
-        """A cycle now, and one after each span of time. The last one is at the very end."""
+        """A cycle now, and one after each interval. The last one is at the very end."""
         until = self.cluster.now + seconds
         outcomes = [self.cycle()]
         while self.cluster.now < until:
@@ -385,7 +384,7 @@ class ScenarioRunner:
         span = f"{cycles} more cycles" if check.count is not None else f"{format_duration(check.seconds)} more"
         outcomes = [self.cycle() for _ in range(cycles)] if check.count is not None else self._run(check.seconds, check.every_s)
         for number, outcome in enumerate(outcomes, start=1):
-            # A status only reports what was seen; while time stands still there is soon nothing left to report.
+            # A status only reports what was observed; without time passing, nothing is left to report after a while.
             reports = check.count is None or number <= _STATUS_CYCLES
             moved = [effect for effect in outcome.effects if not (reports and isinstance(effect, PodGroupStatus | QueueStatus))]
             if moved:
@@ -396,7 +395,7 @@ class ScenarioRunner:
 
     @contextmanager
     def _as_input_error(self, line: int) -> Iterator[None]:
-        """What no API server would take is a fault of the file."""
+        """What an API server would refuse is a fault of the file."""
         try:
             yield
         except (BadManifest, StoreError) as error:

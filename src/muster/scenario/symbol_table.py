@@ -1,6 +1,6 @@
-"""Who and what appears in a scenario: all names that a file introduces, gathered before anything is read closely.
+"""The names that a scenario introduces, collected before it is parsed.
 
-A name that a step or an expectation uses must be one of these; the nearest is offered where it is not.
+A name in a step or an expectation must be one of these; a fault suggests the nearest.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class SymbolTable:
         """Namespaces by the name of a pod that was written as a manifest."""
         self._collect_names(document)
 
-    # -- gathering -------------------------------------------------------------------------------------------------------------
+    # -- collecting -----------------------------------------------------------------------------------------------------------
 
     def _collect_names(self, document: YamlValue) -> None:
         top = document.mapping

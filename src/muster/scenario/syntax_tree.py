@@ -1,4 +1,4 @@
-"""A scenario as it was read: frozen values, every name and number checked. What is in here can be run."""
+"""The syntax tree of a scenario: frozen values, every name and number checked."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class PodTemplate:
 
 @dataclass(frozen=True, slots=True)
 class RoleSpec:
-    """`running_on` has a node for each of the first members; the others wait. `name` is empty where the gang has no roles."""
+    """`running_on` has a node for each of the first members; others are pending. `name` is empty where the gang has no roles."""
 
     name: str
     pods: int

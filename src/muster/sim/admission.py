@@ -1,6 +1,6 @@
-"""The API server's door: what it refuses, and what it fills in when an object is created.
+"""Admission of the API server: what it refuses, and the defaults that it sets when an object is created.
 
-Only what the embedded cluster itself relies on is checked: all else is for the scheduler to judge.
+Only what the simulated cluster itself needs is validated: everything else is the scheduler's concern.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _require_one_of(value: object, known: tuple[str, ...], *, field: str) -> Non
 
 
 def with_defaults(manifest: ManifestView, *, ref: ApiObjectRef, store: ObjectStore, now: float) -> ManifestView:
-    """The manifest as it is created, with what nobody writes and everybody finds there."""
+    """The manifest with the defaults of the API server."""
     if ref[:2] == POD:
         return _pod_with_defaults(manifest, store=store, now=now)
     if ref[:2] == NODE:
@@ -109,7 +109,7 @@ def _pod_with_defaults(manifest: ManifestView, *, store: ObjectStore, now: float
 
 
 def _priority(spec: ManifestView, *, store: ObjectStore) -> Manifest:
-    """The number behind a pod's priority class. A number that the pod brings itself stands."""
+    """The value of a pod's priority class. A priority in the pod's spec takes precedence."""
     name = spec.get("priorityClassName")
     if spec.get("priority") is not None or name in _SYSTEM_PRIORITY_CLASSES:
         return {"priority": spec.get("priority", _SYSTEM_PRIORITY_CLASSES.get(name or ""))}
@@ -133,15 +133,15 @@ def _priority_class(name: str | None, *, store: ObjectStore) -> ManifestView | N
 
 
 def _node_with_defaults(manifest: ManifestView, *, name: str, now: float) -> ManifestView:
-    """A name label, a count of pods where none was given, and a kubelet that says it is ready."""
+    """A hostname label, the maximum number of pods where it is absent, and the condition Ready."""
     labels, status = _field_value(manifest, "metadata.labels") or {}, manifest.get("status") or {}
-    room: Manifest = {}
+    capacity: Manifest = {}
     for field in ("capacity", "allocatable"):
         if status.get(field) is not None and "pods" not in status[field]:
-            room[field] = {"pods": DEFAULT_MAX_PODS}
+            capacity[field] = {"pods": DEFAULT_MAX_PODS}
     ready = {"type": "Ready", "status": STATUS_TRUE, "reason": "KubeletReady", "lastTransitionTime": rfc3339(now)}
     patch = {
         "metadata": {"labels": {HOSTNAME_LABEL: labels.get(HOSTNAME_LABEL, name)}},
-        "status": {**room, "conditions": status.get("conditions") or [ready]},
+        "status": {**capacity, "conditions": status.get("conditions") or [ready]},
     }
     return merged(manifest, patch)

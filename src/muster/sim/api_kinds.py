@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from muster.kube.read import names
-from muster.kube.read.object_references import BUDGET, NODE, POD, ApiObjectRef, Manifest, ManifestView
+from muster.kube.read.object_references import BUDGET, NODE, POD, ApiObjectRef, Manifest
 
 DEFAULT_NAMESPACE = "default"
 
@@ -46,7 +46,7 @@ _DEFAULT_GROUPS = {"PodGroup": names.SIGS_GROUP, "ElasticQuota": names.SIGS_GROU
 
 
 class BadManifest(ValueError):
-    """No API server would take this. The message names the field."""
+    """An API server would refuse it. The message names the field."""
 
 
 def kinds_named(kind: str) -> list[tuple[str, str]]:
@@ -106,8 +106,3 @@ def _annotation_text(value: object) -> str:
     if isinstance(value, date):
         return value.isoformat().replace("+00:00", "Z")
     return value if isinstance(value, str) else json.dumps(value, default=str)
-
-
-def annotation(manifest: ManifestView, name: str) -> str | None:
-    found = (manifest["metadata"].get("annotations") or {}).get(name)
-    return found if isinstance(found, str) else None

@@ -1,6 +1,6 @@
 """A whole cluster in one object: API objects, virtual time, kubelets and controllers; events out, effects in.
 
-Nothing of a scheduler lives here. One that starts anew reads `relist()` and has nothing else.
+Nothing of a scheduler lives here. A scheduler that starts anew reads `relist()` and has nothing else.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class SimCluster:
     ) -> None:
         faults = faults or NO_FAULTS
         self.rejected: list[RejectedObject] = []
-        """Objects that no event could be made of."""
+        """Objects that could not be decoded."""
         self._clock = VirtualClock(start=starts_at)
         self._store = ObjectStore(self._clock)
         self._decoder = Decoder(tuple(scheduler_names))
@@ -82,7 +82,7 @@ class SimCluster:
         return self._apply_patch(self._find_ref(kind, namespace, name), patch)
 
     def delete(self, kind: str, namespace: str, name: str, *, permanently: bool = False) -> None:
-        """Ask it to go. `permanently`: nobody re-creates it."""
+        """Delete it. `permanently`: no controller re-creates it."""
         ref = self._find_ref(kind, namespace, name)
         if permanently:
             self._store.patch(ref, {"metadata": {"annotations": {CONTROLLER_ANNOTATION: None}}})
@@ -142,7 +142,7 @@ class SimCluster:
 
     @property
     def writes(self) -> list[Write]:
-        """All that schedulers wrote, in order."""
+        """All writes of schedulers, in order."""
         return self._executor.writes
 
     def events(self) -> list[Event]:
@@ -154,12 +154,12 @@ class SimCluster:
         self._stream.resync()
 
     def relist(self) -> list[Event]:
-        """All that exists, for a scheduler that starts anew: `events` goes on from here."""
+        """All objects as events, for a scheduler that starts anew: `events` continues from here."""
         self._stream.reset()
         return self.list_events()
 
     def list_events(self) -> list[Event]:
-        """All that exists, as events; whoever follows `events` is not disturbed."""
+        """All objects as events, without any change to `events`."""
         found = (self._decoded(ref, manifest) for kind in KINDS for ref, manifest in self._store.scan(kind))
         return [Upsert(thing) for thing in found if thing is not None]
 

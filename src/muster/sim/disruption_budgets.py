@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets: how many pods each can spare now, and who refuses an eviction."""
+"""PodDisruptionBudgets: how many disruptions each allows now, and the Eviction API's check."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class EvictionRefusal(NamedTuple):
 
 
 class DisruptionBudgets:
-    """Watches over the budgets' status. `eviction_refusal` is the Eviction API's check."""
+    """Keeps the budgets' status. `eviction_refusal` is the Eviction API's check."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
@@ -26,14 +26,14 @@ class DisruptionBudgets:
         self._changed_namespaces[ref.namespace] = None
 
     def settle(self) -> None:
-        """Write down what the budgets of touched namespaces can spare now."""
+        """Update the status of the budgets in changed namespaces."""
         touched, self._changed_namespaces = self._changed_namespaces, {}
         for ref, budget in self._store.scan(BUDGET):
             if ref.namespace in touched:
                 self._store.patch(ref, {"status": self._status(ref, budget)})
 
     def eviction_refusal(self, ref: ApiObjectRef, pod: ManifestView) -> EvictionRefusal | None:
-        """Why the pod may not be evicted now, or None. A pod that does not run disturbs nobody by going."""
+        """Why the pod may not be evicted now, or None. A pod that does not run counts for no budget."""
         phase = (pod.get("status") or {}).get("phase")
         if phase != "Running" or pod["metadata"].get("deletionTimestamp"):
             return None
@@ -46,9 +46,9 @@ class DisruptionBudgets:
         for budget_ref, budget in covering:
             status = self._status(budget_ref, budget)
             healthy, desired = status["currentHealthy"], status["desiredHealthy"]
-            # An unhealthy pod may go while the others are enough.
-            spare = healthy - desired if _is_healthy(pod) else healthy - desired + 1
-            if spare <= 0:
+            # An unhealthy pod may be evicted while the others are enough.
+            allowed = healthy - desired if _is_healthy(pod) else healthy - desired + 1
+            if allowed <= 0:
                 return EvictionRefusal(
                     f"budget {budget_ref.full_name} needs {desired} healthy pods and has {healthy}", budget_ref.full_name
                 )
@@ -61,10 +61,10 @@ class DisruptionBudgets:
             if pod_ref.namespace == ref.namespace and _budget_selects(budget, pod) and _is_expected(pod)
         ]
         desired = _desired_healthy(budget.get("spec") or {}, expected=len(pods))
-        doomed = (budget.get("status") or {}).get("disruptedPods") or {}
-        healthy = sum(_is_healthy(pod) and pod["metadata"]["name"] not in doomed for pod in pods)
+        disrupted = (budget.get("status") or {}).get("disruptedPods") or {}
+        healthy = sum(_is_healthy(pod) and pod["metadata"]["name"] not in disrupted for pod in pods)
         return {
-            **_without_deleted(doomed, pods=pods),
+            **_without_deleted(disrupted, pods=pods),
             "expectedPods": len(pods),
             "desiredHealthy": desired,
             "currentHealthy": healthy,
@@ -73,10 +73,10 @@ class DisruptionBudgets:
         }
 
 
-def _without_deleted(doomed: ManifestView, *, pods: list[ManifestView]) -> Manifest:
-    """A real API server notes an eviction in the status before it deletes the pod. Once that is seen, the note can go."""
+def _without_deleted(disrupted: ManifestView, *, pods: list[ManifestView]) -> Manifest:
+    """A real API server lists an eviction in the status before it deletes the pod; the entry is removed once the pod is deleted."""
     staying = {pod["metadata"]["name"] for pod in pods if not pod["metadata"].get("deletionTimestamp")}
-    done = [name for name in doomed if name not in staying]
+    done = [name for name in disrupted if name not in staying]
     return {"disruptedPods": dict.fromkeys(done)} if done else {}
 
 

@@ -1,7 +1,7 @@
-"""How a cluster misbehaves, by a seed: events that come late, twice, out of order or not at all, and binds that fail.
+"""Injected faults, by a seed: events that are delayed, duplicated, reordered or dropped, and binds that fail.
 
-A lost event is not lost for ever: like a client of the real API, the reader lists everything anew now and then (a resync) and
-learns what it missed. Until then it lives with an old picture.
+A dropped event is replaced at the next resync: like a client of the real API, the reader lists everything anew now and then. Until
+then its state is outdated.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ MAX_DELAY_S = 10.0
 RESYNC_S = 60.0
 
 EventSubject = tuple[str, str]
-"""What an event is about: the class name of the thing and its key."""
+"""The object of an event: its class name and key."""
 
 
 @dataclass(frozen=True, slots=True)
 class FaultRates:
-    """Shares from 0 to 1 of the events or binds that go wrong."""
+    """Fractions from 0 to 1 of the events or binds with a fault."""
 
     seed: int = 0
     delayed: float = 0.0
@@ -35,7 +35,7 @@ class FaultRates:
         for field in fields(self):
             share = getattr(self, field.name)
             if field.name not in ("seed", "resync_s") and not 0 <= share <= 1:
-                raise ValueError(f"{field.name}: {share} is no share; write a number from 0 to 1")
+                raise ValueError(f"{field.name}: {share} is no fraction; write a number from 0 to 1")
         if not self.resync_s > 0:
             raise ValueError(f"resync_s: {self.resync_s} is no time; write a number of seconds above 0")
 
@@ -44,7 +44,7 @@ NO_FAULTS = FaultRates()
 
 
 class EventStream:
-    """From the watch log to the reader, through all that can happen on the way."""
+    """From the watch log to the reader, with faults."""
 
     def __init__(self, faults: FaultRates, *, seed: int) -> None:
         self._faults = faults
@@ -53,11 +53,11 @@ class EventStream:
         self._delayed: list[tuple[float, int, Event]] = []
         self._sequence = 0
         self._missed: dict[EventSubject, Event] = {}
-        """The newest event of each thing of which the reader missed one."""
+        """The newest event of each object of which the reader missed one."""
         self._resync_at: float | None = None
 
     def send(self, subject: EventSubject, event: Event, *, now: float) -> None:
-        """An event of the watch log sets out."""
+        """Send an event of the watch log."""
         copies = 2 if self._occurs(self._faults.duplicated) else 1
         for _ in range(copies):
             if self._occurs(self._faults.dropped):
@@ -71,11 +71,11 @@ class EventStream:
             self._missed[subject] = event
 
     def deliver(self, event: Event) -> None:
-        """Something that the reader learns for sure: the answer to its own request."""
+        """An event without faults: the answer to the reader's own request."""
         self._ready.append(event)
 
     def next_at(self, *, now: float) -> float | None:
-        """When the reader can next learn something."""
+        """When the next event arrives."""
         if self._ready:
             return now
         times = [self._delayed[0][0]] if self._delayed else []
@@ -94,13 +94,13 @@ class EventStream:
         return events
 
     def resync(self) -> None:
-        """The reader lists everything anew and learns what it missed. What is still late arrives later, outdated."""
+        """The reader lists everything anew. Delayed events still arrive later, outdated."""
         self._ready.extend(self._missed.values())
         self._missed = {}
         self._resync_at = None
 
     def reset(self) -> None:
-        """A new reader: what was under way to the old one never arrives."""
+        """A new reader: events on their way to the old one never arrive."""
         self._ready = []
         self._delayed = []
         self._missed = {}
@@ -126,7 +126,7 @@ class EventStream:
 
 
 class BindFaultInjector:
-    """Binds that fail: by chance, or because somebody said so."""
+    """Binds that fail at random."""
 
     def __init__(self, faults: FaultRates, *, seed: int) -> None:
         self._failure_rate = faults.bind_failures

@@ -1,14 +1,14 @@
-"""How a pod wants to be played: annotations `sim.muster.dev/...` that only the embedded cluster reads.
+"""How a simulated pod behaves: annotations `sim.muster.dev/...` that only the simulated cluster reads.
 
-run-seconds      how long it runs once it has started; without it, until somebody deletes it
-exit             `failed`: its run ends badly
-start-seconds    how long it takes from its bind to its start
-leave-seconds    how long it really takes to go once it is deleted, whatever its grace period; or `never`
-controller       `recreate`: somebody makes it anew under the same name when it is lost
-recreate-after   that many seconds later
-recreate-limit   at most that often
-recreated        how often that happened already; written by the controller
-cleanup-after    that many seconds after it was marked for a soft eviction somebody else's operator deletes it; else nobody does
+run-seconds             how long it runs after its start; without it, until it is deleted
+exit                    `failed`: its phase is Failed after that
+startup-seconds         from its bind to its start
+termination-seconds     from its deletion to its end, whatever its grace period; or `never`
+controller              `recreate`: a controller re-creates it under the same name when it is lost
+recreate-after-seconds  how long that takes
+recreate-limit          how often at most
+recreations             how often it was re-created; written by the controller
+cleanup-after-seconds   an operator deletes it so long after it was labelled for a soft eviction; without it, none does
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from muster.kube.read.object_references import ManifestView
 from muster.sim.api_kinds import BadManifest
 
 BEHAVIOUR_PREFIX = "sim.muster.dev/"
-RECREATED_ANNOTATION = f"{BEHAVIOUR_PREFIX}recreated"
+RECREATED_ANNOTATION = f"{BEHAVIOUR_PREFIX}recreations"
 CONTROLLER_ANNOTATION = f"{BEHAVIOUR_PREFIX}controller"
 _RECREATE_LIMIT_ANNOTATION = f"{BEHAVIOUR_PREFIX}recreate-limit"
 
 _KNOWN_ANNOTATIONS = (
     "run-seconds",
     "exit",
-    "start-seconds",
-    "leave-seconds",
+    "startup-seconds",
+    "termination-seconds",
     "controller",
-    "recreate-after",
+    "recreate-after-seconds",
     "recreate-limit",
-    "recreated",
-    "cleanup-after",
+    "recreations",
+    "cleanup-after-seconds",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class PodBehaviour:
-    """None: nothing was said. A span of `inf` is for ever."""
+    """None: not annotated. `inf`: for ever."""
 
     run_s: float | None = None
     run_fails: bool = False
@@ -57,7 +57,7 @@ DEFAULT_BEHAVIOUR = PodBehaviour()
 
 
 def behaviour_of(manifest: ManifestView) -> PodBehaviour:
-    """Raises BadManifest where a wish is not understood."""
+    """Raises BadManifest for an unknown annotation or value."""
     annotations = manifest["metadata"].get("annotations") or {}
     annotated = {
         key.removeprefix(BEHAVIOUR_PREFIX): value for key, value in annotations.items() if key.startswith(BEHAVIOUR_PREFIX)
@@ -68,23 +68,24 @@ def behaviour_of(manifest: ManifestView) -> PodBehaviour:
         if name not in _KNOWN_ANNOTATIONS:
             close = get_close_matches(name, _KNOWN_ANNOTATIONS, n=1) or _KNOWN_ANNOTATIONS
             raise BadManifest(
-                f"metadata.annotations[{BEHAVIOUR_PREFIX}{name}]: no such wish; write for example {BEHAVIOUR_PREFIX}{close[0]}"
+                f"metadata.annotations[{BEHAVIOUR_PREFIX}{name}]: unknown annotation of the simulator; "
+                f"write for example {BEHAVIOUR_PREFIX}{close[0]}"
             )
     return PodBehaviour(
         run_s=_number(annotated, "run-seconds"),
         run_fails=_choice(annotated, "exit", known=("failed", "succeeded")) == "failed",
-        startup_s=_number(annotated, "start-seconds"),
-        termination_s=inf if annotated.get("leave-seconds") == "never" else _number(annotated, "leave-seconds"),
+        startup_s=_number(annotated, "startup-seconds"),
+        termination_s=inf if annotated.get("termination-seconds") == "never" else _number(annotated, "termination-seconds"),
         recreate=_choice(annotated, "controller", known=("recreate", "none")) == "recreate",
-        recreate_after_s=_number(annotated, "recreate-after") or 0.0,
+        recreate_after_s=_number(annotated, "recreate-after-seconds") or 0.0,
         recreate_limit=_or_default(_number(annotated, "recreate-limit"), inf),
-        recreations=int(_number(annotated, "recreated") or 0),
-        cleanup_after_s=_number(annotated, "cleanup-after"),
+        recreations=int(_number(annotated, "recreations") or 0),
+        cleanup_after_s=_number(annotated, "cleanup-after-seconds"),
     )
 
 
 def recreate_annotations(manifest: ManifestView, *, always: bool) -> dict[str, str]:
-    """The annotations by which a pod that leaves comes back when it is gone: this time, or whenever it is lost."""
+    """The annotations by which a terminating pod is re-created after its end: once, or whenever it is lost."""
     if always:
         return {CONTROLLER_ANNOTATION: "recreate"}
     return {CONTROLLER_ANNOTATION: "recreate", _RECREATE_LIMIT_ANNOTATION: str(behaviour_of(manifest).recreations + 1)}

@@ -1,4 +1,4 @@
-"""The kubelets: bound pods start, run and end; deleted ones take their time to go; one that does not fit is refused."""
+"""The kubelets: bound pods start, run and end; deleted ones terminate; a pod that does not fit is rejected."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _READY_CONDITIONS = ("Initialized", "ContainersReady", "Ready")
 
 
 class SimulatedKubelet:
-    """All kubelets of the cluster. One that is `unreachable` does nothing until its node returns."""
+    """All kubelets of the cluster. One that is `unreachable` does nothing until its node recovers."""
 
     def __init__(self, store: ObjectStore, clock: VirtualClock, index: PodIndex, *, startup_s: float) -> None:
         self._store = store
@@ -28,12 +28,12 @@ class SimulatedKubelet:
         self._start_s = startup_s
         self._nodes: dict[str, Node] = {}
         self._admitted: dict[str, dict[str, Resources]] = {}
-        """What the pods that were let in on a node take of it, by UID."""
+        """The requests of the admitted pods of a node, by UID."""
         self._node_of: dict[str, str] = {}
         self._active_timers: set[tuple[str, str]] = set()
-        """What a timer runs for: a pod's UID and what will become of it."""
+        """A pod's UID and its next transition."""
         self.unreachable: dict[str, bool] = {}
-        """Nodes that do not answer. True: what was deleted there stays until the node returns."""
+        """Nodes whose kubelet does not report. True: deleted pods stay until the node recovers."""
 
     def on_node_change(self, what: ChangeType, node: Node) -> None:
         if what is ChangeType.DELETED:
@@ -50,7 +50,7 @@ class SimulatedKubelet:
             self._sync_pod(ref, pod, node=pod.node)
 
     def sync_node(self, node: str) -> None:
-        """The node is there (again): see to all that was bound to it."""
+        """The node is ready (again): sync all pods bound to it."""
         for ref, pod in self._index.on(node):
             if not pod.finished:
                 self._sync_pod(ref, pod, node=node)
@@ -67,7 +67,9 @@ class SimulatedKubelet:
             self._admitted.setdefault(node, {})[pod.uid] = pod.signature.request
             self._node_of[pod.uid] = node
         if pod.deleted_at is not None:
-            self._start_timer(f"leave by {manifest['metadata']['deletionTimestamp']}", ref, pod, at=self._terminates_at(manifest))
+            self._start_timer(
+                f"terminate by {manifest['metadata']['deletionTimestamp']}", ref, pod, at=self._terminates_at(manifest)
+            )
         elif pod.status_phase is PodStatusPhase.PENDING:
             override_s = behaviour_of(manifest).startup_s
             self._start_timer("start", ref, pod, at=self._clock.now + (self._start_s if override_s is None else override_s))
@@ -92,10 +94,10 @@ class SimulatedKubelet:
         if manifest is None or manifest["metadata"]["uid"] != planned.uid:
             return
         node = planned.node or ""
-        leaves = transition.startswith("leave")
-        if node in self.unreachable and not (leaves and not self.unreachable[node]):
+        terminates = transition.startswith("terminate")
+        if node in self.unreachable and not (terminates and not self.unreachable[node]):
             return
-        if leaves:
+        if terminates:
             self._store.delete(ref, uid=planned.uid, grace_s=0)
         elif not manifest["metadata"].get("deletionTimestamp"):
             self._store.patch(ref, self._running_patch(manifest) if transition == "start" else self._finished_patch(manifest))
@@ -112,18 +114,18 @@ class SimulatedKubelet:
         conditions = conditions_patch(entries, present=_conditions(manifest), now=self._clock.now)
         return {"status": {"phase": phase, **conditions.get("status", {})}}
 
-    # -- letting in ------------------------------------------------------------------------------------------------------------
+    # -- admission -----------------------------------------------------------------------------------------------------------
 
     def _insufficient(self, pod: Pod, *, node: str) -> str:
         """The first resource of which the node has too little for this pod, with the numbers; empty if it fits."""
-        room = self._nodes[node].allocatable if node in self._nodes else None
-        if room is None:
+        allocatable = self._nodes[node].allocatable if node in self._nodes else None
+        if allocatable is None:
             return ""
         here = self._admitted.get(node, {}).values()
         for name, requested in pod.signature.request.items:
             used = sum(request[name] for request in here)
-            if used + requested > room[name]:
-                return f"{name}, requested: {requested}, used: {used}, capacity: {room[name]}"
+            if used + requested > allocatable[name]:
+                return f"{name}, requested: {requested}, used: {used}, capacity: {allocatable[name]}"
         return ""
 
     def _reject_pod(self, ref: ApiObjectRef, pod: Pod, *, insufficient: str, node: str) -> None:

@@ -1,7 +1,6 @@
-"""Somebody else's operator: it deletes pods that bear the label of a soft eviction, some time later, and knows only the label.
+"""An operator that deletes pods with the label of a soft eviction after a while. It knows only the label.
 
-It looks after pods that say how long it takes (`sim.muster.dev/cleanup-after`); to others nobody comes. A pod whose label is gone
-by then is left alone.
+It handles pods with the annotation `sim.muster.dev/cleanup-after-seconds`. A pod whose label is removed by then is not deleted.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Virtual time. Nothing here reads a real clock: the time is what somebody set it to, in seconds since 1970."""
+"""Virtual time. Nothing here reads a real clock; seconds since 1970."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Callback = Callable[[], None]
 
 
 class VirtualClock:
-    """The time, and what is to happen later: in order of time, and in the order of asking where times are equal."""
+    """The time and the timers: in order of time, and in the order of their creation where times are equal."""
 
     def __init__(self, *, start: float = VIRTUAL_START) -> None:
         self.now = start
@@ -23,7 +23,7 @@ class VirtualClock:
         self.at(self.now + seconds, action)
 
     def at(self, when: float, action: Callback) -> None:
-        """Have this done then, or as soon as possible if that is in the past."""
+        """Run it then, or as soon as possible if that is in the past."""
         heapq.heappush(self._timers, (max(when, self.now), self._sequence, action))
         self._sequence += 1
 
@@ -31,7 +31,7 @@ class VirtualClock:
         return self._timers[0][0] if self._timers else None
 
     def run_next(self, *, until: float) -> bool:
-        """Do the next thing that is due by then, at its time. False if there is none."""
+        """Run the next timer that is due by then, at its time. False if there is none."""
         if not self._timers or self._timers[0][0] > until:
             return False
         self.now, _, action = heapq.heappop(self._timers)

@@ -1,6 +1,6 @@
-"""The controllers that bind volumes to claims, and the drivers that make them: all of it at once, and only where a scheduler chose.
+"""The volume controllers and provisioners: volumes are bound and provisioned at once, as the scheduler chose.
 
-Claims of a class that does not wait for a pod are bound by nobody here; a scenario says itself when that happens.
+Claims of a class with immediate binding are not bound here; a scenario does so in a step.
 """
 
 from __future__ import annotations

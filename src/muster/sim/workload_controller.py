@@ -1,6 +1,6 @@
-"""Controllers that want their pods to exist: one that was evicted, failed or lost with its node is made anew under its name.
+"""A workload controller: a pod that was evicted, failed or lost with its node is re-created under its name.
 
-The new pod is another pod: it has its own UID and bears no trace of what the scheduler wrote onto the old one.
+The new pod has its own UID and none of the scheduler's annotations and labels.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class WorkloadController:
             self._clock.call_after(behaviour.recreate_after_s, lambda: self._recreate(ref, manifest, behaviour))
 
     def _delete_failed(self, ref: ApiObjectRef, manifest: ManifestView) -> None:
-        """A failed pod makes place for the next one of its name."""
+        """A failed pod is deleted before the next one of its name is created."""
         if self._store.peek(ref) is manifest:
             self._store.delete(ref)
 

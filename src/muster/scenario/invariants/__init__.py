@@ -1,7 +1,10 @@
-"""What must be true after every cycle of every scenario, whatever the policy.
+"""Invariants: what must be true after every cycle of every scenario, whatever the policy. `muster sim` reports violations.
 
-Each law is judged from facts (pods, placements, nodes, effects) by plain sums over dictionaries: none of the code that it watches
-takes part, except to be read. A breach is a bug in Muster, never in the world. What a law is for stands in its docstring.
+Each is computed from pods, placements, nodes and effects by plain sums over dictionaries, never by the code that it checks. A
+violation is a bug in Muster, never in the cluster.
+
+May be changed here: a new invariant is a function with a docstring and a line in `INVARIANTS`. Must not: use the engine or the
+ledger's own sums. Tests: tests/scenario/test_invariants.py has a bug for each.
 """
 
 from __future__ import annotations
@@ -32,19 +35,19 @@ INVARIANTS: dict[str, Callable[[CheckedCycle], Iterator[str]]] = {
     "the ledger is a sum": ledger_is_sum,
     "no queue over its limit": no_queue_over_limit,
     "no pod twice": no_pod_twice,
-    "no deed twice": no_effect_twice,
-    "a strict gang is whole": strict_gang_all_or_nothing,
-    "everything says why": every_effect_says_why,
+    "no effect twice": no_effect_twice,
+    "a strict gang is placed whole or not at all": strict_gang_all_or_nothing,
+    "every effect and every wait says why": every_effect_says_why,
     "hard topology holds": hard_topology_holds,
     "an eviction has a beneficiary": eviction_has_beneficiary,
-    "nobody served is a victim": placed_gang_is_not_victim,
-    "a redeemable gang evicts nobody": nominated_gang_evicts_nobody,
+    "a gang placed in a cycle is not a victim in it": placed_gang_is_not_victim,
+    "a gang whose nominations all stand evicts nobody": nominated_gang_evicts_nobody,
     "evictions come to an end": evictions_terminate,
 }
 
 
 class InvariantChecker:
-    """Looks at every cycle. `on_external_change` tells it that something happened outside that may rightly cause evictions."""
+    """Checks every cycle. `on_external_change`: something changed in the cluster that may rightly cause evictions."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
@@ -54,12 +57,12 @@ class InvariantChecker:
         self._history.evictions = 0
 
     def on_failure(self, uid: str) -> None:
-        """A deed on this pod failed: it may be done again."""
+        """An effect on this pod failed: it may be repeated."""
         self._history.binding.pop(uid, None)
-        self._history.going.pop(uid, None)
+        self._history.evicting.pop(uid, None)
 
     def on_restart(self, policy: Policy) -> None:
-        """Another scheduler takes over; it knows what the cluster holds, and no more."""
+        """Another scheduler starts, which knows the cluster's objects and nothing else."""
         self._policy = policy
         self._history = InvariantHistory(evictions=self._history.evictions)
 
@@ -77,21 +80,21 @@ class InvariantChecker:
 def _update_history(case: CheckedCycle) -> None:
     world, history = case.world, case.history
     history.binding = {uid: node for uid, node in history.binding.items() if uid in world.facts.pods}
-    history.going = {uid: None for uid in history.going if uid in world.facts.pods}
+    history.evicting = {uid: None for uid in history.evicting if uid in world.facts.pods}
     for effect in case.outcome.effects:
         if isinstance(effect, Bind):
             history.binding[effect.uid] = effect.node
         elif isinstance(effect, Evict):
-            history.going[effect.uid] = None
+            history.evicting[effect.uid] = None
             history.evictions += 1
         elif isinstance(effect, CancelEviction):
-            # It was told that it may stay, so it may be told to go again.
-            history.going.pop(effect.uid, None)
-    history.claims = {}
+            # Its eviction was cancelled, so it may be evicted again.
+            history.evicting.pop(effect.uid, None)
+    history.nominations = {}
     for uid in world.placements.reservations:
         placement = world.placements.by_uid[uid]
         if placement.phase is Phase.NOMINATED:
-            history.claims.setdefault(case.gang_key(uid), {})[uid] = placement.node or ""
+            history.nominations.setdefault(case.gang_key(uid), {})[uid] = placement.node or ""
 
 
 __all__ = ["INVARIANTS", "InvariantChecker", "Violation"]

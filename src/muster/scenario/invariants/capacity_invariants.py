@@ -1,4 +1,4 @@
-"""Laws of room: nodes and devices, and the columns that count them."""
+"""Invariants of capacity: nodes and devices, and the columns that count their usage."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from muster.state.world import World
 
 
 def no_node_over_capacity(case: CheckedCycle) -> Iterator[str]:
-    """Where this cycle placed somebody, what stands there fits, in every resource that the newcomers ask for.
+    """Where this cycle placed a pod, the node's pods fit, in every resource that the newly placed pods request.
 
-    Others may fill a node beyond its size, and a node may shrink: that is not because of us.
+    Other schedulers may overcommit a node, and a node may shrink: that is no violation.
     """
     world = case.world
     for node, resources in _touched_resources(case).items():
         allocatable = dict(world.facts.nodes[node].allocatable.items) if node in world.facts.nodes else None
         if allocatable is None:
-            yield f"{node} was given pods, and does not exist"
+            yield f"{node} has pods placed on it, and does not exist"
             continue
-        for phases, what in ((USED_ON_NODE, "stands there"), (PLANNED_ON_NODE, "will stand there")):
+        for phases, what in ((USED_ON_NODE, "is used there"), (PLANNED_ON_NODE, "is planned there")):
             sums = _sum_on_node(world, node, phases)
             for name in sorted(resources):
-                # A nomination counts on those who leave: what stands there now may be more than the node has.
+                # A nomination counts on terminating pods: what is used now may be more than the node has.
                 if phases is USED_ON_NODE and not resources[name]:
                     continue
                 if sums.get(name, 0) > allocatable.get(name, 0):
@@ -40,7 +40,7 @@ def no_node_over_capacity(case: CheckedCycle) -> Iterator[str]:
 
 
 def _touched_resources(case: CheckedCycle) -> dict[str, dict[str, bool]]:
-    """By node: the resources that this cycle's newcomers ask for, and whether one of them stands there now."""
+    """By node: the resources that newly placed pods request, and whether one of these pods uses them now."""
     touched: dict[str, dict[str, bool]] = {}
     for effect in case.placed():
         pod = case.world.facts.pods.get(effect.uid)
@@ -61,8 +61,8 @@ def _sum_on_node(world: World, node: str, phases: frozenset[Phase]) -> ResourceS
 
 
 def no_device_over_capacity(case: CheckedCycle) -> Iterator[str]:
-    """Slots that this cycle gave out lie on devices that exist and have that much memory, that many cores and a share left; and who
-    asks for devices of a node that has some got as many as it asks for. Others may fill a device beyond its size."""
+    """Slots assigned in this cycle are on devices that exist and have enough memory, cores and shares; and a pod that requests
+    devices of a node that has some got as many as it requests. Other schedulers may overcommit a device."""
     world = case.world
     for effect in case.placed():
         pod = world.facts.pods.get(effect.uid)
@@ -71,7 +71,7 @@ def no_device_over_capacity(case: CheckedCycle) -> Iterator[str]:
             continue
         requested = sum(ask.count for ask in pod.signature.devices) if node.devices else 0
         if case.policy.chooses_slots and len(effect.devices) != requested:
-            yield f"{effect.pod} asks for {requested} devices of {effect.node} and got {len(effect.devices)}"
+            yield f"{effect.pod} requests {requested} devices of {effect.node} and got {len(effect.devices)}"
         phases = (PLANNED_ON_NODE,) if isinstance(effect, Nominate) else (USED_ON_NODE, PLANNED_ON_NODE)
         for slot in effect.devices:
             device = next((device for device in node.devices if device.index == slot.index), None)
@@ -88,14 +88,14 @@ def _over_capacity(world: World, node: str, device: Device, phases: frozenset[Ph
     memory, cores = sum(slot.memory for slot in slots), sum(slot.cores for slot in slots)
     if memory > device.memory or cores > device.cores or (device.shares and len(slots) > device.shares):
         usage = f"{memory} of {device.memory} memory, {cores} of {device.cores} cores and {len(slots)} of {device.shares} shares"
-        yield f"device {device.index} of {node}: {usage} are taken"
+        yield f"device {device.index} of {node}: {usage} are assigned"
 
 
 def node_columns_are_sums(case: CheckedCycle) -> Iterator[str]:
-    """What the node table says is used and taken is what the placements add up to, row by row and resource by resource."""
+    """The node table's used and planned amounts are the sums over the placements, row by row and resource by resource."""
     world = case.world
     used: dict[str, ResourceSums] = {}
-    taken: dict[str, ResourceSums] = {}
+    planned: dict[str, ResourceSums] = {}
     for uid, placement in world.placements.by_uid.items():
         pod = world.facts.pods.get(uid)
         if placement.node is None or pod is None:
@@ -103,8 +103,11 @@ def node_columns_are_sums(case: CheckedCycle) -> Iterator[str]:
         if placement.phase in USED_ON_NODE:
             add_requests(used.setdefault(placement.node, {}), pod)
         if placement.phase in PLANNED_ON_NODE:
-            add_requests(taken.setdefault(placement.node, {}), pod)
+            add_requests(planned.setdefault(placement.node, {}), pod)
     names = world.columns.names
-    for column_name, column, sums in (("used", world.table.used.tolist(), used), ("taken", world.table.planned.tolist(), taken)):
+    for column_name, column, sums in (
+        ("used", world.table.used.tolist(), used),
+        ("planned", world.table.planned.tolist(), planned),
+    ):
         for name, amounts in zip(world.table.names, column, strict=True):
             yield from unequal_amounts(f"{name}: {column_name}", names, amounts, sums.get(name, {}))

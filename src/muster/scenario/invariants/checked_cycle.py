@@ -1,4 +1,4 @@
-"""One cycle as the laws look at it, and the sums that they share. Nothing here is taken from the code that they watch."""
+"""One cycle as the invariants see it, and the sums that they share. Nothing here comes from the code that they check."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from muster.state.world import World
 
 ResourceSums = dict[str, int]
 
-# Written anew on purpose: a law that shares these with the code it watches would believe whatever that says.
+# Defined again on purpose: an invariant that shares these with the code that it checks would share its mistakes.
 USED_ON_NODE = frozenset({Phase.RESERVED, Phase.BINDING, Phase.BOUND, Phase.TERMINATING, Phase.OVERDUE})
 PLANNED_ON_NODE = frozenset({Phase.NOMINATED, Phase.RESERVED, Phase.BINDING, Phase.BOUND, Phase.OVERDUE})
 PLACED = frozenset({Phase.RESERVED, Phase.BINDING, Phase.BOUND})
@@ -35,21 +35,21 @@ class Violation:
 
 @dataclass(slots=True)
 class InvariantHistory:
-    """What a judge remembers from cycle to cycle."""
+    """What the checker keeps from cycle to cycle."""
 
-    claims: dict[str, dict[str, str]] = field(default_factory=dict)
+    nominations: dict[str, dict[str, str]] = field(default_factory=dict)
     """Nominations after the cycle before: gang to pod to node."""
     binding: dict[str, str] = field(default_factory=dict)
-    """Pods that were told to bind, and where, until that fails or they are gone."""
-    going: dict[str, None] = field(default_factory=dict)
-    """Pods that were told to go, until they are gone."""
+    """Pods with a Bind effect and their node, until the bind fails or the pod is deleted."""
+    evicting: dict[str, None] = field(default_factory=dict)
+    """Pods with an Evict effect, until it fails or the pod is deleted."""
     evictions: int = 0
-    """Since something new happened outside."""
+    """Since the last external change."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedCycle:
-    """One cycle, as the laws look at it."""
+    """One cycle, as the invariants see it."""
 
     world: World
     outcome: Outcome
@@ -84,7 +84,7 @@ def sum_of(parts: Iterable[ResourceSums]) -> ResourceSums:
 
 
 def unequal_amounts(where: str, names: Sequence[str], recorded: Sequence[int], sums: Mapping[str, int]) -> Iterator[str]:
-    """Amounts by column that are not what the pods add up to. What no column has a name for is missing."""
+    """Amounts that differ from the sum over the pods, and resources without a column."""
     for name, value in zip(names, recorded, strict=True):
         if value != sums.get(name, 0):
             yield f"{where} {name} is {value}, and the pods add up to {sums.get(name, 0)}"

@@ -1,4 +1,4 @@
-"""Laws of evictions, judged from what a cycle decided."""
+"""Invariants of evictions, computed from what a cycle decided."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from muster.scenario.invariants.gang_invariants import below_min
 
 
 def eviction_has_beneficiary(case: CheckedCycle) -> Iterator[str]:
-    """Nobody is evicted for nothing: whoever it is for was promised all that it needs."""
+    """No pod is evicted in vain: the gang that it is evicted for is nominated to all the nodes that it needs."""
     world = case.world
     for effect in case.outcome.effects:
         if not isinstance(effect, Evict):
             continue
         gang = next((gang for gang in world.facts.gangs.values() if effect.for_gang in (gang.key, gang.full_name)), None)
         if gang is None:
-            yield f"{effect.pod} is evicted for {effect.for_gang or 'nobody'}, which is no gang"
+            yield f"{effect.pod} is evicted for {effect.for_gang or 'no gang'}, which is no gang"
         elif not any(case.phase(pod.uid) is Phase.NOMINATED for pod in gang.pods()):
-            yield f"{effect.pod} is evicted for {gang.full_name}, which was promised nothing"
+            yield f"{effect.pod} is evicted for {gang.full_name}, which is nominated to no node"
         else:
             yield from (f"{effect.pod} is evicted, and {text}" for text in below_min(case, gang, PLACED | {Phase.NOMINATED}))
 
 
 def placed_gang_is_not_victim(case: CheckedCycle) -> Iterator[str]:
-    """A gang that was given something in a cycle is not evicted in the same cycle."""
+    """A gang with a pod bound or reserved in a cycle is not evicted in the same cycle."""
     served = {case.gang_key(effect.uid): effect for effect in case.placed() if isinstance(effect, Bind | Reserve)}
     for effect in case.outcome.effects:
         if isinstance(effect, Evict) and case.gang_key(effect.uid) in served:
-            yield f"{effect.pod} is evicted, and its gang was given {served[case.gang_key(effect.uid)].node} in the same cycle"
+            yield f"{effect.pod} is evicted, and its gang got {served[case.gang_key(effect.uid)].node} in the same cycle"
 
 
 def nominated_gang_evicts_nobody(case: CheckedCycle) -> Iterator[str]:
-    """A gang that was promised all it needs, and still has every promise, causes no further eviction.
+    """A gang that is nominated to all the nodes it needs, and has lost none of them, causes no further eviction.
 
-    A promise that was lost and given anew is another one, though it may be of the same node.
+    A nomination that was lost and made again is another one, even on the same node.
     """
     world = case.world
     anew = {effect.uid for effect in case.outcome.effects if isinstance(effect, Nominate)}
@@ -44,17 +44,17 @@ def nominated_gang_evicts_nobody(case: CheckedCycle) -> Iterator[str]:
         if not isinstance(effect, Evict):
             continue
         gang = next((gang for gang in world.facts.gangs.values() if effect.for_gang in (gang.key, gang.full_name)), None)
-        claims = case.history.claims.get(gang.key, {}) if gang is not None else {}
+        nominations = case.history.nominations.get(gang.key, {}) if gang is not None else {}
         kept = all(
             uid not in anew and (now := world.placements.by_uid.get(uid)) is not None and now.node == node
-            for uid, node in claims.items()
+            for uid, node in nominations.items()
         )
-        if gang is not None and claims and kept and len(claims) >= gang.min:
-            yield f"{effect.pod} is evicted for {gang.full_name}, whose {len(claims)} promises all stood"
+        if gang is not None and nominations and kept and len(nominations) >= gang.min:
+            yield f"{effect.pod} is evicted for {gang.full_name}, whose {len(nominations)} nominations all stood"
 
 
 def evictions_terminate(case: CheckedCycle) -> Iterator[str]:
-    """With nothing new from outside there are not more evictions than pods could ever justify."""
+    """Without an external change the number of evictions is bounded by the number of pods."""
     bound = 4 * len(case.world.facts.pods) + 20
     if case.history.evictions > bound:
-        yield f"{case.history.evictions} evictions since anything new happened, with {len(case.world.facts.pods)} pods in all"
+        yield f"{case.history.evictions} evictions since the last external change, with {len(case.world.facts.pods)} pods in all"

@@ -1,4 +1,4 @@
-"""Laws of gangs: strict ones whole or not at all, and a reason for everything."""
+"""Invariants of gangs: strict ones placed whole or not at all, and a reason for everything."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from muster.scenario.invariants.checked_cycle import PLACED, CheckedCycle
 
 
 def strict_gang_all_or_nothing(case: CheckedCycle) -> Iterator[str]:
-    """A strict gang that was given anything in this cycle has all that it needs at its end, and it never holds a node."""
+    """A strict gang with a pod placed in this cycle has its minimum placed at the end of it, and never has a node reserved."""
     world = case.world
     touched = {case.gang_key(effect.uid): None for effect in case.placed()}
     for key in touched:
@@ -24,7 +24,7 @@ def strict_gang_all_or_nothing(case: CheckedCycle) -> Iterator[str]:
     for uid in sorted(world.placements.reservations):
         gang = world.facts.gangs.get(case.gang_key(uid))
         if gang is not None and gang.mode is Mode.STRICT and case.phase(uid) is Phase.RESERVED:
-            yield f"{gang.full_name} is strict, and {world.facts.pods[uid].full_name} holds a node"
+            yield f"{gang.full_name} is strict, and {world.facts.pods[uid].full_name} has a node reserved"
 
 
 def below_min(case: CheckedCycle, gang: Gang, phases: frozenset[Phase]) -> Iterator[str]:
@@ -37,19 +37,19 @@ def below_min(case: CheckedCycle, gang: Gang, phases: frozenset[Phase]) -> Itera
         placed_count = sum(case.phase(pod.uid) in counted for pod in role.pods) + role.succeeded
         total += placed_count
         if placed_count < role.min:
-            yield f"{gang.full_name} was given seats, and its role {role.name or 'without a name'} has {placed_count} of {role.min}"
+            yield f"{gang.full_name} was placed, and its role {role.name or 'unnamed'} has {placed_count} of {role.min} members"
     if total < gang.min:
-        yield f"{gang.full_name} was given seats, and has {total} of {gang.min}"
+        yield f"{gang.full_name} was placed, and has {total} of {gang.min} members"
 
 
 def _is_fully_bound(case: CheckedCycle, gang: Gang) -> bool:
-    """True when those that are bound are all that the gang needs; with fewer it was caught half bound."""
+    """Whether the bound members are all that the gang needs; with fewer it is being bound right now."""
     bound = [sum(case.phase(pod.uid) is Phase.BOUND for pod in role.pods) + role.succeeded for role in gang.roles]
     return sum(bound) >= gang.min and all(placed_count >= role.min for placed_count, role in zip(bound, gang.roles, strict=True))
 
 
 def every_effect_says_why(case: CheckedCycle) -> Iterator[str]:
-    """Every effect, and every gang that waits for a seat, has a sentence and a code."""
+    """Every effect, and every gang with unplaced members, has a message and a code."""
     for effect in case.outcome.effects:
         if not isinstance(effect, PodGroupStatus | QueueStatus) and not (effect.why.strip() and _code(effect).strip()):
             yield f"{type(effect).__name__} of {_subject(effect)} does not say why"

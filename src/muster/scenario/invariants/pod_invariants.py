@@ -1,4 +1,4 @@
-"""Laws of single pods: in one place, and told once."""
+"""Invariants of pods: one placement, and each effect once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from muster.scenario.invariants.checked_cycle import CheckedCycle
 
 
 def no_pod_twice(case: CheckedCycle) -> Iterator[str]:
-    """A pod has one placement, stands on that node and no other, and every index says so."""
+    """A pod has one placement, is listed on that node and no other, and every index agrees."""
     world = case.world
     nodes_of: dict[str, list[str]] = {}
     for node, here in world.placements.on_node.items():
@@ -20,12 +20,16 @@ def no_pod_twice(case: CheckedCycle) -> Iterator[str]:
         if uid not in world.facts.pods:
             yield f"{uid} is placed on {placement.node}, and is no live pod"
         if nodes_of.get(uid) != [placement.node]:
-            yield f"{uid} is placed on {placement.node}, and stands on {', '.join(nodes_of.get(uid, [])) or 'no node'}"
+            yield f"{uid} is placed on {placement.node}, and is listed on {', '.join(nodes_of.get(uid, [])) or 'no node'}"
     for uid in sorted(nodes_of.keys() - world.placements.by_uid.keys()):
-        yield f"{uid} stands on {nodes_of[uid][0]}, and is not placed"
-    yield from _check_index("claims", world.placements.reservations.keys(), case, frozenset({Phase.RESERVED, Phase.NOMINATED}))
-    yield from _check_index("holds", world.placements.reserved.keys(), case, frozenset({Phase.RESERVED}))
-    yield from _check_index("going", world.placements.releasing.keys(), case, frozenset({Phase.TERMINATING, Phase.OVERDUE}))
+        yield f"{uid} is listed on {nodes_of[uid][0]}, and is not placed"
+    yield from _check_index(
+        "reservations and nominations", world.placements.reservations.keys(), case, frozenset({Phase.RESERVED, Phase.NOMINATED})
+    )
+    yield from _check_index("reserved pods", world.placements.reserved.keys(), case, frozenset({Phase.RESERVED}))
+    yield from _check_index(
+        "terminating pods", world.placements.releasing.keys(), case, frozenset({Phase.TERMINATING, Phase.OVERDUE})
+    )
     yield from _check_unplaced_counts(case)
 
 
@@ -42,14 +46,14 @@ def _check_unplaced_counts(case: CheckedCycle) -> Iterator[str]:
             counts[member.gang] = counts.get(member.gang, 0) + 1
     if counts != case.world.placements.unplaced_members:
         wrong = sorted({gang for gang, _ in counts.items() ^ case.world.placements.unplaced_members.items()})
-        yield f"the count of members without a seat is wrong for {', '.join(wrong)}"
+        yield f"the count of unplaced members is wrong for {', '.join(wrong)}"
 
 
 def no_effect_twice(case: CheckedCycle) -> Iterator[str]:
-    """Nobody is told to bind, or to go, twice, unless the first time failed."""
+    """No pod is bound or evicted twice, unless the first time failed."""
     for effect in case.outcome.effects:
         match effect:
             case Bind(uid=uid, node=node) if uid in case.history.binding:
                 yield f"{effect.pod} is bound to {node}, and was bound to {case.history.binding[uid]} before"
-            case Evict(uid=uid) if uid in case.history.going:
+            case Evict(uid=uid) if uid in case.history.evicting:
                 yield f"{effect.pod} is evicted a second time"

@@ -1,4 +1,4 @@
-"""Laws of queues: figures that are sums, and limits that hold."""
+"""Invariants of queues: amounts that are sums, and limits that hold."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from muster.state.world import World
 
 
 def ledger_is_sum(case: CheckedCycle) -> Iterator[str]:
-    """Each queue's figures are the sums over its members and those of all queues below it, and none is negative."""
+    """Each queue's amounts are the sums over its members and those of all queues below it, and none is negative."""
     world = case.world
     sums: dict[tuple[str, bool, Phase], ResourceSums] = {}
     paths: dict[str, list[str]] = {}
@@ -44,9 +44,9 @@ def ledger_is_sum(case: CheckedCycle) -> Iterator[str]:
 
 
 def no_queue_over_limit(case: CheckedCycle) -> Iterator[str]:
-    """Where this cycle placed somebody, no queue above them but the root has more than its limit of what they ask for.
+    """Where this cycle placed a pod, no queue above it except the root exceeds its limit in a resource that the pod requests.
 
-    A limit may be lowered below what is used, and a queue may move: that is not because of us.
+    A limit may be lowered below what is used, and a queue may get another parent: that is no violation.
     """
     world = case.world
     touched: dict[str, dict[str, bool]] = {}
@@ -58,7 +58,7 @@ def no_queue_over_limit(case: CheckedCycle) -> Iterator[str]:
                 here[name] = here.get(name, False) or (amount > 0 and not isinstance(effect, Nominate))
     for queue, resources in touched.items():
         limits = dict(world.facts.queues[queue].limit.items) if queue in world.facts.queues else {}
-        for phases, what in ((CHARGED_TO_QUEUE | TERMINATING, "used"), (CHARGED_TO_QUEUE | NOMINATED, "taken")):
+        for phases, what in ((CHARGED_TO_QUEUE | TERMINATING, "used"), (CHARGED_TO_QUEUE | NOMINATED, "planned")):
             sums = _sum_in_queue(case, queue, phases) if limits else {}
             for name in sorted(resources.keys() & limits.keys()):
                 if (phases & NOMINATED or resources[name]) and sums.get(name, 0) > limits[name]:
@@ -76,15 +76,15 @@ def _sum_in_queue(case: CheckedCycle, queue: str, phases: frozenset[Phase]) -> R
 
 
 def _ledger_amounts(world: World, queue: str) -> Iterator[tuple[str, Amounts, tuple[bool, ...], frozenset[Phase]]]:
-    """What the ledger says of a queue: the figure's name, its amounts, whose pods it counts, and in which phases."""
+    """The ledger's amounts of a queue: their name, the amounts, whose pods they count, and in which phases."""
     ledger, both = world.ledger, (True, False)
     yield "used", ledger.used(queue), both, CHARGED_TO_QUEUE | TERMINATING
-    yield "taken", ledger.planned(queue), both, CHARGED_TO_QUEUE | NOMINATED
-    yield "leaving", ledger.releasing(queue), both, TERMINATING
-    yield "promised", ledger.nominated(queue), both, NOMINATED
+    yield "planned", ledger.planned(queue), both, CHARGED_TO_QUEUE | NOMINATED
+    yield "releasing", ledger.releasing(queue), both, TERMINATING
+    yield "nominated", ledger.nominated(queue), both, NOMINATED
     for part, column in ((True, "preemptible"), (False, "non-preemptible")):
         yield f"{column} used", ledger.used_part(queue, preemptible=part), (part,), CHARGED_TO_QUEUE | TERMINATING
-        yield f"{column} taken", ledger.planned_part(queue, preemptible=part), (part,), CHARGED_TO_QUEUE | NOMINATED
+        yield f"{column} planned", ledger.planned_part(queue, preemptible=part), (part,), CHARGED_TO_QUEUE | NOMINATED
         yield f"{column} requested", ledger.requested_part(queue, preemptible=part), (part,), ALL_PHASES
 
 

@@ -1,4 +1,4 @@
-"""The law of domains: who must lie close together does."""
+"""The invariant of topology domains: a gang with a hard constraint is in one domain."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from muster.state.world import World
 
 
 def hard_topology_holds(case: CheckedCycle) -> Iterator[str]:
-    """A gang that asks for one domain, and was given anything in this cycle, lies in one domain at or below its highest tier."""
+    """A gang with a hard constraint and a pod placed in this cycle is in one domain at or below its highest tier."""
     for key in {case.gang_key(effect.uid): None for effect in case.placed()}:
         gang = case.world.facts.gangs.get(key)
         if gang is None:
             continue
         yield from _outside_one_domain(case, gang.full_name, gang.topology, gang.pods())
-        for cell in gang.subgroups:
-            members = tuple(pod for pod in gang.pods() if pod.uid in cell.members)
-            yield from _outside_one_domain(case, f"cell {cell.title} of {gang.full_name}", cell.topology, members)
+        for subgroup in gang.subgroups:
+            members = tuple(pod for pod in gang.pods() if pod.uid in subgroup.members)
+            yield from _outside_one_domain(case, f"subgroup {subgroup.title} of {gang.full_name}", subgroup.topology, members)
 
 
 def _outside_one_domain(case: CheckedCycle, title: str, ask: TopologyConstraint | None, pods: tuple[Pod, ...]) -> Iterator[str]:
@@ -36,7 +36,7 @@ def _outside_one_domain(case: CheckedCycle, title: str, ask: TopologyConstraint 
     if highest is None or highest > max((tier for tier, _, _ in domains), default=1):
         return
     if not any(tier <= highest and nodes_used <= nodes for tier, _, nodes in domains):
-        yield f"{title} must lie in one domain of tier {highest} or below, and lies on {', '.join(sorted(nodes_used))}"
+        yield f"{title} must be in one domain of tier {highest} or below, and is on {', '.join(sorted(nodes_used))}"
 
 
 def _highest_tier(ask: TopologyConstraint, domains: list[tuple[int, str, set[str]]]) -> int | None:
@@ -46,18 +46,18 @@ def _highest_tier(ask: TopologyConstraint, domains: list[tuple[int, str, set[str
 
 
 def _domains(case: CheckedCycle) -> Iterator[tuple[int, str, set[str]]]:
-    """Tier, name of the tier and nodes of every domain: HyperNodes, and what the labels in the policy make of all other nodes."""
+    """Tier, tier name and nodes of every domain: HyperNodes, and the policy's label tiers for all other nodes."""
     world = case.world
-    loose = set(world.facts.nodes)
+    unassigned = set(world.facts.nodes)
     for domain in world.facts.domains.values():
         nodes = _nodes_in(world, domain.name)
-        loose -= nodes
+        unassigned -= nodes
         yield domain.tier, domain.tier_name, nodes
     tiers = next((plugin.tiers for plugin in case.policy.plugins if isinstance(plugin, Topology)), {})
     labels = list(tiers.values())
     for tier, name in enumerate(tiers, start=1):
         by_values: dict[tuple[str | None, ...], set[str]] = {}
-        for node in sorted(loose):
+        for node in sorted(unassigned):
             values = tuple(world.facts.nodes[node].labels.get(label) for label in labels[tier - 1 :])
             if values[0] is not None:
                 by_values.setdefault(values, set()).add(node)
