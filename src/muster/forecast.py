@@ -1,4 +1,4 @@
-"""What would happen to a job, without doing it: the same cycle on the same facts, and nobody carries the effects out."""
+"""What would be decided about a job: the same cycle on the same facts, without carrying the effects out."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class NoSuchJob(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class EvictedGang:
-    """One gang that gives way. `whole`: it ends; otherwise it keeps running without these."""
+    """One gang with evicted pods. `whole_gang`: it ends; otherwise it keeps running without these."""
 
     gang: str
     queue: str
     pods: tuple[str, ...]
-    of: int
+    gang_size: int
     min: int
-    whole: bool
+    whole_gang: bool
     priority: int
     hours: float
     """Work since the last checkpoint and time to restart, of the pod that loses most."""
@@ -64,8 +64,8 @@ class Forecast:
     min: int
     code: int
     why: str
-    without: str
-    """Why it does not run as things are, node class by node class, where others have to leave for it."""
+    why_not_now: str
+    """Why it does not run without evictions, node class by node class, where pods are evicted for it."""
     domain: str
     placements: tuple[tuple[str, str], ...]
     evicted_gangs: tuple[EvictedGang, ...]
@@ -73,7 +73,7 @@ class Forecast:
 
     @property
     def gpu_hours(self) -> float:
-        return sum(loss.gpu_hours for loss in self.evicted_gangs)
+        return sum(evicted.gpu_hours for evicted in self.evicted_gangs)
 
 
 def forecast(policy: Policy, facts: Iterable[Event], job: Iterable[Event], *, now: float) -> tuple[Forecast, ...]:
@@ -100,12 +100,12 @@ def _forecast(s: Session, outcome: Outcome, gang: Gang, gangs: dict[str, Gang]) 
     placements = [e for e in outcome.effects if isinstance(e, Bind | Nominate | Reserve) and e.uid in own]
     bound = any(isinstance(effect, Bind) for effect in placements)
     chosen = next((t for t in s.eviction_attempts if t.gang == gang.key and isinstance(t.found, Plan)), None)
-    promised = any(isinstance(effect, Nominate) for effect in placements)
+    nominated = any(isinstance(effect, Nominate) for effect in placements)
     verdict = s.world.memory.attempts[gang.key].verdict
     evicted_gangs = (
         _evicted_gangs(s.world, chosen.found, gangs, s.now) if chosen is not None and isinstance(chosen.found, Plan) else ()
     )
-    code = RUNS_AFTER_EVICTION if promised else RUNS_NOW if bound else CANNOT_RUN
+    code = RUNS_AFTER_EVICTION if nominated else RUNS_NOW if bound else CANNOT_RUN
     return Forecast(
         gang=gang.full_name,
         queue=gang.queue,
@@ -114,7 +114,7 @@ def _forecast(s: Session, outcome: Outcome, gang: Gang, gangs: dict[str, Gang]) 
         min=gang.min,
         code=code,
         why=verdict.why if verdict is not None else "",
-        without=s.why_without_eviction.get(gang.key, "") if promised else "",
+        why_not_now=s.why_without_eviction.get(gang.key, "") if nominated else "",
         domain=chosen.domain if chosen is not None else "",
         placements=tuple((effect.pod, effect.node) for effect in placements),
         evicted_gangs=evicted_gangs,
@@ -140,9 +140,9 @@ def _evicted_gang(world: World, gang: Gang, pods: list[Pod], now: float) -> Evic
         gang=gang.full_name,
         queue=gang.queue,
         pods=tuple(pod.full_name for pod in pods),
-        of=gang.size,
+        gang_size=gang.size,
         min=gang.min,
-        whole=left < gang.min,
+        whole_gang=left < gang.min,
         priority=gang.priority,
         hours=max(hours),
         gpu_hours=sum(each * pod.signature.request[GPU] for each, pod in zip(hours, pods, strict=True)),
@@ -159,5 +159,5 @@ def _alternative(world: World, tried: EvictionAttempt, gangs: dict[str, Gang], n
     if not isinstance(tried.found, Plan):
         return Alternative(tried.action, tried.domain, tried.found.why)
     evicted_gangs = _evicted_gangs(world, tried.found, gangs, now)
-    evicts = tuple(f"{loss.gang} ({len(loss.pods)} pods)" for loss in evicted_gangs)
-    return Alternative(tried.action, tried.domain, "possible too", sum(loss.gpu_hours for loss in evicted_gangs), evicts)
+    evicts = tuple(f"{evicted.gang} ({len(evicted.pods)} pods)" for evicted in evicted_gangs)
+    return Alternative(tried.action, tried.domain, "possible too", sum(evicted.gpu_hours for evicted in evicted_gangs), evicts)

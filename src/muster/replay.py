@@ -14,7 +14,7 @@ from muster.scheduler import Scheduler
 
 @dataclass(frozen=True, slots=True)
 class CycleDifference:
-    """The first cycle that came out otherwise."""
+    """The first cycle whose outcome differs."""
 
     line: int
     cycle: int
@@ -22,7 +22,7 @@ class CycleDifference:
     decided: bytes
 
     def explain(self) -> str:
-        """Where the two texts part, with a little of what stands around it."""
+        """Where the two texts differ, with some of the text around it."""
         at = next((i for i, (a, b) in enumerate(zip(self.logged, self.decided, strict=False)) if a != b), 0)
         at = at or min(len(self.logged), len(self.decided))
         begin = max(0, at - 60)
@@ -49,8 +49,8 @@ def replay(
 ) -> ReplayResult:
     """Feed the logged events to a fresh scheduler and compare each outcome with the logged one.
 
-    Plugins that the logged policy names by relative files are looked for beside `file`. `on_cycle` is told how many cycles came out
-    the same so far.
+    Plugins that the logged policy names by relative files are searched for beside `file`. `on_cycle` is called with the number of
+    cycles that were equal so far.
     """
     scheduler: Scheduler | None = None
     cycles = events = starts = 0

@@ -14,19 +14,19 @@ from muster.state.world import World
 
 
 class Cluster(Protocol):
-    """The outside: where events come from and effects go to. It decides nothing."""
+    """Where events come from and effects are carried out. It decides nothing."""
 
     def events(self) -> Iterable[Event]:
         """What happened since the last call."""
         ...
 
     def execute(self, effects: Iterable[Effect]) -> None:
-        """Carry these out. What fails comes back as an event."""
+        """Carry these out. A failure is an event of the next turn."""
         ...
 
 
 class DecisionLog(Protocol):
-    """Where decisions are written down so that they can be run again."""
+    """Where decisions are recorded so that they can be replayed."""
 
     def begin(self, policy: str) -> None:
         """A scheduler starts with this policy and nothing else: after a restart it does so again."""
@@ -38,7 +38,7 @@ class DecisionLog(Protocol):
 
 
 def new_store(policy: Policy) -> Store:
-    """An empty memory that reads facts as this policy wants them read."""
+    """An empty store with the settings of this policy."""
     return Store(
         default_wait_s=policy.settings.default_permit_wait_s,
         preemptible_by_default=policy.preemptible_by_default,
@@ -47,7 +47,7 @@ def new_store(policy: Policy) -> Store:
 
 
 class Scheduler:
-    """All that a running scheduler remembers. Throw it away and make a new one from the cluster's objects: nothing is lost."""
+    """A running scheduler. A new one that is made from the cluster's objects continues where it stopped: no state is lost."""
 
     def __init__(self, policy: Policy, *, log: DecisionLog | None = None, on_step: StepCallback | None = None) -> None:
         self.policy = policy

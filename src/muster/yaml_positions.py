@@ -1,8 +1,11 @@
-"""YAML with positions: every value knows its line and column, so that an error can point at what a person wrote.
+"""YAML with positions: every value has its line and column, so that an error can point at it.
 
-Reads what Kubernetes tools read, and refuses what is nearly always a slip: a key that is given twice, a key that YAML takes for a
-boolean, an alias that contains itself. It gives no meaning to anything; who reads policies or scenarios does, and collects what is
-wrong with them in `InputFaults`, so that a person sees all of it at once.
+Reads what Kubernetes tools read, and refuses what is nearly always a mistake: a key that is given twice, a key that YAML reads as a
+boolean, an alias that contains itself. It does not interpret values; readers of policies and scenarios do, and collect faults in
+`InputFaults`, so that all are reported at once.
+
+PyYAML parses, resolves tags and gives the marks. Its composer and constructor are not used: they recurse without a bound, keep the
+last of two equal keys, expand aliases without a limit, and read `1:30` as a number.
 """
 
 from __future__ import annotations
@@ -25,9 +28,9 @@ _MAX_COLUMNS_SHOWN = 200
 
 @dataclass(frozen=True, slots=True)
 class YamlValue:
-    """A value and where it stands. Lines and columns count from 1, as editors show them.
+    """A value and its position. Lines and columns count from 1, as editors show them.
 
-    `value` is a scalar, a tuple of Marked, or a mapping from text to Marked; `keys` says for a mapping where each key stands.
+    `value` is a scalar, a tuple of YamlValue, or a mapping from text to YamlValue; `keys` has the positions of a mapping's keys.
     `text` is a scalar as it was written (`1.10`, `0x1F`, `no`), before YAML read a number or a boolean into it.
     """
 
@@ -89,9 +92,9 @@ class YamlValue:
 
 
 def read_yaml(text: str, *, file: str, faults: InputFaults | None = None) -> YamlValue:
-    """The one document of a YAML text. An empty text is a Marked None.
+    """The one document of a YAML text. An empty text is a YamlValue None.
 
-    Whoever goes on to judge what the document says gives its `faults`, so that bad keys are reported together with the rest. A text
+    A caller that goes on to check the document gives its `faults`, so that bad keys are reported together with the rest. A text
     that is no YAML at all is an InputError either way.
     """
     found = InputFaults(file) if faults is None else faults
@@ -112,7 +115,7 @@ def read_yaml_documents(text: str, *, file: str) -> list[YamlValue]:
 
 
 def yaml_value(value: object, *, line: int = 1, column: int = 1) -> YamlValue:
-    """Wrap plain data that comes from no file: everything stands at one place."""
+    """Wrap plain data that comes from no file: all of it has one position."""
     match value:
         case YamlValue():
             return value
@@ -127,12 +130,12 @@ def yaml_value(value: object, *, line: int = 1, column: int = 1) -> YamlValue:
     raise TypeError(f"{type(value).__name__} is nothing that YAML could hold")
 
 
-# -- what is wrong -----------------------------------------------------------------------------------------------------------------
+# -- faults -----------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class InputFault:
-    """One thing that is wrong: where, what, and the nearest that would be right. `field` is a path such as `plugins[2].weight`."""
+    """One fault: its position, a message, and the nearest valid value. `field` is a path such as `plugins[2].weight`."""
 
     message: str
     file: str = ""
@@ -158,13 +161,13 @@ class InputFault:
         shown_lines = [f"{number:>{digits}} | {lines[number - 1]}" for number in (self.line - 1, self.line) if number >= 1]
         start = min(self.column, len(at) + 1) - 1
         carets = "^" * max(1, min(self.width, len(at.rstrip()) - start))
-        # Tabs stay tabs, so that the caret stands below what it means in every terminal.
+        # Tabs stay tabs, so that the caret is below its text in every terminal.
         indent = "".join("\t" if letter == "\t" else " " for letter in at[:start])
         return "\n".join([str(self), *(line.rstrip() for line in shown_lines), f"{'':>{digits}} | {indent}{carets}"])
 
 
 class InputError(Exception):
-    """A file that cannot be used. It has all its faults; the fields speak of the first."""
+    """A file that cannot be used. It has all its faults; the fields are those of the first."""
 
     def __init__(self, faults: Iterable[InputFault]) -> None:
         self.faults = tuple(faults)
@@ -203,7 +206,7 @@ class InputError(Exception):
 
 
 class InputFaults:
-    """Collects what is wrong with one file, so that a person is told everything at once."""
+    """Collects the faults of one file, so that all are reported at once."""
 
     def __init__(self, file: str, error: Callable[[Iterable[InputFault]], InputError] = InputError) -> None:
         self.file = file
@@ -221,7 +224,7 @@ class InputFaults:
         self._found.append(InputFault(message, self.file, at.line, at.column, at.width, field, value, suggestion))
 
     def unknown(self, at: YamlValue, what: str, choices: Iterable[str], *, field: str = "") -> None:
-        """`at` names something that does not exist; say what does. `what` is a word such as `key` or `plugin`."""
+        """`at` names something that does not exist: a fault with the nearest one. `what` is a word such as `key` or `plugin`."""
         choices = list(choices)
         suggestion = nearest(at.text, choices)
         known = "" if suggestion or not choices else f"; known: {', '.join(sorted(choices))}"
@@ -233,7 +236,7 @@ class InputFaults:
 
 
 def nearest(word: str, choices: Iterable[str]) -> str:
-    """The choice that a person who wrote `word` most likely meant, or empty. Case, `-` and `_` do not count."""
+    """The choice nearest to `word`, or empty. Case, `-` and `_` do not count."""
     known: dict[str, str] = {}
     for choice in choices:
         known.setdefault(_normalized(choice), choice)

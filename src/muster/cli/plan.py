@@ -160,8 +160,8 @@ def forecast_lines(forecast: Forecast) -> Iterator[TextLine]:
     if forecast.code == RUNS_AFTER_EVICTION:
         budgets = dict.fromkeys(budget for evicted in forecast.evicted_gangs for budget in evicted.budgets)
         yield from _rows("touches", [f"disruption budgets {', '.join(budgets)}" if budgets else "no disruption budget"])
-    if forecast.without:
-        yield from _rows("without", [forecast.without])
+    if forecast.why_not_now:
+        yield from _rows("without", [forecast.why_not_now])
     shown = forecast.alternatives[:_MAX_ALTERNATIVES]
     hidden = len(forecast.alternatives) - len(shown)
     yield from _rows("instead", [*map(_alternative_text, shown), *([f"{hidden} more domains: see --json"] if hidden else [])])
@@ -177,7 +177,7 @@ def _headline(forecast: Forecast) -> TextLine:
         return TextLine.of(gang, " ", ("can run now", GOOD), f"{partly}.")
     if not forecast.evicted_gangs:
         return TextLine.of(gang, " ", ("can run soon", NOTE), f"{partly}: the capacity it needs is being released, no eviction.")
-    ended = sum(evicted.whole for evicted in forecast.evicted_gangs)
+    ended = sum(evicted.whole_gang for evicted in forecast.evicted_gangs)
     reduced = len(forecast.evicted_gangs) - ended
     whole = [count(ended, "gang")] * (ended > 0)
     surplus = [f"surplus members of {count(reduced, 'gang')}"] * (reduced > 0)
@@ -201,14 +201,24 @@ def _evicted_cells(evicted: EvictedGang, forecast: Forecast) -> tuple[str, str, 
         entitled = f"priority {evicted.priority} < {forecast.priority}"
     else:
         entitled = f"queue {queue_name(evicted.queue)} is over its share"
-    if evicted.whole:
+    if evicted.whole_gang:
         pods = count(len(evicted.pods), "pod")
-        return evicted.gang, f"{pods}, whole gang" if evicted.of > 1 else pods, entitled, f"loses {evicted.hours:.1f} h of work"
-    return evicted.gang, f"{len(evicted.pods)} of {evicted.of} pods, above its minimum of {evicted.min}", entitled, "keeps running"
+        return (
+            evicted.gang,
+            f"{pods}, whole gang" if evicted.gang_size > 1 else pods,
+            entitled,
+            f"loses {evicted.hours:.1f} h of work",
+        )
+    return (
+        evicted.gang,
+        f"{len(evicted.pods)} of {evicted.gang_size} pods, above its minimum of {evicted.min}",
+        entitled,
+        "keeps running",
+    )
 
 
 def _costs(forecast: Forecast) -> str:
-    ended = sum(evicted.whole for evicted in forecast.evicted_gangs)
+    ended = sum(evicted.whole_gang for evicted in forecast.evicted_gangs)
     ends = f"; {count(ended, 'gang')} end{'s' * (ended == 1)}" if ended else "; no gang ends"
     if forecast.gpu_hours:
         return f"{forecast.gpu_hours:.1f} GPU-hours of lost work{ends}"
