@@ -48,7 +48,7 @@ class PlanCost:
 
 def cluster(seed: int) -> tuple[Store, int]:
     """Nodes of two sizes, gangs of one to twelve members with one or two roles spread over them, some above their minimum, with
-    some room left in pieces, and a gang that asks. All who run have one priority."""
+    some free capacity left in pieces, and a gang that asks. All that run have one priority."""
     chance = random.Random(seed)
     count = chance.choice([8, 16, 24, 40, 60, 100, 200])
     store = Store()
@@ -73,16 +73,16 @@ def _gangs(chance: random.Random, free: dict[str, int]) -> list[Event]:
         gpus = chance.choice([1, 1, 2, 2, 4, 8])
         size = chance.choice([1, 1, 2, 3, 4, 6, 8, 12])
         near = chance.random() < 0.5
-        seats = _member_nodes(chance, free, gpus, size, near=near)
-        if len(seats) < size:
+        placed_on = _member_nodes(chance, free, gpus, size, near=near)
+        if len(placed_on) < size:
             misses += 1
             continue
-        for node in seats:
+        for node in placed_on:
             free[node] -= gpus
         if chance.random() < 0.1:
-            # A piece of room that nobody takes.
-            free[seats[0]] -= min(free[seats[0]], 1)
-        events += _running(chance, f"g{number}", gpus, seats)
+            # A piece of free capacity that no gang uses.
+            free[placed_on[0]] -= min(free[placed_on[0]], 1)
+        events += _running(chance, f"g{number}", gpus, placed_on)
         number += 1
     return events
 
@@ -93,19 +93,19 @@ def _member_nodes(chance: random.Random, free: dict[str, int], gpus: int, size: 
     if near:
         start = chance.randrange(len(names))
         names = (names[start:] + names[:start])[:16]
-    seats: list[str] = []
+    placed_on: list[str] = []
     for _ in range(size):
         open_ = [name for name in names if left[name] >= gpus]
         if not open_:
             break
         node = chance.choice(open_)
         left[node] -= gpus
-        seats.append(node)
-    return seats
+        placed_on.append(node)
+    return placed_on
 
 
-def _running(chance: random.Random, name: str, gpus: int, seats: list[str]) -> list[Event]:
-    size = len(seats)
+def _running(chance: random.Random, name: str, gpus: int, placed_on: list[str]) -> list[Event]:
+    size = len(placed_on)
     least = size if chance.random() < 0.75 else max(1, size - chance.randint(1, 3))
     roles = ["a", "b"] if size > 3 and chance.random() < 0.3 and least == size else [""]
     mins = (
@@ -117,7 +117,7 @@ def _running(chance: random.Random, name: str, gpus: int, seats: list[str]) -> l
     kind = PodSignature(request=Resources.of({CPU: 1000, GPU: gpus, PODS: 1}))
     started = NOW - chance.choice([60, 600, 3600, 6 * 3600, 24 * 3600])
     events: list[Event] = [Upsert(group)]
-    for index, node in enumerate(seats):
+    for index, node in enumerate(placed_on):
         membership = Membership(ApiFlavour.VOLCANO, name, role=roles[index % len(roles)])
         pod = Pod(
             uid=f"{name}-{index}",
@@ -185,7 +185,7 @@ def _domain(seed: int, s: Session) -> Domain:
 
 
 def cheapest(b: EvictionUnits, s: Session, ask: Ask, domain: Domain) -> float | None:
-    """The least cost of units whose going makes room for the ask, or None. Units are whole; members are whole; nodes are nodes."""
+    """The least cost of units without which the ask fits, or None. Units are whole; members are whole; nodes are nodes."""
     table = s.world.table
     rows = np.arange(len(table)) if domain.rows is None else domain.rows
     kinds: dict[PodSignature, int] = {}
@@ -196,15 +196,15 @@ def cheapest(b: EvictionUnits, s: Session, ask: Ask, domain: Domain) -> float | 
     units, per = len(b), len(rows)
     size = units + len(wanted) * per
     at = {int(row): i for i, row in enumerate(rows)}
-    room = lil_matrix((per * len(columns), size))
-    for seat in np.flatnonzero(b.in_domain).tolist():
+    capacity = lil_matrix((per * len(columns), size))
+    for victim in np.flatnonzero(b.in_domain).tolist():
         for c, column in enumerate(columns):
-            room[at[int(b.row[seat])] * len(columns) + c, int(b.unit[seat])] -= float(b.request[seat, column])
+            capacity[at[int(b.row[victim])] * len(columns) + c, int(b.unit[victim])] -= float(b.request[victim, column])
     for k, (kind, _) in enumerate(wanted):
         need = s.world.columns.vector(kind.request)
         for i in range(per):
             for c, column in enumerate(columns):
-                room[i * len(columns) + c, units + k * per + i] = float(need[column])
+                capacity[i * len(columns) + c, units + k * per + i] = float(need[column])
     free = (table.allocatable - table.planned)[rows][:, columns].astype(float).ravel()
     count = lil_matrix((len(wanted), size))
     for k in range(len(wanted)):
@@ -213,7 +213,7 @@ def cheapest(b: EvictionUnits, s: Session, ask: Ask, domain: Domain) -> float | 
     price = np.concatenate([b.unit_cost, np.zeros(size - units)])
     found = milp(
         price,
-        constraints=[LinearConstraint(room.tocsr(), -np.inf, free), LinearConstraint(count.tocsr(), exactly, exactly)],
+        constraints=[LinearConstraint(capacity.tocsr(), -np.inf, free), LinearConstraint(count.tocsr(), exactly, exactly)],
         integrality=np.ones(size),
         bounds=Bounds(0, np.concatenate([np.ones(units), np.full(size - units, 110.0)])),
         options={"time_limit": 20.0, "mip_rel_gap": 1e-6},

@@ -1,5 +1,5 @@
-"""What holds for every plan, on random clusters: it leaves no trace while it is searched, nobody in it could stay, and who is in it
-does not depend on the order in which the cluster was learnt. And for reclaim: guarantees stand, and evictions come to an end."""
+"""What holds for every plan, on random clusters: the search leaves no trace, every victim is needed, and the plan does not depend
+on the order of events. And for reclaim: guarantees hold, and evictions come to an end."""
 
 from __future__ import annotations
 
@@ -99,18 +99,18 @@ def test_every_victim_of_a_plan_is_needed(seed: int) -> None:
     ends = {units.unit_gang[unit] for unit in plan.units if not units.unit_surplus[unit]}
     for unit in plan.units:
         if units.unit_surplus[unit] and units.unit_gang[unit] in ends:
-            continue  # It goes with its gang, which ends.
+            continue  # It ends with its gang.
         rest = [other for other in plan.units if other != unit]
         assert not fits(s, ask, domain, units, rest), f"unit {unit} of {plan.units} could stay"
 
 
-def fits(s: Session, ask: Ask, domain: Domain, units: EvictionUnits, gone: list[int] | tuple[int, ...]) -> bool:
-    """Is there room for the ask with these units gone? There are large members and small ones of one GPU: whatever GPUs the large
+def fits(s: Session, ask: Ask, domain: Domain, units: EvictionUnits, evicted: list[int] | tuple[int, ...]) -> bool:
+    """Does the ask fit with these units evicted? There are large members and small ones of one GPU: whatever GPUs the large
     ones leave over serve the small ones, so sums decide, and this knows nothing of how Muster places."""
     table, b, gpu = s.world.table, units, s.world.columns.position[GPU]
     free = (table.allocatable - table.planned)[:, gpu].copy()
-    for seat in np.flatnonzero(b.in_domain & np.isin(b.unit, list(gone))).tolist():
-        free[b.row[seat]] += b.request[seat, gpu]
+    for victim in np.flatnonzero(b.in_domain & np.isin(b.unit, list(evicted))).tolist():
+        free[b.row[victim]] += b.request[victim, gpu]
     free = free[domain.mask(len(table))]
     sizes = [pod.signature.request[GPU] for pod in ask.pods]
     large = max(sizes)
@@ -153,28 +153,28 @@ def _reclaim_history(seed: int) -> ReclaimHistory:
     """Usage before and after each cycle that evicted, with the queues from which others reclaimed then, and evictions by cycle.
     Controllers re-create every victim at once.
 
-    What a queue takes from its own less important gangs is its own business.
+    Preemption within a queue is not limited by its guarantee.
     """
     scenario = from_document(_queues(seed))
     play = ScenarioRunner(scenario)
     play.set_up()
     queues = _guarantees(seed)
-    figures: list[dict[str, int]] = []
+    usages: list[dict[str, int]] = []
     evictions: list[int] = []
     losers: list[set[str]] = []
     for number in range(60):
         if number == 1:
             for step in scenario.steps:
                 play.run_step(step)
-        figures.append(_usage(play.world, queues))
+        usages.append(_usage(play.world, queues))
         outcome = play.cycle()
         victims = [effect for effect in outcome.effects if isinstance(effect, Evict)]
         evictions.append(len(victims))
         losers.append({play.world.facts.members[victim.uid].queue for victim in victims if victim.cause == "gang-reclaim"})
-        figures.append(_usage(play.world, queues))
+        usages.append(_usage(play.world, queues))
         play.cluster.advance(20.0)
     assert play.violations == []
-    pairs = [pair for number, pair in enumerate(pairwise(figures)) if number % 2 == 0]
+    pairs = [pair for number, pair in enumerate(pairwise(usages)) if number % 2 == 0]
     return [(*pair, cycle, losers[cycle]) for cycle, pair in enumerate(pairs) if evictions[cycle]], evictions
 
 

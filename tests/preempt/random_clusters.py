@@ -1,4 +1,4 @@
-"""Random towns for the twin, and the same as a world for the engine."""
+"""Random clusters for the twin, and the same as a world for the engine."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ affinity_terms = st.none() | st.none() | st.tuples(apps, st.sampled_from(["host"
 
 @st.composite
 def clusters(draw: st.DrawFn, *, plain: bool = False) -> TwinCluster:
-    """`plain`: room, budgets and the queue are all that matters."""
+    """`plain`: capacity, budgets and the queue are all that matters."""
     names = [f"n{i}" for i in range(draw(st.integers(1, 4)))]
     nodes = {name: (draw(st.integers(2, 8)), draw(st.sampled_from(["x", "y"]))) for name in names}
-    left = {name: room for name, (room, _) in nodes.items()}
+    left = {name: gpus for name, (gpus, _) in nodes.items()}
     gangs = [
         gang for number in range(draw(st.integers(1, 7))) if (gang := draw(_gangs(f"g{number}", left, plain=plain))) is not None
     ]
@@ -62,8 +62,8 @@ def clusters(draw: st.DrawFn, *, plain: bool = False) -> TwinCluster:
 
 @st.composite
 def _gangs(draw: st.DrawFn, name: str, left: dict[str, int], *, plain: bool) -> TwinGang | None:
-    kind = draw(st.sampled_from(["lone", "lone", "whole", "single", "claim"]))
-    size = 1 if kind in ("lone", "claim") else draw(st.integers(1, 3))
+    kind = draw(st.sampled_from(["single pod", "single pod", "gang", "per pod", "nominated"]))
+    size = 1 if kind in ("single pod", "nominated") else draw(st.integers(1, 3))
     gpus, priority, app, created = draw(st.integers(1, 3)), draw(st.integers(1, 10)), draw(apps), draw(st.integers(0, 40))
     term = draw(st.none() if plain else affinity_terms)
     port = 0 if plain else draw(st.sampled_from([0, 0, 80]))
@@ -74,18 +74,18 @@ def _gangs(draw: st.DrawFn, name: str, left: dict[str, int], *, plain: bool) -> 
             break
         left[node] -= gpus
         started = draw(st.integers(created, NOW))
-        title = name if kind in ("lone", "claim") else f"{name}-{index}"
-        reserved = kind == "claim"
+        title = name if kind in ("single pod", "nominated") else f"{name}-{index}"
+        reserved = kind == "nominated"
         members.append(TwinPod(title, name, node, gpus, priority, app, started, port, term, reserved=reserved))
     if not members:
         return None
-    least = draw(st.integers(1, len(members))) if kind == "whole" else len(members)
+    least = draw(st.integers(1, len(members))) if kind == "gang" else len(members)
     queue = draw(st.sampled_from(["q", "q", "q", "other"]))
-    return TwinGang(name, "lone" if kind == "claim" else kind, tuple(members), least, created, queue)
+    return TwinGang(name, "single pod" if kind == "nominated" else kind, tuple(members), least, created, queue)
 
 
 def session(cluster: TwinCluster) -> Session:
-    """The same town as the engine sees it."""
+    """The same cluster as the engine sees it."""
     store = Store()
     limit = Resources.of({GPU: cluster.limit}) if cluster.limit is not None else Resources()
     store.fold(Upsert(Queue("queue/q", version=1, limit=limit)))
@@ -96,10 +96,10 @@ def session(cluster: TwinCluster) -> Session:
     for app, count in cluster.budgets.items():
         store.fold(Upsert(Budget("d", f"budget-{app}", version=1, selector=_app_selector(app), allowed=count)))
     for gang in cluster.gangs:
-        if gang.kind != "lone":
-            dialect = ApiFlavour.VOLCANO if gang.kind == "whole" else ApiFlavour.SIGS
+        if gang.kind != "single pod":
+            flavour = ApiFlavour.VOLCANO if gang.kind == "gang" else ApiFlavour.SIGS
             group = PodGroup(
-                dialect, "d", gang.name, version=1, min_member=gang.least, created=gang.created * HOUR_S,
+                flavour, "d", gang.name, version=1, min_member=gang.least, created=gang.created * HOUR_S,
                 queue=f"queue/{gang.queue}",
             )  # fmt: skip
             store.fold(Upsert(group))
@@ -109,7 +109,7 @@ def session(cluster: TwinCluster) -> Session:
     world = store.world(cluster.now * HOUR_S)
     s = Session(world, load_policy(POLICY.format(mode="hard" if cluster.hard else "soft")))
     s.prepare()
-    with s.trial("claims", cause="Test") as trial:
+    with s.trial("nominated", cause="Test") as trial:
         for pod in (pod for gang in cluster.gangs for pod in gang.members if pod.reserved):
             trial.place(world.facts.pods[pod.name], pod.node or "", phase=Phase.NOMINATED)
         trial.commit()
@@ -118,8 +118,8 @@ def session(cluster: TwinCluster) -> Session:
 
 def _pod(pod: TwinPod, gang: TwinGang | None) -> Pod:
     membership = None
-    if gang is not None and gang.kind != "lone":
-        membership = Membership(ApiFlavour.VOLCANO if gang.kind == "whole" else ApiFlavour.SIGS, gang.name)
+    if gang is not None and gang.kind != "single pod":
+        membership = Membership(ApiFlavour.VOLCANO if gang.kind == "gang" else ApiFlavour.SIGS, gang.name)
     runs = pod.node is not None and not pod.reserved
     kind = PodSignature(
         request=Resources.of({GPU: pod.gpus, PODS: 1}),

@@ -18,7 +18,7 @@ from muster.model.pod import Pod
 class PrefersLastNode:
     """The last node by name costs least."""
 
-    name: str = "prefers_late"
+    name: str = "prefers-last-node"
 
     def node_cost(self, s: Session, pod: Pod, node: str, victims: Sequence[Pod]) -> int:  # noqa: ARG002
         return -s.world.table.row[node]
@@ -26,7 +26,7 @@ class PrefersLastNode:
 
 def cluster(*, budgets: dict[str, int]) -> TwinCluster:
     pods = [TwinPod(f"g{i}", f"g{i}", f"n{i}", 8, 1 + i, "abc"[i]) for i in range(3)]
-    gangs = tuple(TwinGang(pod.name, "lone", (pod,), 1, 0) for pod in pods)
+    gangs = tuple(TwinGang(pod.name, "single pod", (pod,), 1, 0) for pod in pods)
     nodes = {f"n{i}": (8, "x") for i in range(3)}
     return TwinCluster(nodes, gangs, budgets, hard=True, limit=None, asking_pod=TwinPod("asks", "asks", None, 8, 9, "a"), now=48)
 
@@ -39,7 +39,7 @@ def chosen_node(*, budgets: dict[str, int], plugins: Sequence[Plugin] = ()) -> s
     return plan.domain
 
 
-def test_without_a_plugin_the_least_important_victim_decides() -> None:
+def test_without_a_plugin_the_lowest_priority_decides() -> None:
     assert chosen_node(budgets={}) == "n0"
 
 

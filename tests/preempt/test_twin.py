@@ -1,4 +1,4 @@
-"""The engine chooses the node and the victims that the slow twin chooses, and leaves no trace of having looked."""
+"""The engine chooses the node and the victims that the slow twin chooses, and its search leaves no trace."""
 
 from __future__ import annotations
 
@@ -63,28 +63,28 @@ def test_an_ask_after_another_finds_what_a_fresh_search_finds(cluster: TwinClust
     assert chosen_by_engine(plan_of(s, cache)) == chosen_by_engine(first)
     if first is None or not first.victims:
         return
-    with s.trial("one goes", cause="Test") as trial:
+    with s.trial("one is evicted", cause="Test") as trial:
         for pod in first.victims:
             trial.evict(pod)
         kept = chosen_by_engine(plan_of(s, cache))
         s.world.derived.clear()
         fresh = chosen_by_engine(plan_of(s))
-        # Room for which nobody has to go may be seen or not: the next cycle promises it without asking for an eviction.
+        # Capacity that needs no eviction may be found or not: the next cycle nominates the pod to it without one.
         assert kept == fresh or not evicted(kept) | evicted(fresh)
 
 
 @MANY
 @given(cluster=clusters())
 def test_every_victim_is_needed(cluster: TwinCluster) -> None:
-    """With any one unit back in its seats the pod no longer passes; but whoever follows a gang that ends is not needed."""
+    """With any one unit put back the pod no longer passes; but what ends with a gang is not needed."""
     plan = plan_of(session(cluster))
     if plan is None:
         return
-    gone = {pod.name for pod in (*plan.victims, *plan.released)}
+    evicted_pods = {pod.name for pod in (*plan.victims, *plan.released)}
     units = [unit for gang in cluster.gangs for unit in units_of(cluster, gang)]
-    taken = [unit for unit in units if gone.issuperset(pod.name for pod in unit.pods)]
-    assert gone == {pod.name for unit in taken for pod in unit.pods}
+    taken = [unit for unit in units if evicted_pods.issuperset(pod.name for pod in unit.pods)]
+    assert evicted_pods == {pod.name for unit in taken for pod in unit.pods}
     assert passes(cluster, plan.domain, taken)
-    ended = [unit.gang.name for unit in taken if not unit.surplus and unit.gang.kind != "single"]
+    ended = [unit.gang.name for unit in taken if not unit.surplus and unit.gang.kind != "per pod"]
     for unit in (unit for unit in taken if not (unit.surplus and unit.gang.name in ended)):
         assert not passes(cluster, plan.domain, [other for other in taken if other is not unit])

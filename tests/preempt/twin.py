@@ -1,7 +1,7 @@
-"""Room for one pod, the slow and obvious way: node by node, unit by unit, with plain numbers. It shares no code with the engine.
+"""Preemption for one pod as the engine does it, but slow and obvious: node by node, unit by unit, with plain numbers. It shares no code with it.
 
-It knows lone pods, Volcano gangs (spare seats and the rest as a whole), Koordinator gangs that are satisfied (seat by seat),
-claims, host ports, affinity and anti-affinity, disruption budgets, lost work and a queue's limit.
+It knows single pods, Volcano gangs (surplus members, and the rest as a whole), Koordinator gangs that are running (pod by pod),
+nominations, host ports, affinity and anti-affinity, disruption budgets, lost work and a queue's limit.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Key = tuple[object, ...]
 
 @dataclass(frozen=True)
 class TwinPod:
-    """A pod: where it stands and what it minds. `avoids` and `needs` are (label value, topology)."""
+    """A pod: where it is and what constrains it. `avoids` and `needs` are (label value, topology)."""
 
     name: str
     gang: str
@@ -32,7 +32,7 @@ class TwinPod:
 
 @dataclass(frozen=True)
 class TwinGang:
-    """A gang: its members, how many it needs, and what kind it is: lone, whole or single (once satisfied)."""
+    """A gang: its members, how many it needs, and its kind: single pod, gang, or per pod (once-satisfied)."""
 
     name: str
     kind: str
@@ -48,7 +48,7 @@ class TwinGang:
 
 @dataclass(frozen=True)
 class TwinCluster:
-    """Nodes are name: (GPUs, zone); budgets are label value: how many may go."""
+    """Nodes are name: (GPUs, zone); budgets are label value: how many may be evicted."""
 
     nodes: dict[str, tuple[int, str]]
     gangs: tuple[TwinGang, ...]
@@ -103,9 +103,9 @@ def units_of(cluster: TwinCluster, gang: TwinGang) -> list[EvictionUnit]:
     if gang.queue != "q" or gang.priority >= cluster.asking_pod.priority:
         return []
     bound = [pod for pod in gang.members if pod.node is not None and not pod.reserved]
-    claims = tuple(pod for pod in gang.members if pod.reserved)
-    units = [EvictionUnit(claims, gang, surplus=True, free=True)] if claims else []
-    if gang.kind == "single":
+    nominated = tuple(pod for pod in gang.members if pod.reserved)
+    units = [EvictionUnit(nominated, gang, surplus=True, free=True)] if nominated else []
+    if gang.kind == "per pod":
         return units + [EvictionUnit((pod,), gang, surplus=False, free=False) for pod in bound]
     by_use = sorted(bound, key=lambda pod: (-min(pod.gpus, cluster.asking_pod.gpus), pod.priority, pod.gpus, pod.name))
     over = max(0, len(bound) - gang.least)
@@ -116,22 +116,22 @@ def units_of(cluster: TwinCluster, gang: TwinGang) -> list[EvictionUnit]:
 
 
 def allowed(cluster: TwinCluster, units: Sequence[EvictionUnit]) -> list[EvictionUnit]:
-    """With hard budgets nobody is chosen whose budget has nothing left."""
+    """With hard budgets no pod is evicted whose budget has nothing left."""
     if not cluster.hard:
         return list(units)
     return [unit for unit in units if all(cluster.budgets.get(pod.app, 1) > 0 for pod in unit.pods if not pod.reserved)]
 
 
-def breaks(cluster: TwinCluster, unit: EvictionUnit, gone: Sequence[TwinPod] = ()) -> bool:
-    """Would its going break a budget, these being gone already?"""
+def violates(cluster: TwinCluster, unit: EvictionUnit, evicted_before: Sequence[TwinPod] = ()) -> bool:
+    """Would its eviction violate a budget, with these evicted already?"""
     evicted = Counter(pod.app for pod in unit.pods if not pod.reserved)
-    before = Counter(pod.app for pod in gone if not pod.reserved)
+    before = Counter(pod.app for pod in evicted_before if not pod.reserved)
     return any(app in cluster.budgets and count > cluster.budgets[app] - before[app] for app, count in evicted.items())
 
 
 def order(cluster: TwinCluster, unit: EvictionUnit) -> Key:
-    """Whose budget allows it first, then the less important; of equals the spare, and those of whom most is gained for what it
-    costs, who lose least, the youngest, by name."""
+    """Whose budget allows it first, then the lowest priority; of equals the surplus, and what gains most for what it costs, loses
+    least, is youngest, by name."""
     hours = sum(worked_hours(cluster, pod) for pod in unit.pods)
     cost = round(sum(pod.gpus / cluster.asking_pod.gpus * (1.0 + worked_hours(cluster, pod)) for pod in unit.pods), 9)
     gain = min(sum(pod.gpus for pod in unit.pods), cluster.asking_pod.gpus) / cluster.asking_pod.gpus
@@ -139,11 +139,11 @@ def order(cluster: TwinCluster, unit: EvictionUnit) -> Key:
     kind = 0 if unit.free else 1 if unit.surplus else 2
     member = unit.gang.members.index(unit.pods[0])
     tail = (kind, -worth, hours, -unit.gang.created, unit.gang.name, member)
-    return (breaks(cluster, unit), unit.gang.priority, not unit.surplus, *tail)
+    return (violates(cluster, unit), unit.gang.priority, not unit.surplus, *tail)
 
 
 def worked_hours(cluster: TwinCluster, pod: TwinPod) -> int:
-    """Who only has a claim has not begun."""
+    """What is only nominated has not started."""
     return 0 if pod.reserved else cluster.now - pod.started
 
 
@@ -151,20 +151,20 @@ def worked_hours(cluster: TwinCluster, pod: TwinPod) -> int:
 
 
 def on_node(cluster: TwinCluster, node: str, units: Sequence[EvictionUnit]) -> list[EvictionUnit] | None:
-    """Take in order until the pod passes, then put back from the most important on, whoever may come back for the pod to pass; it
-    may be just one of these that the pod needs beside it, so others may follow in another round. None: that does not help."""
+    """Evict in order until the pod passes, then put back from the highest priority on whatever leaves the pod passing; it may be
+    just one of these that the pod needs beside it, so others may follow in another round. None: that does not help."""
     in_order = sorted(units, key=lambda unit: order(cluster, unit))
     taken: list[EvictionUnit] = []
     for unit in in_order:
         if passes(cluster, node, taken):
             break
-        if not (cluster.hard and breaks(cluster, unit, [pod for other in taken for pod in other.pods])):
+        if not (cluster.hard and violates(cluster, unit, [pod for other in taken for pod in other.pods])):
             taken.append(unit)
     before = None
     while before != len(taken):
         before = len(taken)
         back = sorted(taken, key=lambda unit: in_order.index(unit), reverse=True)
-        for unit in sorted(back, key=lambda unit: not breaks(cluster, unit)):
+        for unit in sorted(back, key=lambda unit: not violates(cluster, unit)):
             rest = [other for other in taken if other is not unit]
             if passes(cluster, node, rest):
                 taken = rest
@@ -172,24 +172,24 @@ def on_node(cluster: TwinCluster, node: str, units: Sequence[EvictionUnit]) -> l
 
 
 def put_back_order(cluster: TwinCluster, taken: Sequence[EvictionUnit]) -> list[EvictionUnit]:
-    """Whose budget is broken first, then the most important."""
+    """Whose budget is violated first, then the highest priority."""
     back = sorted(taken, key=lambda unit: order(cluster, unit), reverse=True)
-    return sorted(back, key=lambda unit: not breaks(cluster, unit))
+    return sorted(back, key=lambda unit: not violates(cluster, unit))
 
 
 def is_follower(unit: EvictionUnit, taken: Sequence[EvictionUnit]) -> bool:
-    """Whether it goes because its gang goes."""
-    return unit.surplus and unit.gang.kind != "single" and any(not o.surplus and o.gang is unit.gang for o in taken)
+    """Whether it is evicted because its gang is."""
+    return unit.surplus and unit.gang.kind != "per pod" and any(not o.surplus and o.gang is unit.gang for o in taken)
 
 
 def with_followers(cluster: TwinCluster, taken: list[EvictionUnit], units: Sequence[EvictionUnit]) -> list[EvictionUnit]:
-    """Whoever is left of a gang that goes whole goes with it. Those whom a budget keeps stay; and all of them do where the gang
+    """What is left of a gang that is evicted whole ends with it. What a budget protects stays; and all of it does where the gang
     then has as many as it needs."""
-    for leader in [unit for unit in taken if not unit.surplus and unit.gang.kind != "single"]:
+    for leader in [unit for unit in taken if not unit.surplus and unit.gang.kind != "per pod"]:
         others = sorted((u for u in units if u.gang is leader.gang and u not in taken), key=lambda unit: order(cluster, unit))
         evicted: list[EvictionUnit] = []
         for unit in others:
-            if not (cluster.hard and breaks(cluster, unit, [pod for other in (*taken, *evicted) for pod in other.pods])):
+            if not (cluster.hard and violates(cluster, unit, [pod for other in (*taken, *evicted) for pod in other.pods])):
                 evicted.append(unit)
         if len(evicted) == len(others) or not keeps_minimum(leader.gang, taken):
             taken = [*taken, *evicted]
@@ -197,13 +197,13 @@ def with_followers(cluster: TwinCluster, taken: list[EvictionUnit], units: Seque
 
 
 def keeps_minimum(gang: TwinGang, taken: Sequence[EvictionUnit]) -> bool:
-    gone = {pod.name for unit in taken for pod in unit.pods}
-    return sum(pod.node is not None and not pod.reserved and pod.name not in gone for pod in gang.members) >= gang.least
+    evicted = {pod.name for unit in taken for pod in unit.pods}
+    return sum(pod.node is not None and not pod.reserved and pod.name not in evicted for pod in gang.members) >= gang.least
 
 
 def passes(cluster: TwinCluster, node: str, taken: Sequence[EvictionUnit]) -> bool:
-    gone = {pod.name for unit in taken for pod in unit.pods}
-    there = [pod for gang in cluster.gangs for pod in gang.members if pod.node is not None and pod.name not in gone]
+    evicted = {pod.name for unit in taken for pod in unit.pods}
+    there = [pod for gang in cluster.gangs for pod in gang.members if pod.node is not None and pod.name not in evicted]
     if cluster.limit is not None:
         names = {pod.name for gang in cluster.gangs if gang.queue == "q" for pod in gang.members}
         if sum(pod.gpus for pod in there if pod.name in names) + cluster.asking_pod.gpus > cluster.limit:
@@ -251,4 +251,4 @@ def cost(cluster: TwinCluster, taken: Sequence[EvictionUnit], victims: Sequence[
 
 def _is_gang(unit: EvictionUnit) -> bool:
     """A gang of several members, or the rest of one."""
-    return not unit.surplus and unit.gang.kind != "single" and sum(pod.node is not None for pod in unit.gang.members) > 1
+    return not unit.surplus and unit.gang.kind != "per pod" and sum(pod.node is not None for pod in unit.gang.members) > 1

@@ -1,4 +1,4 @@
-"""Whatever quotas and jobs there are: figures stay within their bounds after every cycle, and nobody leaves for nothing."""
+"""Whatever quotas and jobs there are: usage stays within its bounds after every cycle, and no pod is evicted for nothing."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def jobs(draw: st.DrawFn, teams: list[str]) -> list[dict[str, Any]]:
             "team": draw(st.sampled_from(teams)),
             "pods": draw(st.integers(1, 4)),
             "gpus": draw(st.integers(1, 3)),
-            # Whoever comes later is more important more often than not.
+            # What comes later has a higher priority more often than not.
             "priority": draw(st.integers(1, 4)) + number,
             "preemptible": draw(st.sampled_from(["true", "true", "false"])),
             "gone": draw(st.booleans()),
@@ -74,7 +74,7 @@ def test_quotas_hold_after_every_cycle_and_no_eviction_is_wasted(case: QuotaCase
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(case=quota_cases)
-def test_nobody_is_evicted_while_nobody_was_nominated(case: QuotaCase) -> None:
+def test_no_pod_is_evicted_while_none_was_nominated(case: QuotaCase) -> None:
     """Some jobs are deleted in the middle of their round, and no operator ever comes."""
     teams, nodes, wanted = case
     cluster, cycle = _cluster(teams, nodes), _cycles(SOFT_EVICTION)
@@ -135,7 +135,7 @@ def _within_bounds(world: World, teams: dict[str, tuple[int, int]]) -> None:
 
 
 def _all_are_served(world: World, titles: set[str]) -> None:
-    """Whoever had others evicted was promised a node for every member that its minimum needs."""
+    """A job that others were evicted for has every member that its minimum needs nominated."""
     for gang in world.facts.gangs.values():
         if gang.full_name in titles:
             placed = sum(world.phase(pod) in (Phase.NOMINATED, Phase.RESERVED, Phase.BOUND, Phase.BINDING) for pod in gang.pods())

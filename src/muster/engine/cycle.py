@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from muster.engine.allocate import allocate
 from muster.engine.commit import collect_effects
 from muster.engine.enqueue import enqueue
-from muster.engine.evict.evict_actions import gang_preempt, gang_reclaim, job_preempt, preempt
+from muster.engine.evict.evict_actions import EVICT_ACTIONS
 from muster.engine.evict.orphaned_evictions import end_orphaned_evictions
 from muster.engine.expire import cancel_unneeded_evictions, expire
 from muster.engine.hooks import Policy
@@ -25,10 +25,7 @@ ACTIONS: dict[str, Callable[[Session, Refusals], None]] = {
     "expire": expire,
     "enqueue": enqueue,
     "allocate": allocate,
-    "preempt": preempt,
-    "gang-preempt": gang_preempt,
-    "job-preempt": job_preempt,
-    "gang-reclaim": gang_reclaim,
+    **EVICT_ACTIONS,
 }
 
 StepCallback = Callable[[str], None]

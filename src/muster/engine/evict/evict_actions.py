@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from muster.engine import explain
 from muster.engine.evict.domain_search import plan_in_domain
@@ -23,46 +25,26 @@ from muster.model.topics import Topic
 from muster.state.gangs.gang_stage import is_satisfied, reaches_min
 from muster.state.memory import ActivePlan
 
-PREEMPT_NAME, GANG_PREEMPT_NAME, GANG_RECLAIM_NAME, JOB_PREEMPT_NAME = "preempt", "gang-preempt", "gang-reclaim", "job-preempt"
 
-
-def gang_preempt(s: Session, refusals: Refusals) -> None:
-    evict_for_refused(s, GANG_PREEMPT, refusals)
-
-
-def job_preempt(s: Session, refusals: Refusals) -> None:
-    evict_for_refused(s, JOB_PREEMPT, refusals)
-
-
-def gang_reclaim(s: Session, refusals: Refusals) -> None:
-    evict_for_refused(s, GANG_RECLAIM, refusals)
-
-
-def preempt(s: Session, refusals: Refusals) -> None:
-    evict_for_refused(s, PREEMPT, refusals)
-
-
-def evict_for_refused(s: Session, policy: EvictionPolicy, refusals: Refusals) -> None:
+def evict_for_refused(s: Session, refusals: Refusals, *, policy: EvictionPolicy) -> None:
     """Plans for the gangs that were refused in this cycle for lack of capacity, in their order, one each at most."""
     cache = ActionCache()
     for key, refusal in list(refusals.items()):
         gang = s.world.facts.gangs[key]
-        if action_for(s, gang) == policy.name or policy.name == GANG_RECLAIM_NAME:
+        if action_for(s, gang) == policy.name or policy is GANG_RECLAIM:
             if (plan := _plan_for(s, gang, policy, cache, refusal)) is not None:
                 del refusals[key]
                 commit_plan(s, gang, plan, policy, refusal)
 
 
 def action_for(s: Session, gang: Gang) -> str:
-    """Which action serves this ask: the first that fits it, of those that the policy has."""
-    wanted = GANG_PREEMPT_NAME
+    """The action that serves this gang: the first that fits it, of those that the policy has."""
+    wanted = GANG_PREEMPT
     if gang.queue.startswith("quota/"):
-        wanted = JOB_PREEMPT_NAME
-    elif (gang.min == 1 and gang.size == 1 and gang.is_single_pod) or (
-        gang.match_policy is MatchPolicy.ONCE_SATISFIED and is_satisfied(s.world, gang)
-    ):
-        wanted = PREEMPT_NAME
-    return wanted if wanted in s.policy.actions else GANG_PREEMPT_NAME
+        wanted = JOB_PREEMPT
+    elif (gang.min == 1 and gang.size == 1 and gang.is_single_pod) or _is_scheduled_per_pod(s, gang):
+        wanted = PREEMPT
+    return wanted.name if wanted.name in s.policy.actions else GANG_PREEMPT.name
 
 
 def _plan_for(s: Session, gang: Gang, policy: EvictionPolicy, cache: ActionCache, refusal: Verdict) -> Plan | None:
@@ -109,7 +91,7 @@ def _search_domains(s: Session, ask: Ask, policy: EvictionPolicy, cache: ActionC
 
 def _find_plan(s: Session, ask: Ask, policy: EvictionPolicy, domain: Domain, cache: ActionCache) -> Plan | NoPlan:
     """One pod after the other where pods are served singly, the whole ask otherwise."""
-    if policy.name != PREEMPT_NAME:
+    if policy is not PREEMPT:
         return plan_in_domain(s, ask, policy, domain, cache)
     found: Plan | NoPlan = NoPlan("no member needs a node")
     for pod in ask.pods:
@@ -208,5 +190,10 @@ def _release_reservations(s: Session, gang: Gang, plan: Plan, policy: EvictionPo
 def _eviction_message(s: Session, gang: Gang, victim: Pod, policy: EvictionPolicy) -> str:
     loser = s.world.gang_of(victim)
     priority = loser.priority if loser is not None else victim.priority
-    verb = "reclaimed" if policy.name == GANG_RECLAIM_NAME else "preempted"
+    verb = "reclaimed" if policy is GANG_RECLAIM else "preempted"
     return f"{verb} for {gang.full_name}: priority {priority} against {gang.priority}"
+
+
+EVICT_ACTIONS: dict[str, Callable[[Session, Refusals], None]] = {
+    policy.name: partial(evict_for_refused, policy=policy) for policy in (PREEMPT, GANG_PREEMPT, JOB_PREEMPT, GANG_RECLAIM)
+}
