@@ -1,4 +1,4 @@
-"""Preemption for one pod as the engine does it, but slow and obvious: node by node, unit by unit, with plain numbers. It shares no code with it.
+"""Preemption for one pod, slow and obvious: node by node, unit by unit, with plain numbers. It shares no code with the engine.
 
 It knows single pods, Volcano gangs (surplus members, and the rest as a whole), Koordinator gangs that are running (pod by pod),
 nominations, host ports, affinity and anti-affinity, disruption budgets, lost work and a queue's limit.
