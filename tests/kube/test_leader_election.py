@@ -127,7 +127,7 @@ def test_of_many_candidates_one_wins(servers: Servers) -> None:
 
 @pytest.mark.parametrize(
     ("how", "why"),
-    [("taken", "held by another"), ("emptied", "held by nobody"), ("deleted", "deleted")],
+    [("taken", "held by another"), ("emptied", "held by no process"), ("deleted", "deleted")],
     ids=["taken", "emptied", "deleted"],
 )
 def test_a_lease_that_was_taken_away_is_lost(servers: Servers, how: str, why: str) -> None:
