@@ -21,8 +21,8 @@ SOURCE = ROOT / "src" / "muster"
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 MOST_WORDS = 30
 WITH_OLD_WORDS = ("CHANGELOG.md",)
-ALLOWED_HERE = ("Volcano: bundle",)
-"""A word of others that the glossary explains."""
+ALLOWED_HERE = ("Volcano: bundle", "'held' is now 'reserved'")
+"""A word of others that the glossary explains, and an error that names the present key."""
 
 
 def text_of(name: str) -> str:
