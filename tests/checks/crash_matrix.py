@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from tests.checks import run_checks
 
 from muster.kube.read import names
+from muster.kube.read.object_references import Manifest
 from muster.kube.read.reservation_annotation import read_reservation
 from muster.kube.read.text_values import BadText
 from muster.model.effects import Outcome
 from muster.model.pod import RESERVATIONS
 from muster.scenario.invariants import Violation
 from muster.scenario.scenario_runner import ScenarioRunner
-from muster.scenario.syntax_tree import ExpectStep, Manifest, RestartStep, RunStep, Scenario
+from muster.scenario.syntax_tree import ExpectStep, RestartStep, RunStep, Scenario
 
 _ONCE_ONLY_VERBS = ("bind", "delete", "evict")
 """Writes that must not happen twice."""

@@ -14,12 +14,13 @@ from tests.kube.fork_server import ForkServer
 from tests.kube.real_time_backend import CrashPoint, RealTimeBackend
 
 from muster.kube.read import names
+from muster.kube.read.object_references import Manifest
 from muster.lab.servers import Servers
 from muster.model.effects import Bind, Evict, Nominate, Outcome, Release, Reserve
 from muster.scenario.loader import policy_of
 from muster.scenario.run_report import Mismatch
 from muster.scenario.scenario_runner import ScenarioRunner
-from muster.scenario.syntax_tree import AdvanceStep, CycleStep, ExpectStep, Manifest, RestartStep, RunStep, Scenario, ScenarioStep
+from muster.scenario.syntax_tree import AdvanceStep, CycleStep, ExpectStep, RestartStep, RunStep, Scenario, ScenarioStep
 from muster.scheduler import Scheduler
 
 ONCE_VERBS = ("bind", "evict", "delete", "mark")

@@ -13,6 +13,7 @@ from tests.harness.live_harness import LiveHarness
 from tests.kube.fault_proxy import WATCH_FAULTS, WRITE_FAULTS, FaultProxy
 
 from muster.kube.read import names
+from muster.kube.read.object_references import Manifest
 from muster.kube.read.reservation_annotation import read_reservation
 from muster.kube.read.text_values import BadText
 from muster.kube.watch import reflector
@@ -24,7 +25,7 @@ from muster.scenario import Scenario
 from muster.scenario.loader import from_document
 from muster.scenario.scenario_generator import generate_document
 from muster.scenario.scenario_runner import ScenarioRunner
-from muster.scenario.syntax_tree import Manifest, RunStep
+from muster.scenario.syntax_tree import RunStep
 
 STEPS = int(os.environ.get("MUSTER_FAULT_STEPS", "120"))
 EVENTS_PER_RUN = 60

@@ -16,6 +16,7 @@ from muster.cli.text_format import compact_names, count, queue_name
 from muster.cli.usage_errors import USAGE_ERROR
 from muster.config import load_policy
 from muster.forecast import CANNOT_RUN, RUNS_AFTER_EVICTION, RUNS_NOW, Alternative, EvictedGang, Forecast, NoSuchJob, forecast
+from muster.kube.read.object_references import Manifest
 from muster.model.events import Event, Upsert
 from muster.model.pod import Pod
 from muster.scenario.loader import policy_of
@@ -23,7 +24,7 @@ from muster.scenario.object_parser import ParseScope, parse_gang
 from muster.scenario.scenario_runner import ScenarioRunner
 from muster.scenario.step_parser import parse_manifest
 from muster.scenario.symbol_table import SymbolTable, is_manifest
-from muster.scenario.syntax_tree import GangSpec, Manifest, Scenario, SourceManifest, SubmitStep
+from muster.scenario.syntax_tree import GangSpec, Scenario, SourceManifest, SubmitStep
 from muster.state.derived.topology_domains import WHOLE_CLUSTER
 from muster.yaml_positions import InputError, InputFaults, YamlValue, read_yaml_documents
 

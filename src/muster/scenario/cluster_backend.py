@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
+from muster.kube.read.object_references import Manifest
 from muster.model.effects import Effect
 from muster.model.events import Event
 from muster.sim.executor import Write
-
-Manifest = dict[str, Any]
 
 
 class ClusterBackend(Protocol):

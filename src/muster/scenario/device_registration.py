@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from muster.kube.read import names
+from muster.kube.read.object_references import Manifest
 from muster.model.device import MIB, WHOLE_CORES
 from muster.model.resource_amounts import MEMORY, amount
 from muster.scenario.field_reader import FieldReader, parse_amounts
-from muster.scenario.syntax_tree import Manifest
 from muster.yaml_positions import YamlValue
 
 DEVICE_FLAVOURS = ("vgpu", "gpushare", "koordinator")

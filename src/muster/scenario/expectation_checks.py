@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from muster.kube.read import names
+from muster.kube.read.object_references import Manifest
 from muster.model.effects import Bind, Evict, Release
 from muster.model.gang import Gang
 from muster.model.pod import Phase
@@ -16,7 +17,7 @@ from muster.model.resource_amounts import short_name, show_amount
 from muster.scenario.cluster_backend import ClusterBackend
 from muster.scenario.manifest_builder import SCENARIO_GANG_LABEL, pod_name
 from muster.scenario.run_report import DecidedEffect, Mismatch
-from muster.scenario.syntax_tree import Check, ExpectStep, GangSpec, Manifest, NamedObject, PodTarget, Wanted
+from muster.scenario.syntax_tree import Check, ExpectStep, GangSpec, NamedObject, PodTarget, Wanted
 from muster.state.gangs.gang_stage import stage
 from muster.state.world import World
 

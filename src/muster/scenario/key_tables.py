@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class KeySpec:
-    """`retired` is the name that the key had before: a file that still has it is told the new one."""
+    """`retired` is the former name of the key: the error for it names the present one."""
 
     name: str
     value_type: str

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from math import inf
 
 from muster.kube.read import names
+from muster.kube.read.object_references import Manifest
+from muster.kube.write.patch_bodies import rfc3339
 from muster.model.resource_amounts import CPU, MEMORY, PODS
-from muster.scenario.syntax_tree import GangSpec, Manifest, PodTemplate, Quantities, RoleSpec
+from muster.scenario.syntax_tree import GangSpec, PodTemplate, Quantities, RoleSpec
 
 GANG_FLAVOURS = ("volcano", "koordinator", "sigs", "native", "annotation", "single-pod")
 SCENARIO_GANG_LABEL = "sim.muster.dev/gang"
@@ -230,8 +231,3 @@ def _seconds(value: float | None) -> str | None:
     if value is None:
         return None
     return str(int(value)) if value == int(value) else repr(value)
-
-
-def rfc3339(when: float) -> str:
-    """A time as Kubernetes writes it."""
-    return datetime.fromtimestamp(when, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

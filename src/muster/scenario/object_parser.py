@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf
 
+from muster.kube.read.object_references import Manifest
 from muster.model.gang import MatchPolicy, Mode
 from muster.model.pod_constraints import TaintEffect
 from muster.model.queue import QueueState
@@ -15,7 +16,7 @@ from muster.scenario.device_registration import parse_devices, with_registered_d
 from muster.scenario.field_reader import FieldReader, parse_amounts, require_known_name
 from muster.scenario.literals import is_range, is_resource
 from muster.scenario.symbol_table import DEFAULT_NAMESPACE, SymbolTable
-from muster.scenario.syntax_tree import GangSpec, Manifest, PodTemplate, RoleSpec
+from muster.scenario.syntax_tree import GangSpec, PodTemplate, RoleSpec
 from muster.yaml_positions import InputFaults, YamlValue, nearest
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")

@@ -11,6 +11,7 @@ from dataclasses import replace
 from time import perf_counter
 
 from muster.engine.hooks import Policy
+from muster.kube.read.object_references import Manifest
 from muster.model.effects import Effect, Outcome, PodGroupStatus, QueueStatus
 from muster.model.events import BindFailed, Event, EvictFailed
 from muster.queue_report import queue_rows
@@ -32,7 +33,6 @@ from muster.scenario.syntax_tree import (
     ExpectStep,
     FailStep,
     GangSpec,
-    Manifest,
     NamedObject,
     NodeStep,
     PatchStep,

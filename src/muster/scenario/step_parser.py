@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 
+from muster.kube.read.object_references import Manifest
 from muster.scenario.expectation_parser import parse_expect
 from muster.scenario.field_reader import (
     DEFAULT_CYCLE_INTERVAL_S,
@@ -26,7 +27,6 @@ from muster.scenario.syntax_tree import (
     DeleteStep,
     FailStep,
     GangSpec,
-    Manifest,
     NamedObject,
     NodeStep,
     PatchStep,

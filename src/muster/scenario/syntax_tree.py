@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+from muster.kube.read.object_references import Manifest
 from muster.yaml_positions import YamlValue
 
-Manifest = dict[str, Any]
 Quantities = tuple[tuple[str, str], ...]
 """Resources by full name, each with its quantity as written."""
 
@@ -99,7 +98,7 @@ class NamedObject:
 
 @dataclass(frozen=True, slots=True)
 class SourceManifest:
-    """A manifest and the line it stands on."""
+    """A manifest and its line."""
 
     manifest: Manifest
     line: int
@@ -241,7 +240,7 @@ class FaultSpec:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """`policy` is what stands in the file, or where its own file is; None is the default policy."""
+    """`policy` is inline or the path of a file; None is the default policy."""
 
     name: str
     file: str

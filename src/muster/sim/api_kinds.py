@@ -50,7 +50,7 @@ class BadManifest(ValueError):
 
 
 def kinds_named(kind: str) -> list[tuple[str, str]]:
-    """The kinds that somebody may mean by `PodGroup`, or by `PodGroup.scheduling.volcano.sh` where it must be clear."""
+    """The kinds with the name `PodGroup`, or `PodGroup.scheduling.volcano.sh` where it must be clear."""
     plain, _, group = kind.partition(".")
     found = [known for known in KINDS if known[1] == plain and group in ("", known[0])]
     if not found:
@@ -94,7 +94,7 @@ def _suggestion(word: str, known: list[str]) -> str:
 
 
 def with_string_annotations(manifest: Manifest) -> Manifest:
-    """Annotations as the API has them, which are texts: a number, a boolean or a list that somebody wrote becomes its JSON."""
+    """Annotations as the API has them, which are texts: a number, a boolean or a list becomes its JSON."""
     annotations = manifest["metadata"].get("annotations")
     if not isinstance(annotations, Mapping) or all(isinstance(value, str) for value in annotations.values()):
         return manifest

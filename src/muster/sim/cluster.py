@@ -229,7 +229,7 @@ class SimCluster:
         return stored
 
     def _find_ref(self, kind: str, namespace: str, name: str) -> ApiObjectRef:
-        """The object that somebody means. A kind that exists in several API groups is the one in which the name exists."""
+        """The object with this name. A kind that exists in several API groups is the one in which the name exists."""
         refs = [
             ApiObjectRef(*known, (namespace or DEFAULT_NAMESPACE) if is_namespaced(known) else "", name)
             for known in kinds_named(kind)

@@ -38,7 +38,7 @@ class ChangeType(Enum):
 
 
 class ObjectChange(NamedTuple):
-    """One entry of the watch log. The manifest is that version of the object; nobody changes it any more."""
+    """One entry of the watch log. The manifest is that version of the object and never changes."""
 
     what: ChangeType
     ref: ApiObjectRef
