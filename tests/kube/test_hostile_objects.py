@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from tests.harness.etcd_reset import ResettableServers as Servers
 from tests.harness.live_harness import LiveHarness
 from tests.kube.schemaless_crds import install
 
@@ -16,7 +17,6 @@ from muster.config import default_policy
 from muster.kube.watch.access import read_access
 from muster.kube.watch.client import ApiError
 from muster.lab.assets import Assets
-from muster.lab.servers import Servers
 from muster.scheduler import Scheduler, step
 
 Manifest = dict[str, Any]
