@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import re2
 
 from muster.kube.read import wire
 from muster.kube.read.decoding_problems import Problems
@@ -66,10 +66,12 @@ def _member(written: wire.HyperNodeMember, *, field: str, problems: Problems) ->
 
 
 def _is_pattern(pattern: str, *, field: str, problems: Problems) -> bool:
+    options = re2.Options()
+    options.log_errors = False
     try:
-        re.compile(pattern[: MAX_PATTERN_LENGTH + 1])
+        re2.compile(pattern[: MAX_PATTERN_LENGTH + 1], options)
         fits = len(pattern) <= MAX_PATTERN_LENGTH
-    except (re.error, OverflowError, RecursionError):
+    except re2.error:
         fits = False
     if not fits:
         problems.add(field, value=pattern, advice="is no regular expression; write for example ^gpu-[0-9]+$")
