@@ -147,7 +147,7 @@ class InputFault:
     suggestion: str = ""
 
     def __str__(self) -> str:
-        hint = f" Did you mean {self.suggestion!r}?" if self.suggestion else ""
+        hint = f" Did you mean {self.suggestion!r}?" if self.suggestion and repr(self.suggestion) not in self.message else ""
         return f"{self.file}:{self.line}: {self.message}{'.' if hint else ''}{hint}"
 
     def render(self, source: str = "") -> str:

@@ -173,7 +173,7 @@ def report_unknown_key(at: YamlValue, *, table: str, field: str, faults: InputFa
     if present is None:
         faults.unknown(at, what, key_names(table), field=field)
     else:
-        faults.add(at, f"{at.text!r} is now {present!r}", field=field)
+        faults.add(at, f"{at.text!r} is now {present!r}", field=field, suggestion=present)
 
 
 def report_unknown_value(at: YamlValue, key: str, choices: Collection[str], *, field: str, faults: InputFaults) -> None:
@@ -181,7 +181,7 @@ def report_unknown_value(at: YamlValue, key: str, choices: Collection[str], *, f
     if present is None:
         faults.unknown(at, key, choices, field=field)
     else:
-        faults.add(at, f"{field}: {at.text!r} is now {present!r}", field=field)
+        faults.add(at, f"{field}: {at.text!r} is now {present!r}", field=field, suggestion=present)
 
 
 def parse_count(found: YamlValue, *, field: str, faults: InputFaults, least: int = 0, default: int = 0) -> int:
