@@ -39,9 +39,7 @@ TOO_COMPLEX: frozenset[str] = frozenset(
         "state/store.py _upsert_pod",
     }
 )
-DEFINED_TWICE: frozenset[str] = frozenset(
-    {"DomainSearch", "EvictionRefusal", "IntColumn", "Manifest", "RejectedObject", "Report", "_Taken"}
-)
+DEFINED_TWICE: frozenset[str] = frozenset()
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 BRANCHES = (ast.If, ast.IfExp, ast.For, ast.AsyncFor, ast.While, ast.ExceptHandler, ast.match_case)

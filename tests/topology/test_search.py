@@ -13,18 +13,19 @@ from tests.topology.fixture_cluster import binds
 from tests.topology.worlds import Case, Job, cases, cluster_of, submit, violating_gangs, with_more_members
 
 from muster.engine import domain_placement as domains_module
-from muster.engine.fit_counts import CapacityView, CurrentCapacity, DomainBounds, IntColumn, domain_bounds, fit_counts
+from muster.engine.fit_counts import CapacityView, CurrentCapacity, DomainBounds, domain_bounds, fit_counts
 from muster.engine.hooks import Ask, Purpose
 from muster.engine.place import place
 from muster.engine.session import Session
 from muster.model.effects import Verdict
 from muster.model.pod import Phase
 from muster.model.topology_spec import TopologyConstraint
-from muster.plugins._domain_search import DomainSearch
+from muster.plugins._domain_search import ConstrainedDomains
 from muster.plugins._tier_constraint import TierConstraint
 from muster.plugins.topology import Topology
 from muster.state.derived.topology_domains import Domain
 from muster.state.gangs.gang_stage import reaches_min
+from muster.state.node_table import IntColumn
 
 MANY = settings(max_examples=150, deadline=None)
 
@@ -39,7 +40,7 @@ class TriesEveryDomain:
 
     def domains(self, s: Session, ask: Ask) -> Sequence[Domain] | Verdict | None:
         constraint = self.inner._constraint(s, ask)
-        return DomainSearch(s, ask, constraint).allowed if isinstance(constraint, TierConstraint) else constraint
+        return ConstrainedDomains(s, ask, constraint).allowed if isinstance(constraint, TierConstraint) else constraint
 
     def fill_order(self, s: Session, ask: Ask, domain: Domain) -> Sequence[Domain]:
         return self.inner.fill_order(s, ask, domain)

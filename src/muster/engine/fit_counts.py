@@ -12,7 +12,6 @@ from enum import Enum
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from muster.engine.hooks import Ask, Purpose
 from muster.engine.node_scores import COLUMNS, MOUNTING_COLUMNS, REFUSED
@@ -24,11 +23,9 @@ from muster.state.derived.topology_domains import Domain
 from muster.state.derived_values import Derived
 from muster.state.gangs.gang_stage import count, is_satisfied, phases_that_count
 from muster.state.gangs.subgroups import placed_in_subgroup
-from muster.state.node_table import BoolColumn, NodeRows, RowIndex
+from muster.state.node_table import BoolColumn, IntColumn, NodeRows, RowIndex
 from muster.state.resource_columns import Amounts
 from muster.state.world import World
-
-IntColumn = npt.NDArray[np.int64]
 
 # A pod that asks for nothing fits this often.
 UNBOUNDED = 1_000_000

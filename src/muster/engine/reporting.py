@@ -17,7 +17,7 @@ from muster.state.world import World
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ReportedStatus:
     """A status that was written, and what the object's own status was when that was decided."""
 
     status: object
@@ -28,10 +28,10 @@ def is_news(world: World, uid: str, status: object, seen: Mapping[str, str], *, 
     """Is this status to be written onto the object with this UID? `seen` is its status now, `says` whether that reads so. If it is,
     it counts as written from now on."""
     before = world.memory.reported.get((uid, STATUS))
-    if isinstance(before, Report) and before.status == status and (before.seen == seen or says()):
+    if isinstance(before, ReportedStatus) and before.status == status and (before.seen == seen or says()):
         return False
     known = before is None and says()
-    world.memory.reported.set((uid, STATUS), Report(status, seen))
+    world.memory.reported.set((uid, STATUS), ReportedStatus(status, seen))
     return not known
 
 

@@ -16,7 +16,6 @@ from muster.engine.fit_counts import (
     CurrentCapacity,
     DomainBounds,
     DomainSums,
-    IntColumn,
     count_fits,
     domain_bounds,
 )
@@ -28,7 +27,7 @@ from muster.model.pod import PLACED_OR_NOMINATED, Pod
 from muster.model.resource_amounts import PODS, Resources, show
 from muster.model.topics import Topic
 from muster.plugins._tier_constraint import TierConstraint
-from muster.state.node_table import BoolColumn, RowIndex
+from muster.state.node_table import BoolColumn, IntColumn, RowIndex
 from muster.state.resource_columns import Amounts
 
 INSUFFICIENT_CAPACITY = "InsufficientCapacityInDomain"
@@ -42,7 +41,7 @@ _PRIORITY_LEVELS = 8
 _OWN_QUEUES_ONLY = ("preempt", "gang-preempt")
 
 
-class DomainSearch:
+class ConstrainedDomains:
     """`allowed`: the narrowest first, whether or not they have the capacity."""
 
     def __init__(self, s: Session, ask: Ask, constraint: TierConstraint) -> None:

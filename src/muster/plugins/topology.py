@@ -11,17 +11,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from muster.engine.fit_counts import CAPACITY_FOR, CurrentCapacity, DomainSums, IntColumn, domain_bounds, equal_members
+from muster.engine.fit_counts import CAPACITY_FOR, CurrentCapacity, DomainSums, domain_bounds, equal_members
 from muster.engine.hooks import Ask, Domain, Purpose
 from muster.engine.reporting import condition_news
 from muster.engine.session import Session
 from muster.model.effects import Condition, Verdict
-from muster.plugins._domain_search import DomainSearch, placed_rows
+from muster.plugins._domain_search import ConstrainedDomains, placed_rows
 from muster.plugins._node_allocation import DEFAULT_WEIGHTS
 from muster.plugins._option_field import option
 from muster.plugins._tier_constraint import TierConstraint, resolve_constraint
 from muster.state.derived.topology_domains import DomainTree, domain_tree
-from muster.state.node_table import FloatColumn
+from muster.state.node_table import FloatColumn, IntColumn
 
 INVALID_DOMAIN = "InvalidDomain"
 
@@ -65,7 +65,7 @@ class Topology:
         constraint = self._constraint(s, ask)
         if constraint is None or isinstance(constraint, Verdict):
             return constraint
-        search = DomainSearch(s, ask, constraint)
+        search = ConstrainedDomains(s, ask, constraint)
         if not search.allowed:
             return search.no_allowed_domain()
         if not ask.pods:

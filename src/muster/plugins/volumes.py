@@ -16,9 +16,9 @@ from muster.plugins._select_rows import select_rows
 from muster.state.derived.node_term_matches import matching_column
 from muster.state.derived.placement_counters import counter_of
 from muster.state.derived.volume_choice import is_available, unbound_claim, volumes_suffice
-from muster.state.derived.volume_mounts import IntColumn, Mounts, Volume, claim_keys, csi_volume
+from muster.state.derived.volume_mounts import Mounts, Volume, claim_keys, csi_volume
 from muster.state.derived_values import Derived
-from muster.state.node_table import BoolColumn, NodeRows
+from muster.state.node_table import BoolColumn, IntColumn, NodeRows
 from muster.state.world import World
 
 

@@ -29,7 +29,6 @@ from muster.sim.soft_eviction_operator import SoftEvictionOperator
 from muster.sim.virtual_clock import VIRTUAL_START, VirtualClock
 from muster.sim.workload_controller import WorkloadController
 
-RejectedObject = tuple[str, str, str]
 """Kind, name and what is wrong."""
 
 
@@ -47,7 +46,7 @@ class SimCluster:
         starts_at: float = VIRTUAL_START,
     ) -> None:
         faults = faults or NO_FAULTS
-        self.rejected: list[RejectedObject] = []
+        self.rejected: list[tuple[str, str, str]] = []
         """Objects that could not be decoded."""
         self._clock = VirtualClock(start=starts_at)
         self._store = ObjectStore(self._clock)

@@ -9,7 +9,7 @@ from muster.model.pod_constraints import LabelSelector, Operator, Requirement
 from muster.sim.object_store import ObjectStore
 
 
-class EvictionRefusal(NamedTuple):
+class BudgetRefusal(NamedTuple):
     why: str
     budget_name: str
 
@@ -32,7 +32,7 @@ class DisruptionBudgets:
             if ref.namespace in touched:
                 self._store.patch(ref, {"status": self._status(ref, budget)})
 
-    def eviction_refusal(self, ref: ApiObjectRef, pod: ManifestView) -> EvictionRefusal | None:
+    def eviction_refusal(self, ref: ApiObjectRef, pod: ManifestView) -> BudgetRefusal | None:
         """Why the pod may not be evicted now, or None. A pod that does not run counts for no budget."""
         phase = (pod.get("status") or {}).get("phase")
         if phase != "Running" or pod["metadata"].get("deletionTimestamp"):
@@ -40,7 +40,7 @@ class DisruptionBudgets:
         covering = [(r, b) for r, b in self._store.scan(BUDGET) if r.namespace == ref.namespace and _budget_selects(b, pod)]
         if len(covering) > 1:
             names = " and ".join(r.full_name for r, _ in covering)
-            return EvictionRefusal(
+            return BudgetRefusal(
                 f"{len(covering)} budgets cover it ({names}): the Eviction API supports only one", covering[0][0].full_name
             )
         for budget_ref, budget in covering:
@@ -49,7 +49,7 @@ class DisruptionBudgets:
             # An unhealthy pod may be evicted while the others are enough.
             allowed = healthy - desired if _is_healthy(pod) else healthy - desired + 1
             if allowed <= 0:
-                return EvictionRefusal(
+                return BudgetRefusal(
                     f"budget {budget_ref.full_name} needs {desired} healthy pods and has {healthy}", budget_ref.full_name
                 )
         return None

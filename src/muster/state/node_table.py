@@ -23,6 +23,7 @@ from muster.state.resource_columns import Amounts, Columns, widened
 RowIndex = npt.NDArray[np.intp]
 BoolColumn = npt.NDArray[np.bool_]
 FloatColumn = npt.NDArray[np.float64]
+IntColumn = npt.NDArray[np.int64]
 LabelCodes = tuple[npt.NDArray[np.int32], dict[str, int]]
 TaintCodes = tuple[npt.NDArray[np.int32], list[tuple[Taint, ...]]]
 

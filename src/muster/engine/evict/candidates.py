@@ -8,8 +8,8 @@ import numpy as np
 
 from muster.engine.evict.eviction_units import EvictionUnits
 from muster.engine.evict.member_demand import MemberDemand, fits_in_rows
-from muster.engine.evict.victims import IntColumn, mask_of
-from muster.state.node_table import BoolColumn, RowIndex
+from muster.engine.evict.victims import mask_of
+from muster.state.node_table import BoolColumn, IntColumn, RowIndex
 from muster.state.resource_columns import Amounts
 
 Candidate = tuple[tuple[float, ...], list[int], list[int], int]

@@ -20,11 +20,10 @@ from muster.engine.evict.freed_amounts import FreedAmounts
 from muster.engine.evict.member_demand import MemberDemand, fits_in_amounts, fits_in_rows, member_demands
 from muster.engine.evict.node_amounts import NodeAmounts
 from muster.engine.evict.victim_search import ActionCache, VictimSearch, VictimSelection
-from muster.engine.evict.victims import IntColumn
 from muster.engine.hooks import Ask, Domain, Purpose
 from muster.engine.session import Session
 from muster.model.pod import Phase, Pod
-from muster.state.node_table import BoolColumn, RowIndex
+from muster.state.node_table import BoolColumn, IntColumn, RowIndex
 from muster.state.resource_columns import Amounts
 from muster.state.trial import Trial
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from muster.engine.evict.victims import IntColumn, VictimTable, mask_of
+from muster.engine.evict.victims import VictimTable, mask_of
 from muster.engine.hooks import Ask
 from muster.engine.session import Session
 from muster.model.effects import YES, Verdict
 from muster.model.pod import Pod
-from muster.state.node_table import BoolColumn
+from muster.state.node_table import BoolColumn, IntColumn
 
 
 class EvictionRules(Protocol):

@@ -13,12 +13,12 @@ import numpy.typing as npt
 
 from muster.engine.evict.eviction_policy import EvictionPolicy, EvictionRules
 from muster.engine.evict.unit_membership import unit_numbers
-from muster.engine.evict.victims import IntColumn, VictimTable, mask_of
+from muster.engine.evict.victims import VictimTable, mask_of
 from muster.engine.hooks import Ask, Domain
 from muster.engine.session import Session
 from muster.model.pod import Phase, Pod
 from muster.model.resource_amounts import PODS
-from muster.state.node_table import BoolColumn, FloatColumn, RowIndex
+from muster.state.node_table import BoolColumn, FloatColumn, IntColumn, RowIndex
 from muster.state.resource_columns import Amounts
 
 ROI_STEP = 0.05

@@ -13,14 +13,14 @@ import numpy as np
 
 from muster.engine.evict.eviction_policy import EvictionPolicy, exclude_own_gang
 from muster.engine.evict.reclaim import demand_by_queue
-from muster.engine.evict.victims import IntColumn, VictimTable
+from muster.engine.evict.victims import VictimTable
 from muster.engine.hooks import Ask
 from muster.engine.session import Session
 from muster.model.effects import YES, Verdict
 from muster.model.gang import Gang
 from muster.model.pod import Pod
 from muster.model.queue import show_queue
-from muster.state.node_table import BoolColumn
+from muster.state.node_table import BoolColumn, IntColumn
 from muster.state.resource_columns import Amounts
 
 CAN_PREEMPT = "quota.scheduling.koordinator.sh/can-preempt"

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from muster.engine.evict.node_amounts import NodeAmounts
-from muster.engine.evict.victims import IntColumn
 from muster.engine.hooks import Ask, Domain
 from muster.engine.session import Session
 from muster.model.pod import Pod
-from muster.state.node_table import RowIndex
+from muster.state.node_table import IntColumn, RowIndex
 from muster.state.resource_columns import Amounts
 
 

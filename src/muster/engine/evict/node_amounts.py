@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from muster.engine.evict.victims import IntColumn, VictimTable
+from muster.engine.evict.victims import VictimTable
 from muster.model.device import DeviceApi, DeviceRequest, DeviceSlot
 from muster.model.pod import Placement, Pod
 from muster.model.topics import Topic
 from muster.state.derived.device_usage import PLENTY, DeviceCapacity, DeviceUsage, device_position, device_usage
 from muster.state.derived_values import Derived
 from muster.state.device_slot_choice import fits_by_device
-from muster.state.node_table import BoolColumn, RowIndex
+from muster.state.node_table import BoolColumn, IntColumn, RowIndex
 from muster.state.resource_columns import Amounts
 from muster.state.world import World
 

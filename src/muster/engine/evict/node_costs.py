@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from muster.engine.evict.eviction_units import EvictionUnits
-from muster.engine.evict.victims import IntColumn, VictimTable
+from muster.engine.evict.victims import VictimTable
 from muster.engine.session import Session
 from muster.model.pod import Phase
 from muster.state.changes import ChangeLog
-from muster.state.node_table import BoolColumn, FloatColumn, RowIndex
+from muster.state.node_table import BoolColumn, FloatColumn, IntColumn, RowIndex
 from muster.state.resource_columns import Amounts
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from muster.engine.evict.eviction_policy import EvictionPolicy, exclude_own_gang, lower_priority_in_same_queue
-from muster.engine.evict.victims import IntColumn, VictimTable
+from muster.engine.evict.victims import VictimTable
 from muster.engine.hooks import Ask
 from muster.engine.session import Session
 from muster.engine.shares import dominant_share
@@ -21,7 +21,7 @@ from muster.model.effects import YES, Verdict
 from muster.model.pod import Pod
 from muster.model.queue import show_queue
 from muster.model.resource_amounts import PODS, Resources, short_name
-from muster.state.node_table import BoolColumn
+from muster.state.node_table import BoolColumn, IntColumn
 from muster.state.resource_columns import Amounts
 
 NOT_ENTITLED = "NotEntitled"

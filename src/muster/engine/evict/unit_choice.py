@@ -10,8 +10,7 @@ from muster.engine.evict.candidates import find_candidates
 from muster.engine.evict.freed_amounts import FreedAmounts
 from muster.engine.evict.member_demand import MemberDemand
 from muster.engine.evict.victim_search import VictimSelection
-from muster.engine.evict.victims import IntColumn
-from muster.state.node_table import BoolColumn
+from muster.state.node_table import BoolColumn, IntColumn
 from muster.state.resource_columns import Amounts
 
 _FIRST_PREFIX = 32

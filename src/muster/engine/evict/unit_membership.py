@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from muster.engine.evict.victims import BROKEN_AFTER_S, IntColumn, VictimTable
+from muster.engine.evict.victims import BROKEN_AFTER_S, VictimTable
 from muster.engine.session import Session
 from muster.model.gang import Gang, Subgroup
 from muster.model.pod import PLACED, Phase
 from muster.state.gangs.gang_stage import count
 from muster.state.gangs.subgroups import placed_in_subgroup
-from muster.state.node_table import BoolColumn, RowIndex
+from muster.state.node_table import BoolColumn, IntColumn, RowIndex
 from muster.state.resource_columns import Amounts
 
 

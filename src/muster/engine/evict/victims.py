@@ -17,7 +17,7 @@ from muster.model.pod import Phase, Pod
 from muster.model.queue import PREEMPTIBLE_LABEL
 from muster.model.topics import Topic
 from muster.state.derived_values import Derived
-from muster.state.node_table import BoolColumn, FloatColumn, RowIndex
+from muster.state.node_table import BoolColumn, FloatColumn, IntColumn, RowIndex
 from muster.state.resource_columns import Amounts
 from muster.state.world import World
 
@@ -30,7 +30,6 @@ BROKEN_AFTER_S = 60.0
 
 _MAX_STALE_GANGS = 1000
 
-IntColumn = npt.NDArray[np.int64]
 
 POD_COLUMNS = (
     "alive",

@@ -23,7 +23,7 @@ from muster.kube.write.backoff import REPORT_BACKOFF, FailureBackoff
 from muster.kube.write.event_recorder import EventRecorder
 from muster.kube.write.keyed_queue import KeyedQueue, QueueEntry
 from muster.kube.write.patch_builder import GangPods, incomplete_plan
-from muster.kube.write.pod_writes import EvictionRefusal, PodWriter
+from muster.kube.write.pod_writes import PodWriter, RefusedEviction
 from muster.kube.write.status_writer import StatusWriter
 from muster.kube.write.write_cache import WriteCache
 from muster.kube.write.write_order import PodWrite, WriteBatch, order_writes
@@ -257,13 +257,13 @@ class EffectWriter:
     async def _evict(
         self, effect: Evict, entry: QueueEntry, reserved: list[asyncio.Task[bool]], gang_objects: event_recorder.GangObjects
     ) -> None:
-        refusal: EvictionRefusal | None
+        refusal: RefusedEviction | None
         async with entry:
             missing = (await asyncio.gather(*reserved)).count(False)
             if missing:
-                refusal = EvictionRefusal(incomplete_plan(effect, missing=missing, reservations=len(reserved)))
+                refusal = RefusedEviction(incomplete_plan(effect, missing=missing, reservations=len(reserved)))
             else:
-                refusal = await _or_error(lambda: self._pod_writer.evict(effect), on_error=EvictionRefusal)
+                refusal = await _or_error(lambda: self._pod_writer.evict(effect), on_error=RefusedEviction)
         if refusal is None:
             self._recorder.add(event_recorder.eviction_events(effect, gang_objects))
         else:

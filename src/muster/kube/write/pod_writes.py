@@ -28,7 +28,7 @@ _TWO_BUDGETS = "more than one PodDisruptionBudget"
 _BUDGET_NAME = re.compile(r"The disruption budget (\S+) ")
 
 
-class EvictionRefusal(NamedTuple):
+class RefusedEviction(NamedTuple):
     """Why an eviction failed; `budget` names the PodDisruptionBudget that forbids it, or is empty."""
 
     why: str
@@ -201,7 +201,7 @@ class PodWriter:
 
     # -- evictions -------------------------------------------------------------------------------------------------------------
 
-    async def evict(self, effect: Evict) -> EvictionRefusal | None:
+    async def evict(self, effect: Evict) -> RefusedEviction | None:
         """Why the pod was not evicted, or None."""
         ref, why = pod_ref(effect.pod), ""
         for attempt in range(self._short_backoff.max_attempts):
@@ -219,9 +219,9 @@ class PodWriter:
                     break
                 await self._pause(self._short_backoff, attempt, error)
         pod = patch_builder.current_pod(effect, self._cache)
-        return None if pod is None or patch_builder.is_terminating(pod) else EvictionRefusal(why)
+        return None if pod is None or patch_builder.is_terminating(pod) else RefusedEviction(why)
 
-    async def _send_eviction(self, effect: Evict, pod: ManifestView) -> EvictionRefusal | None:
+    async def _send_eviction(self, effect: Evict, pod: ManifestView) -> RefusedEviction | None:
         ref = pod_ref(effect.pod)
         for step in steps_of(effect):
             match step:
@@ -237,11 +237,11 @@ class PodWriter:
         self._cache.mark_terminating(ref, uid=effect.uid)
         return None
 
-    async def _request_soft_eviction(self, effect: Evict) -> EvictionRefusal | None:
+    async def _request_soft_eviction(self, effect: Evict) -> RefusedEviction | None:
         done = await self.patch_pod(effect, backoff=self._short_backoff)
         if done or patch_builder.current_pod(effect, self._cache) is None:
             return None
-        return EvictionRefusal(f"pod {effect.pod} could not be labelled for soft eviction")
+        return RefusedEviction(f"pod {effect.pod} could not be labelled for soft eviction")
 
     # -- requests --------------------------------------------------------------------------------------------------------------
 
@@ -276,14 +276,14 @@ def only_changed_conditions(patch: Manifest, present: ManifestView | None) -> Ma
     return {**patch, "status": {**status, "conditions": [one for one in status["conditions"] if one not in known]}}
 
 
-def _budget_refusal(error: ApiError, *, namespace: str) -> EvictionRefusal | None:
+def _budget_refusal(error: ApiError, *, namespace: str) -> RefusedEviction | None:
     """Which PodDisruptionBudget forbids the eviction, if one does: only the message names it. A pod with two is never evicted."""
     if _TWO_BUDGETS in error.message:
-        return EvictionRefusal(error.message)
+        return RefusedEviction(error.message)
     causes: list[Any] = error.details.get("causes") or []
     for cause in causes:
         if error.status == TOO_MANY_REQUESTS and isinstance(cause, dict) and cause.get("reason") == BUDGET_CAUSE:
             message = str(cause.get("message") or error.message)
             name = _BUDGET_NAME.search(message)
-            return EvictionRefusal(message, f"{namespace}/{name[1]}" if name else "")
+            return RefusedEviction(message, f"{namespace}/{name[1]}" if name else "")
     return None

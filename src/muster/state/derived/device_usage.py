@@ -40,14 +40,14 @@ class DeviceCapacity:
     shares: Figures
 
 
-_Taken = tuple[tuple[DeviceSlot, ...], str, int]
+_DevicesInUse = tuple[tuple[DeviceSlot, ...], str, int]
 """Slots, the node that they are on, and how who has them stands there."""
 
 
 _LAID_OUT_BY = (Topic.NODE_LAYOUT, Topic.NODE_DEVICES)
 
 
-class DeviceUsage(PlacementCounter[_Taken]):
+class DeviceUsage(PlacementCounter[_DevicesInUse]):
     """Every device of every node that says which it has."""
 
     def __init__(self) -> None:
@@ -137,10 +137,10 @@ class DeviceUsage(PlacementCounter[_Taken]):
             self._counted.clear()
             self._position = -1
 
-    def entry(self, pod: Pod, node: str, placement: Placement) -> _Taken | None:  # noqa: ARG002
+    def entry(self, pod: Pod, node: str, placement: Placement) -> _DevicesInUse | None:  # noqa: ARG002
         return (placement.devices, node, presence_of(placement)) if placement.devices else None
 
-    def count(self, entry: _Taken, *, by: int) -> None:
+    def count(self, entry: _DevicesInUse, *, by: int) -> None:
         slots, node, presence = entry
         row = self._row.get(node)
         if row is None:

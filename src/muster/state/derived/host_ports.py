@@ -16,13 +16,13 @@ EVERY_ADDRESS = frozenset({"0.0.0.0", "::", ""})
 
 
 @dataclass(frozen=True, slots=True)
-class _Taken:
+class _PortsInUse:
     ports: tuple[HostPort, ...]
     node: str
     presence: int
 
 
-class HostPorts(PlacementCounter[_Taken]):
+class HostPorts(PlacementCounter[_PortsInUse]):
     def __init__(self) -> None:
         super().__init__()
         self._holders: dict[tuple[int, str], dict[str, dict[str, list[int]]]] = {}
@@ -45,10 +45,10 @@ class HostPorts(PlacementCounter[_Taken]):
             if address == port.ip or address in EVERY_ADDRESS or port.ip in EVERY_ADDRESS:
                 yield by_node
 
-    def entry(self, pod: Pod, node: str, placement: Placement) -> _Taken | None:
-        return _Taken(pod.signature.ports, node, presence_of(placement)) if pod.signature.ports else None
+    def entry(self, pod: Pod, node: str, placement: Placement) -> _PortsInUse | None:
+        return _PortsInUse(pod.signature.ports, node, presence_of(placement)) if pod.signature.ports else None
 
-    def count(self, entry: _Taken, *, by: int) -> None:
+    def count(self, entry: _PortsInUse, *, by: int) -> None:
         for port in entry.ports:
             by_address = self._holders.setdefault((port.port, port.protocol), {})
             by_node = by_address.setdefault(port.ip, {})

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from muster.model.pod import Placement, Pod
 from muster.model.topics import Topic
@@ -20,12 +19,12 @@ from muster.state.derived.placement_counters import (
     PlacementCounter,
     presence_of,
 )
+from muster.state.node_table import IntColumn
 from muster.state.storage import Storage
 from muster.state.world import World
 
 K = TypeVar("K")
 V = TypeVar("V")
-IntColumn = npt.NDArray[np.int64]
 Volume = tuple[str, str]
 """A CSI driver, and what it calls the volume."""
 
