@@ -569,7 +569,7 @@ def test_a_kind_that_is_installed_while_we_run_and_removed_again_on_a_real_serve
         async with running_reflector(access, THING, version="v1") as (later, gap):
             later._known, later.health.resource_version = reflector._known, "1"
             notice_lines = await gap.until("synced")
-            assert sorted(notice_lines) == [f"delete b {made['b']}", f"upsert c {made['c']}", "synced"]
+            assert sorted(notice_lines) == [f"delete b {made['b']}", "synced", f"upsert c {made['c']}"]
             await client.request("DELETE", f"{KIND_PATH}/things.lab.muster.dev")
             while later._known:
                 await asyncio.sleep(0.01)
