@@ -4,6 +4,7 @@ PYTHON     ?= python3
 UV_VERSION ?= 0.13.7
 SEEDS      ?= 1000
 ROUNDS     ?= 20
+SAMPLE     ?= 400
 WORKERS    ?= 2
 
 VENV  := .venv
@@ -13,7 +14,7 @@ TOOLS := .tools
 
 SHELL         := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: crashes help hunt setup demo test lint bench soak conformance lock clean
+.PHONY: crashes reliability help hunt mutants setup demo test lint bench soak conformance lock clean
 
 # uv does not read pip's settings; a machine that has only those is served all the same.
 ifdef PIP_INDEX_URL
@@ -61,9 +62,15 @@ crashes: setup  ## Kill the scheduler at every write of every scenario (long).
 soak: setup  ## Run the seeded simulations over many seeds (SEEDS=1000), and on a real server every scenario and long storms.
 	MUSTER_SEEDS=$(SEEDS) MUSTER_FAULT_STEPS=10000 MUSTER_CONTRACT=all $(BIN)/pytest -n $(WORKERS) -m soak --timeout 0
 
+reliability: setup  ## Measure one row of docs/reliability.md (ROW=soak AMOUNT=100000) and write it there.
+	$(BIN)/python -m tools.reliability $(ROW) $(if $(AMOUNT),--amount $(AMOUNT))
+
 hunt: setup  ## Try the properties on cases that nobody has tried yet, again and again (ROUNDS=20); the first that fails ends it.
 	@round=0; while [ $$round -lt $(ROUNDS) ]; do round=$$((round + 1)); echo "round $$round of $(ROUNDS)"; \
 		MUSTER_PROPERTIES=hunt $(BIN)/pytest -n $(WORKERS) -m hypothesis || exit 1; done
+
+mutants: setup  ## Make faults in the code that decides, one by one (SAMPLE=400), and count those that the fast tests notice (long).
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tools.mutants --sample $(SAMPLE)
 
 conformance: setup  ## Compare with Volcano case by case (DIR=folder of cases).
 	MUSTER_CONFORMANCE='$(DIR)' $(BIN)/pytest -n 0 -m conformance tests/conformance
@@ -75,8 +82,8 @@ lock: $(UV)  ## Resolve the dependencies anew into requirements.lock.
 	@mv requirements.lock.new requirements.lock
 
 clean:  ## Remove everything that make has made.
-	rm -rf $(VENV) $(TOOLS) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	find src tests -type d -name __pycache__ -prune -exec rm -rf {} +
+	rm -rf $(VENV) $(TOOLS) build dist .mutants .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find src tests tools -type d -name __pycache__ -prune -exec rm -rf {} +
 
 # An environment whose interpreter has gone or has grown too old for the project is made anew.
 $(STAMP): pyproject.toml requirements.lock | $(UV)

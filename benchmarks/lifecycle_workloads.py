@@ -12,8 +12,9 @@ from muster.bench.workload import Measurement, Stopwatch, Workload
 from muster.config import default_policy
 from muster.engine.cycle import run_cycle
 from muster.model.events import Event, Upsert
-from muster.model.pod import Phase, Pod, PodStatusPhase, ReservationNote
+from muster.model.pod import Phase, Pod, PodStatusPhase
 from muster.model.pod_constraints import LabelSelector, Operator, PodAffinity, PodTerm, Requirement, SpreadConstraint
+from muster.model.saved_state import SavedMember, SavedPlan, saved_plan_name
 from muster.state.store import Store
 
 GROUP = "lifecycle"
@@ -73,14 +74,16 @@ def _nominated_gangs(gangs: int, size: int) -> Iterator[Event]:
     each = synthetic.signature(cpu_m=16_000, gpus=2)
     for number in range(gangs):
         name = f"gang-{number}"
+        plan, members, key = f"bench/{name}@900", [], ""
         for event in synthetic.gang(name, size, each, created=float(number), priority=5):
             if isinstance(event, Upsert) and isinstance(event.obj, Pod):
                 pod = event.obj
                 at = f"node-{(number * size + int(pod.name.rsplit('-', 1)[1])) // 4:05d}"
-                plan = f"bench/{name}@900"
-                note = ReservationNote(Phase.NOMINATED, at, 900.0, plan=plan, size=size)
-                event = Upsert(replace(pod, nominated_node=at, reservation_note=note))
+                members.append(SavedMember(pod.uid, pod.full_name, at, Phase.NOMINATED, 900.0, plan))
+                key = pod.gang_key
+                event = Upsert(replace(pod, nominated_node=at))
             yield event
+        yield Upsert(SavedPlan(key, tuple(members), name=saved_plan_name(key), version=1))
 
 
 def _recovery() -> Measurement:

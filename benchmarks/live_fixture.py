@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
+from muster.crds.crd_install import install
+from muster.kube.read import names
 from muster.kube.read.object_references import Manifest
 from muster.kube.watch.access import read_access
 from muster.kube.watch.client import Client
@@ -167,6 +169,7 @@ async def _run_bounded(work: Iterable[Coroutine[Any, Any, None]]) -> None:
 async def open_fixture(kubeconfig: Path) -> AsyncIterator[LiveFixture]:
     client = Client(await read_access(kubeconfig))
     try:
+        await install(client, group=names.MUSTER_GROUP)
         yield LiveFixture(client)
     finally:
         await client.close()

@@ -24,9 +24,9 @@ from benchmarks.live_fixture import Batches, LiveFixture, open_fixture
 from muster.bench.workload import Measurement, Workload
 from muster.config import default_policy
 from muster.kube.live_cluster import LiveCluster
+from muster.kube.read.api_resources import resource_of
 from muster.kube.read.object_references import NODE, POD
 from muster.kube.watch.access import Access
-from muster.kube.watch.api_resources import resource_of
 from muster.kube.watch.client import Client
 from muster.lab.scheduler_process import SchedulerProcess
 from muster.lab.servers import Servers

@@ -24,7 +24,7 @@ def full_cluster(nodes: int = NODES) -> Store:
     store, each = empty_cluster(nodes), synthetic.signature(cpu_m=6400)
     for number in range(PODS_PER_NODE * nodes):
         node = f"node-{number % nodes:05d}"
-        store.fold(synthetic.single_pod(f"low-{number:06d}", each, priority=1 + number % 5, created=float(number % 977), node=node))
+        store.fold(synthetic.pod(f"low-{number:06d}", each, priority=1 + number % 5, created=float(number % 977), node=node))
     run_cycle(store.world(10_000.0), default_policy())
     return store
 
@@ -33,9 +33,7 @@ def preempt(store: Store, count: int, *, turn: int) -> float:
     """`count` pods preempt in one cycle. CPU seconds of this process: other load on the machine does not count."""
     policy = default_policy()
     for number in range(count):
-        preemptor = synthetic.single_pod(
-            f"hi-{turn}-{number}", synthetic.signature(cpu_m=10_000), priority=9, created=10_000.0 + turn
-        )
+        preemptor = synthetic.pod(f"hi-{turn}-{number}", synthetic.signature(cpu_m=10_000), priority=9, created=10_000.0 + turn)
         store.fold(preemptor)
     gc.collect()
     start = time.process_time()

@@ -81,7 +81,7 @@ def populated_store(count: int = 10_000, *, quota: bool = False) -> Store:
 
 
 class _CallTimer:
-    """Seconds spent in some functions, calls from one into another counted once."""
+    """CPU seconds spent in some functions, calls from one into another counted once."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -92,11 +92,11 @@ class _CallTimer:
             if self._depth:
                 return function(*args, **kwargs)
             self._depth += 1
-            start = time.perf_counter()
+            start = time.process_time()
             try:
                 return function(*args, **kwargs)
             finally:
-                self.seconds += time.perf_counter() - start
+                self.seconds += time.process_time() - start
                 self._depth -= 1
 
         return run

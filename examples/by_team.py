@@ -23,7 +23,7 @@ class ByTeam:
         if not self.volunteers:
             return None  # No opinion: the engine chooses.
         gangs = victim_table_of(s.world).gangs
-        spaces = [gangs[number].full_name.partition("/")[0] for number in eviction_units.unit_gang.tolist()]
+        spaces = [gangs[number].full_name.partition("/")[0] for number in eviction_units.gang.tolist()]
         # Numbers of units in the order in which to take them. Sorting is stable: within both groups the usual order stays.
         # Vetoes still apply, only as many are taken as are needed, and victims that are not needed after all are reprieved.
         return sorted(range(len(eviction_units)), key=lambda unit: spaces[unit] not in self.volunteers)

@@ -10,17 +10,24 @@ from tests.checks.crash_matrix import EndState, run_to_end
 
 from muster.scenario import Scenario, load
 from muster.scenario.syntax_tree import CrashStep, FailStep
+from muster.sim.fault_injection import FaultRates
 
 pytestmark = pytest.mark.crash
 
 SCENARIO_DIR = Path(__file__).parents[1] / "scenarios"
 MAX_POINTS = int(os.environ.get("MUSTER_CRASH_POINTS", "6"))
-"""Longer stories are killed at this many moments, evenly spread; `make crashes` takes 200: all, but for the longest."""
+"""Longer scenarios are killed at this many moments, evenly spread; `make crashes` takes 200: all, but for the longest."""
+
+FORGOTTEN = frozenset({"running pods count against the limit of their queue when their PodGroup is deleted"})
+"""Nothing that the API server has says which queue a deleted PodGroup named: a scheduler that starts afterwards cannot know."""
 
 
 def _takes_part(scenario: Scenario) -> bool:
-    """Faults of the network make two runs differ by themselves, and deeds that fail once do not fail again for a new scheduler."""
-    return not scenario.faults and not any(isinstance(step, FailStep | CrashStep) for step in scenario.steps)
+    """Faults of the network make two runs differ by themselves, and effects that fail once do not fail for the next scheduler."""
+    if scenario.name in FORGOTTEN:
+        return False
+    has_faults = scenario.faults != FaultRates(seed=scenario.faults.seed)
+    return not has_faults and not any(isinstance(step, FailStep | CrashStep) for step in scenario.steps)
 
 
 SCENARIOS = [
@@ -46,7 +53,7 @@ def test_it_ends_the_same_wherever_the_scheduler_dies(scenario: Scenario) -> Non
 
 
 def differences(expected: EndState, found: EndState) -> list[str]:
-    said = [f"law broken: {violation}" for violation in found.violations]
+    said = [f"invariant broken: {violation}" for violation in found.violations]
     said += [f"leak: {leak}" for leak in found.leaked_reservations]
     before, after = dict(expected.pods), dict(found.pods)
     said += [
@@ -56,12 +63,14 @@ def differences(expected: EndState, found: EndState) -> list[str]:
     ]
     once, again = dict(expected.write_counts), dict(found.write_counts)
     said += [
-        f"{deed}: {once.get(deed, 0)} times without a crash, {again.get(deed, 0)} times with it"
-        for deed in sorted({*once, *again})
-        if once.get(deed) != again.get(deed)
+        f"{decided}: {once.get(decided, 0)} times without a crash, {again.get(decided, 0)} times with it"
+        for decided in sorted({*once, *again})
+        if once.get(decided) != again.get(decided)
     ]
     return said
 
 
 def test_most_scenarios_take_part() -> None:
     assert len(SCENARIOS) > 50
+    names = {scenario.name for file in SCENARIO_DIR.rglob("*.yaml") for scenario in load(file)}
+    assert names >= FORGOTTEN

@@ -5,15 +5,18 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from tests.test_layers import LAYERS
 
 from muster import __version__
 from muster.config import load_policy
+from muster.config.policy_warnings import UNCHECKED
 from muster.config.retired_names import OPTIONS, PLUGINS, SETTINGS
-from muster.scenario.key_tables import KEY_TABLES
+from muster.scenario.key_tables import KEY_TABLES, RETIRED_KEYS
 from muster.service.metric_specs import METRICS
 
 ROOT = Path(__file__).parents[1]
@@ -134,7 +137,7 @@ def test_the_changelog_begins_with_this_version() -> None:
 def test_the_changelog_names_every_key_that_was_renamed() -> None:
     text = text_of("CHANGELOG.md")
     words = set(re.findall(r"`([^`]+)`", text))
-    scenario_keys = [(key.retired, key.name) for keys in KEY_TABLES.values() for key in keys if key.retired]
+    scenario_keys = [pair for table, keys in RETIRED_KEYS.items() for pair in keys.items() if pair[1] in KEY_TABLES[table]]
     policy_keys = [pair for names in (PLUGINS, SETTINGS, *OPTIONS.values()) for pair in names.items()]
     assert [pair for pair in (*scenario_keys, *policy_keys) if not set(pair) <= words] == []
 
@@ -159,6 +162,24 @@ POLICY_EXAMPLES = [
 @pytest.mark.parametrize(("name", "block"), POLICY_EXAMPLES, ids=[name for name, _ in POLICY_EXAMPLES])
 def test_every_example_of_a_policy_can_be_loaded(name: str, block: str) -> None:
     load_policy(textwrap.dedent(block), file=name)
+
+
+def documented_policies() -> Iterator[tuple[str, list[object]]]:
+    """The plugins of every policy, alone or of a scenario, in the manual and the examples; none where it changes the default."""
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    blocks = [(page, block) for page in pages for block in re.findall(r"```yaml\n(.*?)```", page.read_text(), flags=re.DOTALL)]
+    blocks += [(path, path.read_text()) for path in sorted((ROOT / "examples").glob("*.yaml"))]
+    for path, block in blocks:
+        for document in yaml.safe_load_all(textwrap.dedent(block)):
+            policy = document.get("policy", document) if isinstance(document, dict) else {}
+            if isinstance(policy, dict) and "plugins" in policy:
+                yield path.name, [] if "base" in policy else policy["plugins"]
+
+
+@pytest.mark.parametrize(("name", "plugins"), list(documented_policies()))
+def test_a_policy_that_is_shown_leaves_no_filter_out(name: str, plugins: list[object]) -> None:
+    named = {plugin if isinstance(plugin, str) else next(iter(plugin)) for plugin in plugins if isinstance(plugin, str | dict)}
+    assert not plugins or set(UNCHECKED) - named == set(), name
 
 
 def words_of(text: str) -> set[str]:

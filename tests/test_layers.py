@@ -22,12 +22,12 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("state",),
     ("engine",),
     ("plugins",),
-    ("yaml_positions",),
+    ("yaml_positions", "private_file"),
     ("config", "kube", "decision_log", "queue_report"),
     ("sim", "rotating_decision_log"),
     ("scheduler",),
-    ("scenario", "replay", "forecast", "convert", "lab"),
-    ("bench", "crds", "snapshot"),
+    ("scenario", "replay", "forecast", "workloads", "convert", "lab"),
+    ("bench", "crds", "snapshot", "gang_report"),
     ("service",),
     ("cli",),
     ("__main__",),
@@ -40,14 +40,14 @@ NETWORK = ("aiohttp", "http", "urllib", "requests")
 NO_NETWORK = ("urllib", "parse")
 """It only takes addresses apart."""
 API_CLIENT = ("kube", "watch", "client")
-LAB_CLIENT = ("lab", "blocking_client")
+LAB_CLIENT = ("lab", "servers")
 PROBE_SERVER = ("service", "probe_server")
 PLACEMENT_CHANGES = ("move", "move_many")
 CLUSTERS = ("kube", "sim")
 """The packages that translate between a cluster and the model: a real one, a simulated one."""
 PURE_IN_KUBE = (
     ("kube", "read"),
-    *(("kube", "write", name) for name in ("merge_patch", "patch_bodies", "patch_builder", "write_order")),
+    *(("kube", "write", name) for name in ("effect_writes", "merge_patch", "patch_bodies", "status_updates", "write_order")),
 )
 
 
@@ -239,7 +239,7 @@ RULES = (
     Rule(
         "one client of the network",
         "Only kube/watch/client.py talks to the network, so that timeouts and retries have one home; "
-        "only lab/blocking_client.py may ask the lab's own servers whether they are up, which is before there is a client; "
+        "only lab/servers.py may ask the lab's own servers whether they are up, which is before there is a client; "
         "and service/probe_server.py answers whoever looks after the process, and asks nobody.",
         network_outside_its_modules,
     ),
@@ -326,7 +326,7 @@ ALLOWED = (
     ("kube/watch/client.py", "import aiohttp, asyncio, urllib.parse\nfrom . import tls\nfrom ..read.wire import WireObject"),
     ("sim/cluster.py", "import random\nfrom ..kube.read.decoder import pod\nfrom muster.kube.write import patch_bodies"),
     ("kube/watch/access.py", "from urllib.parse import urlsplit"),
-    ("lab/blocking_client.py", "from http.client import HTTPSConnection"),
+    ("lab/servers.py", "from http.client import HTTPSConnection"),
     ("scenario/scenario_runner.py", "import time\nfrom muster.sim import Cluster"),
     ("cli/__init__.py", "from muster import bench, service\nfrom muster.scheduler import run"),
 )

@@ -1,4 +1,5 @@
-"""Every scenario file is a test: its expectations hold, no invariant is violated, and a second scheduler decides the same."""
+"""Every scenario file is a test: its expectations hold, no invariant is violated, every eviction follows the rules, and a second
+scheduler decides the same."""
 
 from __future__ import annotations
 

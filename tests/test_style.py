@@ -17,28 +17,7 @@ MOST_LINES = 60
 MOST_PATHS = 15
 
 TOO_LONG: frozenset[str] = frozenset({"engine/evict/eviction_units.py _sorted_units"})
-TOO_COMPLEX: frozenset[str] = frozenset(
-    {
-        "cli/bench_command.py bench",
-        "cli/sim.py simulate",
-        "cli/text_table.py lay_out",
-        "engine/hooks.py __init__",
-        "engine/queue_status.py _changed",
-        "forecast.py _forecast",
-        "kube/read/device_flavours.py _koordinator_requests",
-        "kube/write/write_order.py order_writes",
-        "plugins/_fair_share.py fair_shares",
-        "scenario/invariants/queue_invariants.py no_queue_over_limit",
-        "sim/api_kinds.py ref_of",
-        "snapshot/anonymize.py _renamed",
-        "state/gangs/gang_assembler.py _join",
-        "state/gangs/gang_assembler.py _role",
-        "state/gangs/subgroups.py with_subgroup_members",
-        "state/store.py _delete",
-        "state/store.py _placement",
-        "state/store.py _upsert_pod",
-    }
-)
+TOO_COMPLEX: frozenset[str] = frozenset()
 DEFINED_TWICE: frozenset[str] = frozenset()
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

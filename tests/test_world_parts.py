@@ -19,8 +19,8 @@ SOURCE = Path(__file__).parent.parent / "src" / "muster"
 
 CHANGES_IN_PLACE = {"append", "extend", "insert", "pop", "popitem", "setdefault", "update", "clear", "put", "drop", "set", "add"}
 
-FACTS = {name: {"state/store.py", "state/gangs/membership.py", "state/empty_world.py"} for name in Facts.__slots__}
-FACTS["reservation_notes"] = {"state/store.py", "state/world.py"}
+FOLDING = ("state/pod_facts.py", "state/object_facts.py")
+FACTS = {name: {"state/store.py", *FOLDING, "state/gangs/membership.py", "state/empty_world.py"} for name in Facts.__slots__}
 
 PLACEMENTS = {
     **{name: {"state/placements.py"} for name in ("by_uid", "on_node", "reservations", "reserved", "releasing")},
@@ -33,19 +33,32 @@ MEMORY = {
     "decided_at": {"engine/cycle.py"},
     "attempts": {"state/memory.py", "state/gangs/membership.py"},
     "plans": {
-        "state/store.py",
+        "state/pod_facts.py",
         "engine/expire.py",
         "engine/nominations.py",
         "engine/recover.py",
         "engine/evict/evict_actions.py",
-        "engine/evict/orphaned_evictions.py",
+        "state/gangs/broken_gangs.py",
     },
+    "last_minimums": {"state/store.py", "state/memory.py"},
     "nominated_since": {"engine/permit_wait.py"},
-    "binding_reservations": {"state/store.py", "state/memory.py", "engine/cycle.py"},
-    "unwritten_reservations": {"state/store.py", "state/memory.py", "engine/expire.py"},
-    "timed_out": {"state/store.py", "state/memory.py", "engine/expire.py"},
-    "refused_evictions": {"state/store.py", "state/memory.py"},
-    "cancelled_evictions": {"state/store.py", "state/memory.py", "engine/nominations.py"},
+    "binding_reservations": {"state/pod_facts.py", "state/memory.py", "engine/cycle.py"},
+    "refused_binds": {"state/pod_facts.py", "state/memory.py"},
+    "unwritten_reservations": {"state/pod_facts.py", "state/memory.py", "engine/lost_reservations.py"},
+    "bound_by_others": {"state/pod_facts.py", "state/memory.py", "engine/recover.py"},
+    "timed_out": {"state/pod_facts.py", "state/memory.py", "engine/expire.py"},
+    "refused_evictions": {"state/pod_facts.py", "state/memory.py"},
+    "cancelled_evictions": {"state/memory.py", "engine/nominations.py", "engine/saved_history.py"},
+    "below_min_since": {"state/memory.py", "state/gangs/broken_gangs.py", "engine/saved_history.py"},
+    "noted_placements": {"state/gangs/broken_gangs.py"},
+    "noted_gangs": {"state/gangs/broken_gangs.py"},
+    "losses": {"state/memory.py", "engine/evict/eviction_history.py", "engine/saved_history.py"},
+    "plan_losses": {"state/memory.py"},
+    "backfill_reservations": {"state/memory.py"},
+    "saved_plans": {"state/memory.py", "state/object_facts.py", "engine/saved_plans.py", "engine/recover.py"},
+    "saved_histories": {"state/memory.py", "engine/saved_history.py"},
+    "histories_saved_at": {"engine/saved_history.py"},
+    "history_saved_to": {"state/memory.py", "engine/saved_history.py"},
     "faulty_nodes": {"engine/validity_conditions.py"},
     "reported": {"state/memory.py", "engine/reporting.py", "engine/commit.py"},
     "reported_placements": {"engine/reporting.py"},
@@ -128,7 +141,8 @@ def test_no_field_of_memory_is_left_out() -> None:
     plain = {
         name for name, value in vars(World().memory).items() if not name.startswith("_") and not isinstance(value, JournaledDict)
     }
-    assert plain == {"cycle", "decided_at", "reported_placements", "reported_gangs", "reported_queues"}, (
+    logs = {"reported_placements", "reported_gangs", "reported_queues", "noted_placements", "noted_gangs"}
+    assert plain == {"cycle", "decided_at", "history_saved_to", *logs}, (
         "what is not journaled is not undone by a trial: only what is written outside of trials may be plain"
     )
     assert isinstance(World().memory, Memory)
@@ -227,7 +241,7 @@ def test_who_bumps_a_topic_and_who_names_it() -> None:
 
 WAITED_FOR: dict[Topic, tuple[list[str], list[str]]] = {
     Topic.FREE_CAPACITY: (
-        ["engine/expire.py", "state/placements.py", "state/store.py"],
+        ["engine/expire.py", "state/memory.py", "state/object_facts.py", "state/placements.py", "state/pod_facts.py"],
         [
             "engine/explain.py",
             "plugins/_domain_search.py",
@@ -238,15 +252,16 @@ WAITED_FOR: dict[Topic, tuple[list[str], list[str]]] = {
             "plugins/proportion.py",
         ],
     ),
-    Topic.RELEASING: (["state/placements.py", "state/store.py"], ["engine/explain.py"]),
+    Topic.RELEASING: (["state/placements.py", "state/pod_facts.py"], ["engine/explain.py"]),
     Topic.RESERVATIONS: (["state/placements.py"], ["engine/explain.py"]),
-    Topic.POD_PLACED: (["state/placements.py", "state/store.py"], ["engine/explain.py"]),
-    Topic.QUEUES: (["state/store.py"], ["engine/evict/evict_actions.py", "engine/quota.py", "plugins/capacity.py"]),
-    Topic.QUEUE_CAPACITY: (["state/placements.py", "state/store.py"], ["engine/evict/evict_actions.py", "engine/quota.py"]),
-    Topic.QUEUE_USAGE: (["state/placements.py", "state/store.py"], ["engine/evict/evict_actions.py"]),
+    Topic.POD_PLACED: (["state/placements.py", "state/pod_facts.py"], ["engine/explain.py"]),
+    Topic.EVICTABLE: (["state/gangs/membership.py", "state/pod_facts.py"], ["engine/evict/evict_actions.py"]),
+    Topic.QUEUES: (["state/object_facts.py"], ["engine/evict/evict_actions.py", "engine/quota.py", "plugins/capacity.py"]),
+    Topic.QUEUE_CAPACITY: (["state/object_facts.py", "state/placements.py"], ["engine/evict/evict_actions.py", "engine/quota.py"]),
+    Topic.QUEUE_USAGE: (["state/placements.py", "state/pod_facts.py"], ["engine/evict/evict_actions.py"]),
     Topic.DEMAND: (
-        ["state/gangs/membership.py", "state/store.py"],
+        ["state/gangs/membership.py", "state/object_facts.py"],
         ["plugins/elastic_quota.py", "plugins/overcommit.py", "plugins/proportion.py"],
     ),
-    Topic.BUDGETS: (["state/store.py"], ["engine/evict/evict_actions.py", "plugins/pdb.py"]),
+    Topic.BUDGETS: (["state/object_facts.py"], ["engine/evict/evict_actions.py", "plugins/pdb.py"]),
 }

@@ -13,15 +13,16 @@ import msgspec
 
 from muster.model import effects as effects_module
 from muster.model.effects import Effect, Outcome, Verdict
-from muster.model.events import BindFailed, ClusterObject, Delete, Event, EvictFailed, ReservationFailed, Upsert
+from muster.model.events import BindFailed, ClusterObject, Delete, Event, EvictFailed, ReservationFailed, SaveFailed, Upsert
 from muster.model.pod import Pod, PodSignature
+from muster.model.printable_text import printable_json
 
-FORMAT = 2
-"""2: objects are written as `upsert`, and effects are named Reserve and CancelEviction."""
+FORMAT = 3
+"""3: Plans and Histories are objects and effects."""
 
 _OBJECT_TYPES: dict[str, type[ClusterObject]] = {cls.__name__: cls for cls in ClusterObject.__args__}
-_OTHER_EVENT_TYPES: dict[str, type[Delete | BindFailed | EvictFailed | ReservationFailed]] = {
-    cls.__name__: cls for cls in (Delete, BindFailed, EvictFailed, ReservationFailed)
+_OTHER_EVENT_TYPES: dict[str, type[Delete | BindFailed | EvictFailed | ReservationFailed | SaveFailed]] = {
+    cls.__name__: cls for cls in (Delete, BindFailed, EvictFailed, ReservationFailed, SaveFailed)
 }
 _EFFECT_TYPES: dict[str, type[Effect]] = {cls.__name__: cls for cls in effects_module.Effect.__args__}
 
@@ -55,20 +56,19 @@ class DecisionLogWriter:
         self._file.write(outcome_bytes(outcome) + b"\n")
 
     def _write_line(self, line: object) -> None:
-        self._file.write(msgspec.json.encode(line) + b"\n")
+        self._file.write(printable_json(msgspec.json.encode(line)) + b"\n")
 
 
 def outcome_bytes(outcome: Outcome) -> bytes:
     """The encoding of an outcome: equal decisions, equal bytes."""
-    return msgspec.json.encode(
-        {
-            "cycle": outcome.cycle,
-            "now": outcome.now,
-            "effects": [{type(effect).__name__: effect} for effect in outcome.effects],
-            "verdicts": outcome.verdicts,
-            "stats": outcome.stats,
-        }
-    )
+    document = {
+        "cycle": outcome.cycle,
+        "now": outcome.now,
+        "effects": [{type(effect).__name__: effect} for effect in outcome.effects],
+        "verdicts": outcome.verdicts,
+        "stats": outcome.stats,
+    }
+    return printable_json(msgspec.json.encode(document))
 
 
 def read_decision_log(lines: Iterable[bytes]) -> Iterator[tuple[int, LogEntry, bytes]]:
@@ -81,6 +81,8 @@ def read_decision_log(lines: Iterable[bytes]) -> Iterator[tuple[int, LogEntry, b
         try:
             yield number, _decode_entry(msgspec.json.decode(line), signatures), line
         except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
+            if isinstance(error, msgspec.DecodeError) and number > 1 and not raw.endswith(b"\n"):
+                raise BadDecisionLog(f"line {number} is truncated") from None
             raise BadDecisionLog(f"line {number} is not a line of a decision log: {error}") from error
 
 

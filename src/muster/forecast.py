@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from muster.engine.cycle import run_session
 from muster.engine.evict.eviction_plan import Plan
 from muster.engine.hooks import Policy
 from muster.engine.session import EvictionAttempt, Session
 from muster.model.effects import Bind, Nominate, Outcome, Reserve
-from muster.model.events import Event, Upsert
+from muster.model.events import ClusterObject, Upsert
 from muster.model.gang import Gang
 from muster.model.pod import Pod
 from muster.model.resource_amounts import GPU
@@ -64,6 +64,8 @@ class Forecast:
     min: int
     code: int
     why: str
+    runs_already: bool
+    """It has nodes, and gets no more."""
     why_not_now: str
     """Why it does not run without evictions, node class by node class, where pods are evicted for it."""
     domain: str
@@ -76,36 +78,85 @@ class Forecast:
         return sum(evicted.gpu_hours for evicted in self.evicted_gangs)
 
 
-def forecast(policy: Policy, facts: Iterable[Event], job: Iterable[Event], *, now: float) -> tuple[Forecast, ...]:
-    """What one cycle would decide about the gangs of a job, given all that is known of a cluster."""
-    store = new_store(policy)
-    job = list(job)
-    for event in (*facts, *job):
-        store.fold(event)
-    world = store.world(now)
-    uids = {event.obj.uid for event in job if isinstance(event, Upsert) and isinstance(event.obj, Pod)}
-    keys = dict.fromkeys(world.facts.members[uid].gang for uid in sorted(uids) if uid in world.facts.members)
-    if not keys:
-        raise NoSuchJob("these objects make no gang: there is no pod among them that Muster schedules")
-    gangs = [world.facts.gangs[key] for key in keys]
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """One cycle that was decided and not carried out. `gangs` are those before it."""
+
+    session: Session
+    outcome: Outcome
+    gangs: dict[str, Gang]
+
+    @property
+    def world(self) -> World:
+        return self.session.world
+
+    def forecast(self, gang: Gang) -> Forecast:
+        return _forecast(self.session, self.outcome, gang, self.gangs)
+
+
+def dry_run(
+    policy: Policy, objects: Iterable[ClusterObject], *, now: float, look: Callable[[Session], None] | None = None
+) -> DryRun:
+    """One cycle on all objects of a cluster. `look` is called once before anything is decided in it."""
+    world = world_of(policy, objects, now=now)
     session = Session(world, policy)
     session.tries_all_domains = True
-    running = {gang.key: gang for gang in world.facts.gangs.values()}
-    outcome = run_session(session)
-    return tuple(_forecast(session, outcome, gang, running) for gang in gangs)
+    gangs = dict(world.facts.gangs)
+
+    def on_step(name: str) -> None:
+        if look is not None and name == policy.actions[0]:
+            look(session)
+
+    return DryRun(session, run_session(session, on_step=on_step), gangs)
+
+
+def observed(policy: Policy, objects: Iterable[ClusterObject], *, now: float) -> World:
+    """The world as it is, with what Plans say of nominations and reservations; nothing is decided."""
+    world = world_of(policy, objects, now=now)
+    run_session(Session(world, Policy(policy.plugins, (), settings=policy.settings, source=policy.source)))
+    return world
+
+
+def world_of(policy: Policy, objects: Iterable[ClusterObject], *, now: float) -> World:
+    store = new_store(policy)
+    for obj in objects:
+        store.fold(Upsert(obj))
+    return store.world(now)
+
+
+def forecast(policy: Policy, objects: Iterable[ClusterObject], asked: Collection[str], *, now: float) -> tuple[Forecast, ...]:
+    """What one cycle would decide about the gangs of these pods (UIDs), given all objects of a cluster, the pods' own included."""
+    run = dry_run(policy, objects, now=now)
+    members = run.world.facts.members
+    keys = dict.fromkeys(members[uid].gang for uid in sorted(asked) if uid in members)
+    if not keys:
+        raise NoSuchJob("these objects make no gang: there is no pod among them that Muster schedules")
+    return tuple(run.forecast(run.gangs[key]) for key in keys)
+
+
+def joined(forecasts: Sequence[Forecast], *, name: str) -> Forecast:
+    """Of pods that start by themselves, such as a Deployment's, as one: it runs if any does, and the reason is of the worst."""
+    worst = max(forecasts, key=lambda each: each.code)
+    started = max((each.code for each in forecasts if each.placements), default=CANNOT_RUN)
+    return replace(
+        worst,
+        gang=name,
+        members=sum(each.members for each in forecasts),
+        min=1,
+        code=started,
+        placements=tuple(placement for each in forecasts for placement in each.placements),
+        evicted_gangs=tuple(evicted for each in forecasts for evicted in each.evicted_gangs),
+        alternatives=worst.alternatives if len(forecasts) == 1 else (),
+    )
 
 
 def _forecast(s: Session, outcome: Outcome, gang: Gang, gangs: dict[str, Gang]) -> Forecast:
-    own = {pod.uid for pod in gang.pods()}
-    placements = [e for e in outcome.effects if isinstance(e, Bind | Nominate | Reserve) and e.uid in own]
-    bound = any(isinstance(effect, Bind) for effect in placements)
-    chosen = next((t for t in s.eviction_attempts if t.gang == gang.key and isinstance(t.found, Plan)), None)
-    nominated = any(isinstance(effect, Nominate) for effect in placements)
+    placements = _placements(outcome, gang)
+    runs = tuple((pod.full_name, pod.node) for pod in gang.pods() if pod.node)
+    code = _code(placements) if placements or not runs else RUNS_NOW
+    attempts = [attempt for attempt in s.eviction_attempts if attempt.gang == gang.key]
+    chosen = _best_attempt(attempts)
     verdict = s.world.memory.attempts[gang.key].verdict
-    evicted_gangs = (
-        _evicted_gangs(s.world, chosen.found, gangs, s.now) if chosen is not None and isinstance(chosen.found, Plan) else ()
-    )
-    code = RUNS_AFTER_EVICTION if nominated else RUNS_NOW if bound else CANNOT_RUN
     return Forecast(
         gang=gang.full_name,
         queue=gang.queue,
@@ -114,21 +165,35 @@ def _forecast(s: Session, outcome: Outcome, gang: Gang, gangs: dict[str, Gang]) 
         min=gang.min,
         code=code,
         why=verdict.why if verdict is not None else "",
-        why_not_now=s.why_without_eviction.get(gang.key, "") if nominated else "",
+        why_not_now=s.why_without_eviction.get(gang.key, "") if code == RUNS_AFTER_EVICTION else "",
         domain=chosen.domain if chosen is not None else "",
-        placements=tuple((effect.pod, effect.node) for effect in placements),
-        evicted_gangs=evicted_gangs,
-        alternatives=tuple(
-            _alternative(s.world, tried, gangs, s.now)
-            for tried in s.eviction_attempts
-            if tried.gang == gang.key and tried is not chosen
-        ),
+        runs_already=bool(runs) and not placements,
+        placements=(*runs, *((effect.pod, effect.node) for effect in placements)),
+        evicted_gangs=() if chosen is None else _evicted_gangs(s.world, chosen, gangs, s.now),
+        alternatives=tuple(_alternative(s.world, tried, gangs, s.now) for tried in attempts if tried is not chosen),
     )
 
 
-def _evicted_gangs(world: World, plan: Plan, gangs: dict[str, Gang], now: float) -> tuple[EvictedGang, ...]:
+def _best_attempt(attempts: list[EvictionAttempt]) -> EvictionAttempt | None:
+    """The one whose plan was carried out: of all domains the best plan wins."""
+    found = [(attempt.found.key, at) for at, attempt in enumerate(attempts) if isinstance(attempt.found, Plan)]
+    return attempts[min(found)[1]] if found else None
+
+
+def _placements(outcome: Outcome, gang: Gang) -> list[Bind | Nominate | Reserve]:
+    own = {pod.uid for pod in gang.pods()}
+    return [effect for effect in outcome.effects if isinstance(effect, Bind | Nominate | Reserve) and effect.uid in own]
+
+
+def _code(placements: list[Bind | Nominate | Reserve]) -> int:
+    if any(isinstance(effect, Nominate) for effect in placements):
+        return RUNS_AFTER_EVICTION
+    return RUNS_NOW if any(isinstance(effect, Bind) for effect in placements) else CANNOT_RUN
+
+
+def _evicted_gangs(world: World, tried: EvictionAttempt, gangs: dict[str, Gang], now: float) -> tuple[EvictedGang, ...]:
     by_gang: dict[str, list[Pod]] = {}
-    for pod in plan.victims:
+    for pod in tried.found.victims if isinstance(tried.found, Plan) else ():
         by_gang.setdefault(world.facts.members[pod.uid].gang, []).append(pod)
     return tuple(_evicted_gang(world, gangs[key], pods, now) for key, pods in by_gang.items())
 
@@ -158,6 +223,6 @@ def _lost_hours(pod: Pod, now: float) -> float:
 def _alternative(world: World, tried: EvictionAttempt, gangs: dict[str, Gang], now: float) -> Alternative:
     if not isinstance(tried.found, Plan):
         return Alternative(tried.action, tried.domain, tried.found.why)
-    evicted_gangs = _evicted_gangs(world, tried.found, gangs, now)
+    evicted_gangs = _evicted_gangs(world, tried, gangs, now)
     evicts = tuple(f"{evicted.gang} ({len(evicted.pods)} pods)" for evicted in evicted_gangs)
     return Alternative(tried.action, tried.domain, "possible too", sum(evicted.gpu_hours for evicted in evicted_gangs), evicts)

@@ -27,7 +27,8 @@ class QueueRow:
     """One queue; the root comes first and every parent before its children.
 
     `share` is the dominant share of what it deserves, or of the cluster where it deserves nothing (`share_of` says which).
-    `waiting` counts gangs with unplaced members, and `requested` is what those members request.
+    `planned` is what will be used when all that is under way has happened, `reclaimable` whether queues elsewhere may reclaim from
+    it. `waiting` counts gangs with unplaced members, and `requested` is what those members request.
     """
 
     queue: str
@@ -35,9 +36,11 @@ class QueueRow:
     depth: int
     used: ResourceAmounts
     nominated: ResourceAmounts
+    planned: ResourceAmounts
     deserved: ResourceAmounts
     guarantee: ResourceAmounts
     limit: ResourceAmounts
+    reclaimable: bool
     share: float
     share_of: str
     waiting: int
@@ -81,9 +84,11 @@ def _row(s: Session, queue: str, depth: int, waiting: dict[str, int], requested:
         depth=depth,
         used=_amounts(s.world, ledger.used(queue)),
         nominated=_amounts(s.world, ledger.nominated(queue)),
+        planned=_amounts(s.world, ledger.planned(queue)),
         deserved=deserved.items,
         guarantee=() if node is None else node.guarantee.items,
         limit=() if node is None else node.limit.items,
+        reclaimable=all(level.reclaimable for key in ledger.path(queue) if (level := s.world.facts.tree.nodes.get(key))),
         share=share,
         share_of=share_of,
         waiting=waiting.get(queue, 0),

@@ -21,14 +21,6 @@ class CycleDifference:
     logged: bytes
     decided: bytes
 
-    def explain(self) -> str:
-        """Where the two texts differ, with some of the text around it."""
-        at = next((i for i, (a, b) in enumerate(zip(self.logged, self.decided, strict=False)) if a != b), 0)
-        at = at or min(len(self.logged), len(self.decided))
-        begin = max(0, at - 60)
-        logged, decided = (text[begin : at + 100].decode("utf-8", "replace") for text in (self.logged, self.decided))
-        return f"line {self.line}, cycle {self.cycle}, byte {at}:\n  logged:  ...{logged}\n  decided: ...{decided}"
-
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:

@@ -7,8 +7,9 @@ objects. Until then a file grows beyond its limit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import suppress
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final
 
@@ -19,6 +20,7 @@ from muster.kube.read.decoder import event_subject
 from muster.model.effects import Bind, CancelEviction, Evict, Nominate, Outcome, PodEffect, Release, Reserve
 from muster.model.events import BindFailed, Delete, Event, EvictFailed, ReservationFailed, Upsert
 from muster.model.pod import Pod
+from muster.private_file import open_private
 
 log = structlog.get_logger(__name__)
 
@@ -44,9 +46,9 @@ class RotatingDecisionLog:
     def begin(self, policy: str) -> None:
         self.close()
         self._facts, self._in_flight, self._header_bytes = {}, {}, 0
-        with _StopOnError(self):
+        with self._stopping_on_error():
             self._rotate()
-            self._file = self._path.open("wb")
+            self._file = open_private(self._path, "wb")
             DecisionLogWriter(self._file).begin(policy)
 
     def events(self, events: Iterable[Event]) -> None:
@@ -54,7 +56,7 @@ class RotatingDecisionLog:
         for event in events:
             self._apply(event)
         if self._file is not None:
-            with _StopOnError(self):
+            with self._stopping_on_error():
                 DecisionLogWriter(self._file).events(events)
 
     def outcome(self, outcome: Outcome) -> None:
@@ -63,7 +65,7 @@ class RotatingDecisionLog:
             if isinstance(effect, PodEffect):
                 self._in_flight[effect.uid] = (effect, outcome.now)
         if self._file is not None:
-            with _StopOnError(self):
+            with self._stopping_on_error():
                 # A file that starts with many objects is kept until it has grown to twice that size.
                 self._header_bytes = self._header_bytes or self._file.tell()
                 DecisionLogWriter(self._file).outcome(outcome)
@@ -72,10 +74,19 @@ class RotatingDecisionLog:
     # -- files -----------------------------------------------------------------------------------------------------------------
 
     def is_full(self) -> bool:
-        """The file is large enough, and all effects are visible in the objects."""
-        if self._file is None or self._file.tell() < max(self._max_bytes, 2 * self._header_bytes):
+        """The file is large enough or was moved away, and all effects are visible in the objects."""
+        if self._file is None:
+            return False
+        if self._file.tell() < max(self._max_bytes, 2 * self._header_bytes) and not self._was_moved(self._file):
             return False
         return all(self._now - since > WRITE_TIMEOUT_S for _, since in self._in_flight.values())
+
+    def _was_moved(self, file: IO[bytes]) -> bool:
+        """By somebody who rotates logs: what is written from now on belongs into a new file."""
+        try:
+            return not os.path.samestat(os.fstat(file.fileno()), self._path.stat())
+        except OSError:
+            return True
 
     @property
     def facts(self) -> list[Upsert]:
@@ -85,8 +96,20 @@ class RotatingDecisionLog:
     def close(self) -> None:
         if self._file is not None:
             file, self._file = self._file, None
-            with _StopOnError(self):
+            with self._stopping_on_error():
                 file.close()
+
+    @contextmanager
+    def _stopping_on_error(self) -> Iterator[None]:
+        """A log that cannot be written must not stop the scheduler: logging ends until the next file is started."""
+        try:
+            yield
+        except OSError as error:
+            file, self._file = self._file, None
+            log.error("decision log cannot be written and ends here", file=str(self._path), error=str(error))
+            if file is not None:
+                with suppress(OSError):
+                    file.close()
 
     def _rotate(self) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -124,30 +147,10 @@ def _is_visible(pod: Pod, effect: PodEffect) -> bool:
         case Bind():
             return pod.node is not None
         case Reserve(node=node) | Nominate(node=node):
-            return pod.node is not None or (pod.reservation_note is not None and pod.reservation_note.node == node)
+            return pod.node is not None or pod.nominated_node == node
         case Release(timed_out=timed_out):
-            return pod.reservation_note is None and (pod.timed_out or not timed_out)
+            return pod.nominated_node is None and (pod.timed_out or not timed_out)
         case Evict():
             return pod.deleted_at is not None or pod.eviction_marked_at is not None or pod.finished
         case CancelEviction():
             return pod.eviction_marked_at is None
-
-
-class _StopOnError:
-    """A log that cannot be written must not stop the scheduler: logging ends until the next file is started."""
-
-    def __init__(self, log_: RotatingDecisionLog) -> None:
-        self._log = log_
-
-    def __enter__(self) -> None:
-        return
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        if not isinstance(error, OSError):
-            return False
-        file, self._log._file = self._log._file, None
-        log.error("decision log cannot be written and ends here", file=str(self._log._path), error=str(error))
-        if file is not None:
-            with suppress(OSError):
-                file.close()
-        return True

@@ -7,22 +7,10 @@ from typing import Protocol
 
 from muster.engine.cycle import StepCallback, run_cycle
 from muster.engine.hooks import Policy
-from muster.model.effects import Effect, Outcome
+from muster.model.effects import Outcome
 from muster.model.events import Event
 from muster.state.store import Store
 from muster.state.world import World
-
-
-class Cluster(Protocol):
-    """Where events come from and effects are carried out. It decides nothing."""
-
-    def events(self) -> Iterable[Event]:
-        """What happened since the last call."""
-        ...
-
-    def execute(self, effects: Iterable[Effect]) -> None:
-        """Carry these out. A failure is an event of the next turn."""
-        ...
 
 
 class DecisionLog(Protocol):
@@ -72,11 +60,3 @@ class Scheduler:
         if self._log is not None:
             self._log.outcome(outcome)
         return outcome
-
-
-def step(scheduler: Scheduler, cluster: Cluster, now: float) -> Outcome:
-    """One turn of the loop."""
-    scheduler.feed(cluster.events())
-    outcome = scheduler.tick(now)
-    cluster.execute(outcome.effects)
-    return outcome

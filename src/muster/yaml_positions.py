@@ -17,6 +17,8 @@ from difflib import get_close_matches
 
 import yaml
 
+from muster.model.printable_text import printable
+
 Scalar = str | int | float | bool | None
 
 # More than this after all aliases are followed is no file that a person wrote.
@@ -24,6 +26,8 @@ MAX_VALUES = 2_000_000
 MAX_NESTING = 100
 _TO_LINE_END = 10_000
 _MAX_COLUMNS_SHOWN = 200
+_LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
+"""Those that YAML counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,54 +156,31 @@ class InputFault:
 
     def render(self, source: str = "") -> str:
         """The sentence, and below it the line before, the line itself and a caret line, if there is a source."""
-        lines = source.splitlines()
-        if not 1 <= self.line <= len(lines) or self.column > _MAX_COLUMNS_SHOWN:
-            return str(self)
-        lines = [line[:_MAX_COLUMNS_SHOWN] for line in lines[: self.line]]
+        lines = _LINE_BREAK.split(source.rstrip("\r\n"))
+        if not source or not 1 <= self.line <= len(lines) or self.column > _MAX_COLUMNS_SHOWN:
+            return printable(str(self))
+        lines = [line[:_MAX_COLUMNS_SHOWN].rstrip() for line in lines[: self.line]]
         at = lines[-1]
         digits = max(4, len(str(self.line)))
-        shown_lines = [f"{number:>{digits}} | {lines[number - 1]}" for number in (self.line - 1, self.line) if number >= 1]
-        start = min(self.column, len(at) + 1) - 1
-        carets = "^" * max(1, min(self.width, len(at.rstrip()) - start))
-        # Tabs stay tabs, so that the caret is below its text in every terminal.
-        indent = "".join("\t" if letter == "\t" else " " for letter in at[:start])
-        return "\n".join([str(self), *(line.rstrip() for line in shown_lines), f"{'':>{digits}} | {indent}{carets}"])
+        numbers = [number for number in (self.line - 1, self.line) if number >= 1]
+        shown_lines = [f"{number:>{digits}} | {_shown(lines[number - 1])}".rstrip() for number in numbers]
+        start = self.column - 1
+        indent = len(_shown(at[:start]))
+        carets = "^" * max(1, len(_shown(at[: start + self.width])) - indent)
+        return "\n".join([printable(str(self)), *shown_lines, f"{'':>{digits}} | {' ' * indent}{carets}"])
+
+
+def _shown(source: str) -> str:
+    """A part of a source line that begins where the line does, so that tabs are as wide as in the whole."""
+    return printable(source.expandtabs(4))
 
 
 class InputError(Exception):
-    """A file that cannot be used. It has all its faults; the fields are those of the first."""
+    """A file that cannot be used, with all its faults, in their order in the file."""
 
     def __init__(self, faults: Iterable[InputFault]) -> None:
         self.faults = tuple(faults)
         super().__init__("\n".join(str(fault) for fault in self.faults))
-
-    @property
-    def file(self) -> str:
-        return self.faults[0].file
-
-    @property
-    def line(self) -> int:
-        return self.faults[0].line
-
-    @property
-    def column(self) -> int:
-        return self.faults[0].column
-
-    @property
-    def message(self) -> str:
-        return self.faults[0].message
-
-    @property
-    def field(self) -> str:
-        return self.faults[0].field
-
-    @property
-    def value(self) -> str:
-        return self.faults[0].value
-
-    @property
-    def suggestion(self) -> str:
-        return self.faults[0].suggestion
 
     def render(self, source: str = "") -> str:
         return "\n".join(fault.render(source) for fault in self.faults)

@@ -11,8 +11,6 @@ from tests.checks import run_checks
 
 from muster.kube.read import names
 from muster.kube.read.object_references import Manifest
-from muster.kube.read.reservation_annotation import read_reservation
-from muster.kube.read.text_values import BadText
 from muster.model.effects import Outcome
 from muster.model.pod import RESERVATIONS
 from muster.scenario.invariants import Violation
@@ -44,13 +42,11 @@ class _CrashingRunner(ScenarioRunner):
         super().__init__(scenario, checks=run_checks(twin=False))
         self._writes_left = crash_after
 
-    def cycle(self) -> Outcome:
+    def cycle(self, *, max_writes: int | None = None) -> Outcome:
         if self._writes_left is None:
-            return super().cycle()
+            return super().cycle(max_writes=max_writes)
         before = len(self.cluster.writes)
-        self._observed_cluster.max_writes = self._writes_left
-        outcome = super().cycle()
-        self._observed_cluster.max_writes = None
+        outcome = super().cycle(max_writes=self._writes_left)
         made = len(self.cluster.writes) - before
         if made < self._writes_left or (made == 0 and not outcome.effects):
             self._writes_left -= made
@@ -71,21 +67,12 @@ def run_to_end(scenario: Scenario, *, crash_after: int | None = None, settle_s: 
     return _end_state(runner)
 
 
-def has_reservation(pod: Manifest) -> bool:
-    """Whether the pod has a reservation annotation that a scheduler would accept."""
-    metadata = pod["metadata"]
-    try:
-        return read_reservation((metadata.get("annotations") or {}).get(names.RESERVATION, ""), uid=metadata["uid"]) is not None
-    except BadText:
-        return False
-
-
 def pod_state_text(pod: Manifest) -> str:
     """The state of a pod on its object: bound, reserved, pending or finished; and its marks."""
     metadata = pod["metadata"]
     state = "finished" if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed") else "pending"
     state = "bound" if state == "pending" and pod["spec"].get("nodeName") else state
-    state = "reserved" if state == "pending" and has_reservation(pod) else state
+    state = "reserved" if state == "pending" and (pod.get("status") or {}).get("nominatedNodeName") else state
     marked = " marked" if (metadata.get("annotations") or {}).get(names.GANG_TIMEOUT) else ""
     soft_evicted = " soft-evicted" if (metadata.get("labels") or {}).get(names.SOFT_EVICTION) else ""
     terminating = " terminating" if metadata.get("deletionTimestamp") else ""
@@ -96,12 +83,19 @@ def _end_state(runner: ScenarioRunner) -> EndState:
     pods: list[tuple[str, str]] = []
     leaked_reservations: list[str] = []
     reserved = {uid for uid, placement in runner.world.placements.by_uid.items() if placement.phase in RESERVATIONS}
+    plans = [plan["spec"] for plan in runner.cluster.listed("Plan") if plan["metadata"]["namespace"] == names.MUSTER_NAMESPACE]
+    planned = {member["uid"] for plan in plans for member in plan["members"]}
     for pod in runner.cluster.listed("Pod"):
-        meta = pod["metadata"]
-        noted = has_reservation(pod)
-        if noted != (meta["uid"] in reserved) and not meta.get("deletionTimestamp"):
-            where = "on its object and not in the scheduler" if noted else "in the scheduler and not on its object"
-            leaked_reservations.append(f"{meta['namespace']}/{meta['name']}: a reservation is {where}")
+        meta, is_bound = pod["metadata"], bool(pod["spec"].get("nodeName"))
+        is_nominated = bool((pod.get("status") or {}).get("nominatedNodeName"))
+        places = {
+            "in the scheduler": meta["uid"] in reserved,
+            "in its Plan": meta["uid"] in planned and not is_bound,
+            "on its object": is_nominated and not is_bound,
+        }
+        if len(set(places.values())) > 1 and not meta.get("deletionTimestamp"):
+            where = " and ".join(place for place, is_there in places.items() if is_there)
+            leaked_reservations.append(f"{meta['namespace']}/{meta['name']}: a reservation is only {where}")
         pods.append((f"{meta['namespace']}/{meta['name']}", pod_state_text(pod)))
     write_counts = Counter(f"{write.verb} {write.name}" for write in runner.cluster.writes if write.verb in _ONCE_ONLY_VERBS)
     return EndState(

@@ -10,16 +10,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from tests.checks.counter_drift import drifted_counters
 
 from muster.engine.hooks import Policy
-from muster.engine.node_scores import NodeScores
+from muster.engine.node_scores import NodeScores, base_column
 from muster.engine.session import Session
 from muster.model.device import DeviceSlot
 from muster.model.events import Event
 from muster.model.pod import UNPLACED, Phase, Placement, Pod
 from muster.scenario.invariants import Violation
 from muster.scenario.run_check import FinishedCycle
-from muster.state.derived.placement_counters import drifted_counters
+from muster.state.memory import JournaledDict
 from muster.state.trial import Trial
 from muster.state.world import World
 
@@ -45,6 +46,9 @@ class RollbackCheck:
 
     def start(self, policy: Policy, events: Sequence[Event]) -> None:
         """It keeps nothing from cycle to cycle."""
+
+    def on_step(self, name: str, world: World) -> None:
+        """It looks at finished cycles only."""
 
     def check_cycle(self, finished: FinishedCycle) -> Iterator[Violation]:
         outcome = finished.outcome
@@ -87,7 +91,7 @@ def fingerprint(world: World) -> WorldFingerprint:
             "the index of terminating pods": frozenset(world.placements.releasing),
             "the count of unplaced members": dict(world.placements.unplaced_members),
             "the settled changes": world.changes.settled(),
-            "the memory": world.memory.contents(),
+            "the memory": {name: dict(t.items()) for name, t in vars(world.memory).items() if isinstance(t, JournaledDict)},
             "the journal": len(world.placements.journal),
         }
     )
@@ -143,7 +147,12 @@ def _place_many(trial: Trial, world: World, chance: random.Random) -> None:
     for key in sorted(world.facts.gangs)[:20]:
         for role in world.facts.gangs[key].roles:
             waiting = [pod for pod in role.pods if world.placements.by_uid.get(pod.uid, UNPLACED) is UNPLACED]
-            alike = [pod for pod in waiting if pod.signature == waiting[0].signature]
+            members = world.facts.members
+            alike = [
+                pod
+                for pod in waiting
+                if pod.signature == waiting[0].signature and members.get(pod.uid) == members.get(waiting[0].uid)
+            ]
             if len(alike) > 1:
                 nodes = [chance.choice(world.table.names) for _ in alike]
                 trial.place_many(alike, nodes, phase=chance.choice((Phase.RESERVED, Phase.BINDING, Phase.NOMINATED)))
@@ -158,6 +167,7 @@ def _stale_columns(world: World, policy: Policy, chance: random.Random) -> Itera
     s.prepare()
     for uid in chance.sample(sorted(world.facts.pods), min(1, len(world.facts.pods))):
         pod, after_releases = world.facts.pods[uid], chance.random() < 0.5
-        remembered, fresh = s.node_scores(pod, after_releases=after_releases), NodeScores(s, pod, after_releases=after_releases)
-        if not (np.array_equal(remembered.match, fresh.match) and np.array_equal(remembered.value, fresh.value)):
+        remembered = s.node_scores(pod, after_releases=after_releases)
+        fresh = NodeScores(s, pod, base_column(s, pod), after_releases=after_releases)
+        if not (np.array_equal(remembered.base, fresh.base) and np.array_equal(remembered.value, fresh.value)):
             yield pod

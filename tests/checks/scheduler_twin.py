@@ -12,13 +12,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from muster.decision_log import outcome_bytes
 from muster.engine.hooks import Policy
 from muster.model.effects import Outcome
-from muster.model.events import Delete, Event, Upsert
+from muster.model.events import Delete, Event, SaveFailed, Upsert
 from muster.model.gang import PodGroup
 from muster.model.pod import Pod
 from muster.model.queue import Queue
 from muster.scenario.invariants import Violation
 from muster.scenario.run_check import FinishedCycle
 from muster.scheduler import Scheduler
+from muster.state.world import World
 
 SAME_DECISION = "same input, same decision"
 
@@ -32,6 +33,9 @@ class SchedulerTwin:
     def start(self, policy: Policy, events: Sequence[Event]) -> None:
         self._scheduler = Scheduler(policy)
         self._scheduler.feed(in_other_order(events))
+
+    def on_step(self, name: str, world: World) -> None:
+        """It looks at finished cycles only."""
 
     def check_cycle(self, finished: FinishedCycle) -> Iterator[Violation]:
         assert self._scheduler is not None
@@ -72,6 +76,8 @@ def _subject(event: Event) -> tuple[str, str]:
         case Upsert(obj=obj):
             return type(obj).__name__, getattr(obj, "key", "") or obj.name
         case Delete(kind=kind, key=key):
+            return kind, key
+        case SaveFailed(kind=kind, key=key):
             return kind, key
         case _:
             return "Pod", event.uid

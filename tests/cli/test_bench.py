@@ -6,7 +6,7 @@ import pytest
 from tests.cli.commands import muster
 
 from muster.bench import workload_registry
-from muster.bench.workload import Measurement, Workload
+from muster.bench.workload import Measurement, SeededRow, Workload
 from muster.cli import bench_command, run
 
 
@@ -95,3 +95,42 @@ def test_json_has_the_measurements_and_the_machine(fake_workloads: list[Workload
     first, second = document["results"]
     assert (first["value"], first["met"], first["details"]) == (9000, True, {"beside": 3})
     assert (second["value"], second["error"]) == (None, "3 of 4 pods were bound")
+
+
+def random_clusters(value: float = 0.0) -> Workload:
+    row = SeededRow("racks", lambda seeds: Measurement(len(seeds)), lambda seed: f"cluster {seed}")
+    return Workload("toy", "racks: wrong", "clusters", lambda: Measurement(value), target=0, at_least=False, row=row)
+
+
+def test_a_row_of_random_clusters_runs_on_chosen_seeds(fake_workloads: list[Workload], capsys: pytest.CaptureFixture[str]) -> None:
+    fake_workloads += [workload("fast", 9000, target=5000), random_clusters()]
+    assert run(["bench", "--row", "racks", "--seeds", "10-14"]) == 0
+    out = capsys.readouterr().out
+    assert "racks: wrong" in out
+    assert "<= 0  missed " in out
+    assert "fast" not in out
+    assert run(["bench", "--row", "racks"]) == 0
+    assert "<= 0  met" in capsys.readouterr().out
+
+
+def test_a_random_cluster_is_shown(fake_workloads: list[Workload], capsys: pytest.CaptureFixture[str]) -> None:
+    fake_workloads.append(random_clusters())
+    assert run(["bench", "--show", "racks:17"]) == 0
+    assert capsys.readouterr().out == "cluster 17\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--row", "rack"), "unknown row 'rack'. Did you mean 'racks'?"),
+        (("--show", "racks"), "'racks' names no cluster: write ROW:SEED, such as racks:17"),
+        (("--show", "racks:few"), "'few' is no seed"),
+        (("--seeds", "few"), "'few' is no seed"),
+    ],
+)
+def test_an_unknown_row_or_seed_is_answered(
+    fake_workloads: list[Workload], capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str
+) -> None:
+    fake_workloads.append(random_clusters())
+    assert run(["bench", *arguments]) == 2
+    assert message in capsys.readouterr().err

@@ -21,17 +21,27 @@ def test_a_policy_is_shown_on_one_screen(tmp_path: Path) -> None:
     assert result.code == 0
     assert result.out.startswith("good.yaml: OK\n")
     assert "pods whose schedulerName is muster, other" in result.out
-    assert "3.  gang-preempt  preempt for a whole gang" in result.out
+    assert "3.  gang-preempt  Evicts for a gang that did not fit" in result.out
     assert " binpack   score          Fill nodes up before opening new ones" in result.out
     assert "weight: 2, resources: {cpu: 1" in result.out
     assert "defaultPermitWaitSeconds: 90" in result.out
     assert len(result.out.splitlines()) < 40
 
 
+def test_a_filter_that_is_left_out_is_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "good.yaml").write_text(GOOD)
+    result = muster("check", "good.yaml", cwd=tmp_path)
+    assert " warning   the plugin unschedulable is left out: cordoned nodes are used\n" in result.out
+    assert " warning   the plugin taints is left out: NoSchedule and NoExecute taints are ignored\n" in result.out
+    (policy,) = muster("check", "good.yaml", "--json", cwd=tmp_path).document["policies"]
+    assert "the plugin selectors is left out: node selectors and required node affinity are ignored" in policy["warnings"]
+
+
 def test_without_a_file_the_default_policy_is_shown() -> None:
     result = muster("check")
     assert result.code == 0
     assert result.out.startswith("the default policy: OK\n")
+    assert "warning" not in result.out
 
 
 def test_all_errors_are_reported_and_valid_files_beside_them_too(tmp_path: Path) -> None:

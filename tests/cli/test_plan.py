@@ -163,7 +163,7 @@ def test_bad_input_is_no_answer(workspace: Path) -> None:
 
 def test_wrong_use_is_no_answer(workspace: Path) -> None:
     (workspace / "job.yaml").write_text(HARD)
-    assert muster("plan", "job.yaml", cwd=workspace).code == 64
+    assert "no kubeconfig at" in muster("plan", "job.yaml", cwd=workspace, KUBECONFIG="nowhere").err
     assert muster("plan", "job.yaml", "--cluster", "nowhere.yaml", cwd=workspace).code == 64
     assert muster("plan", "--no-such-option", cwd=workspace).code == 64
     assert muster("plan", "--help", cwd=workspace).code == 0
@@ -177,3 +177,97 @@ def test_several_scenarios_in_a_file_are_distinguished_by_their_line(workspace: 
     assert result.code == 64
     assert "contains 2 scenarios, at lines 1, 4: select one, such as two.yaml:1" in result.err
     assert "n2" in muster("plan", "job.yaml", "--cluster", "two.yaml:4", cwd=workspace).out
+
+
+JOB = """\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: beside}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: sweep-b, namespace: prod}
+spec:
+  parallelism: 2
+  template:
+    spec: {containers: [{name: main, resources: {limits: {nvidia.com/gpu: 8}}}]}
+"""
+CUSTOM = """\
+apiVersion: example.com/v1
+kind: Trainer
+metadata: {name: own, namespace: prod}
+spec:
+  size: 2
+  template:
+    spec: {schedulerName: muster, containers: [{name: main, resources: {limits: {nvidia.com/gpu: 4}}}]}
+"""
+
+
+def test_a_job_of_pods_that_start_by_themselves_has_one_answer_and_says_what_is_assumed(workspace: Path) -> None:
+    code, out, _ = run_plan(workspace, JOB)
+    assert code == 0
+    assert out.splitlines()[0] == "prod/sweep-b can run now with 1 of 2 members."
+    assert "each pod starts by itself, because nothing makes them a gang (--min N does)" in out
+    assert "schedulerName muster (it names none); queue default (--queue)" in out
+    code, out, _ = run_plan(workspace, JOB, "--min", "2", "--priority", "100")
+    assert code == 2
+    assert out.startswith("prod/sweep-b can run after evicting surplus members of 1 gang.")
+    assert "priority 10 < 100" in out
+    assert "queue team" not in run_plan(workspace, JOB, "--queue", "team")[1]
+
+
+def test_a_kind_that_is_not_known_is_read_by_the_paths_that_one_names(workspace: Path) -> None:
+    code, _, err = run_plan(workspace, CUSTOM)
+    assert code == 64
+    assert "the kind Trainer is not known; name where its pods are: --pods spec.template --replicas spec.replicas" in err
+    code, out, _ = run_plan(workspace, CUSTOM, "--pods", "spec.template", "--replicas", "spec.size")
+    assert (code, out.splitlines()[0]) == (0, "prod/own can run now.")
+    assert "a gang that needs all of its 2 pods (--min)" in out
+
+
+def test_a_folder_is_one_job_and_equal_names_are_told_apart(workspace: Path) -> None:
+    (workspace / "jobs").mkdir()
+    (workspace / "jobs" / "a.yaml").write_text(JOB)
+    (workspace / "jobs" / "b.yaml").write_text(JOB.replace("batch/v1", "apps/v1").replace("kind: Job", "kind: Deployment"))
+    result = muster("plan", "jobs", "--cluster", "cluster.yaml", "--json", cwd=workspace)
+    assert [gang["gang"] for gang in result.document["gangs"]] == ["prod/sweep-b", "prod/sweep-b-deployment"]
+
+
+def listed(*items: object) -> str:
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+
+
+def observed_pod(name: str, scheduler: str, node: str | None) -> dict[str, object]:
+    spec = {
+        "schedulerName": scheduler,
+        "priority": 5,
+        "containers": [{"name": "m", "resources": {"limits": {"nvidia.com/gpu": "8"}}}],
+    }
+    metadata = {"name": name, "namespace": "prod", "uid": name, "creationTimestamp": "2026-07-01T03:00:00Z"}
+    if node is None:
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": {"phase": "Pending"}}
+    status = {"phase": "Running", "startTime": "2026-07-01T03:00:00Z"}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {**spec, "nodeName": node}, "status": status}
+
+
+def test_kubectl_output_is_as_old_as_its_newest_object_and_pods_that_exist_are_asked_about(workspace: Path) -> None:
+    amounts = {"nvidia.com/gpu": "8", "cpu": "64", "pods": "110"}
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "n1", "uid": "n1", "creationTimestamp": "2026-07-01T05:00:00Z"},
+        "status": {"allocatable": amounts},
+    }
+    running, waiting = observed_pod("old", "volcano", "n1"), observed_pod("new", "volcano", None)
+    (workspace / "live.json").write_text(listed(node, running))
+    job = listed({**waiting, "spec": {**waiting["spec"], "priority": 9}})  # type: ignore[dict-item]
+    (workspace / "job.json").write_text(job)
+    result = muster("plan", "job.json", "--cluster", "live.json", "--as-scheduler", "volcano", cwd=workspace)
+    assert result.code == 2, result.err + result.out
+    assert "loses 2.0 h of work" in result.out
+    result = muster("plan", "job.json", "--cluster", "live.json", cwd=workspace)
+    assert result.code == 3
+    assert "1 pod of the scheduler volcano count as used and are not evicted; --as-scheduler volcano" in result.out
+    (workspace / "job.json").write_text(listed(running))
+    result = muster("plan", "job.json", "--cluster", "live.json", "--as-scheduler", "volcano", cwd=workspace)
+    assert (result.code, result.out.splitlines()[0]) == (0, "prod/old runs already.")

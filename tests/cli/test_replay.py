@@ -87,8 +87,8 @@ def test_a_truncated_log_is_reported_with_how_far_it_was_right(log: Path) -> Non
         ("hello\n", "line 1 is not a line of a decision log"),
         ('{"a": 1}\n', "line 1 is not a line of a decision log: it is neither an event nor an outcome"),
         ("[1]\n", "line 1 is not a line of a decision log: not an object"),
-        ('{"muster": 99, "policy": ""}\n', "format 99 is not 2"),
-        ('{"muster": 2, "policy": "plugins: [nobody]"}\n', "the policy in this log cannot be loaded here (unknown plugin 'nobody'"),
+        ('{"muster": 99, "policy": ""}\n', "format 99 is not 3"),
+        ('{"muster": 3, "policy": "plugins: [nobody]"}\n', "the policy in this log cannot be loaded here (unknown plugin 'nobody'"),
         (
             '{"event": "Delete", "fields": {"kind": "Pod", "key": "x", "version": 1}}\n',
             "comes before the line that names the policy",

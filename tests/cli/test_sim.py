@@ -30,7 +30,55 @@ def test_one_scenario_is_shown_as_a_timeline_and_a_summary(small: Path) -> None:
 
 
 def test_the_tree_of_queues_is_shown_where_there_is_more_than_the_default_one(small: Path) -> None:
-    assert "└─ research" in muster("sim", small).out
+    assert "└── research" in muster("sim", small).out
+
+
+def test_a_queue_over_its_share_is_called_reclaimable_only_where_pods_may_be_reclaimed(tmp_path: Path) -> None:
+    file = tmp_path / "queues.yaml"
+    file.write_text(
+        """
+name: three queues over their shares
+nodes: [{name: "n[1-3]", gpu: 8}]
+queues:
+- {name: open, deserved: {gpu: 2}}
+- {name: closed, reclaimable: false}
+- {name: inner, parent: closed, deserved: {gpu: 4}}
+- {name: leaving, deserved: {gpu: 6}}
+gangs:
+- {name: "g1", queue: open, requests: {gpu: 8}, runningOn: n1}
+- {name: "g2", queue: inner, requests: {gpu: 8}, runningOn: n2}
+- {name: "g3", queue: leaving, requests: {gpu: 8}, runningOn: n3, terminationDuration: 1m}
+steps:
+- delete: g3
+- cycle
+"""
+    )
+    lines = muster("sim", file).out.splitlines()
+    notes = {name: next(line for line in lines if f"─ {name} " in line) for name in ("open", "inner", "leaving")}
+    assert notes["open"].endswith("6 over deserved: reclaimable")
+    assert notes["inner"].endswith("4 over deserved")
+    assert "over deserved" not in notes["leaving"]
+
+
+def test_an_eviction_that_was_refused_is_no_loss(tmp_path: Path) -> None:
+    file = tmp_path / "refused.yaml"
+    file.write_text(
+        """
+name: one of two evictions is refused
+nodes: [{name: "n[1-3]", gpu: 8}]
+gangs:
+- {name: low1, priority: 1, requests: {gpu: 8}, runningOn: n1, age: 1h}
+- {name: low2, priority: 1, requests: {gpu: 8}, runningOn: n2, age: 1h}
+- {name: low3, priority: 3, requests: {gpu: 8}, runningOn: n3, age: 1h}
+steps:
+- fail: {evict: low2, times: 5}
+- submit: {name: hi, priority: 9, pods: 2, requests: {gpu: 8}}
+- run: 1m
+"""
+    )
+    out = muster("sim", file).out
+    assert "evicted 2 pods of 2 gangs, 16.0 GPU-hours lost" in out
+    assert "lost 1 member" not in next(line for line in out.splitlines() if line.startswith(" default/low2 "))
 
 
 def test_a_cluster_without_queues_shows_none(tmp_path: Path) -> None:
@@ -72,7 +120,7 @@ def test_colour_is_for_terminals_and_those_who_force_it(small: Path) -> None:
 def test_a_terminal_without_unicode_is_served_all_the_same(small: Path) -> None:
     result = muster("sim", small, encoding="ascii")
     assert result.code == 0
-    assert "`- research" in result.out
+    assert "`-- research" in result.out
 
 
 # -- a scenario that does not hold -------------------------------------------------------------------------------------------------
@@ -139,7 +187,8 @@ def test_json_has_everything(small: Path) -> None:
     (scenario,) = document["scenarios"]
     assert set(scenario) == {
         *("name", "file", "line", "ok", "totals", "cycles", "virtualSeconds", "wallSeconds", "writes", "rows"),
-        *("samples", "gangs", "queues", "shares", "evictions", "timelineNotes", "failures", "violations", "effects"),
+        *("samples", "gangs", "queues", "shares", "evictions", "undoneEvictions", "timelineNotes", "failures"),
+        *("violations", "effects"),
     }
     assert scenario["totals"] == {
         "gangs": 2,

@@ -4,8 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.cli.chart import Series, bar, mark_lines, sparkline
+from muster.cli.screen import BOLD, TextPart
 from muster.cli.text_format import clock, compact_name_list, compact_names, count, duration, join_names, unit_hours
-from muster.cli.text_table import Column, TableCell, lay_out
+from muster.cli.text_table import lay_out
 from muster.scenario.literals import expand_names
 
 NAMES = st.lists(st.from_regex(r"[a-c]{1,2}(-?[0-9]{1,3}){0,3}", fullmatch=True), unique=True, max_size=40)
@@ -51,8 +52,8 @@ def test_notes_below_a_chart_do_not_run_into_each_other() -> None:
 
 
 def test_a_table_wraps_its_last_column_under_itself_or_below_the_row() -> None:
-    columns = [Column("name"), Column("n", align_right=True), Column("empty"), Column("why")]
-    rows: list[tuple[TableCell | str, ...]] = [("a", "1", "", "short"), (TableCell("bb"), "22", "", " ".join(["word"] * 20))]
+    columns = ["name", ">n", "empty", "why"]
+    rows: list[tuple[TextPart, ...]] = [("a", "1", "", "short"), (("bb", BOLD), "22", "", " ".join(["word"] * 20))]
     wide = [line.plain for line in lay_out(columns, rows, width=70)]
     assert wide[0] == " name   n  why"
     assert wide[1] == " a      1  short"
@@ -62,3 +63,10 @@ def test_a_table_wraps_its_last_column_under_itself_or_below_the_row() -> None:
     assert narrow[:3] == [" name   n", " a      1", "     short"]
     assert all(len(line) <= 40 for line in narrow)
     assert [line.plain for line in lay_out(columns, rows, width=None)][2].endswith("word word")
+
+
+def test_a_table_without_a_header_has_every_cell_below_its_row_too() -> None:
+    rows = [("1.", "expire", "end reservations that timed out"), ("2.", "allocate", "place gangs on free capacity, in queue order")]
+    lines = [line.plain for line in lay_out([">", "", ""], rows, width=45)]
+    assert lines == [" 1.  expire", "     end reservations that timed out", " 2.  allocate", *lines[3:]]
+    assert lines[3].startswith("     place gangs")

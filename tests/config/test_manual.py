@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from muster.config import catalogue, load_policy
+from muster.config import load_policy
 from muster.config.manual import FILES, SECTIONS, render_page
 from muster.config.plugin_check import all_hooks
+from muster.config.plugin_options import options_of
 from muster.config.policy_file import KEYS, SETTINGS
 from muster.engine.cycle import ACTIONS
 from muster.engine.evict.eviction_units import EvictionUnits
@@ -21,6 +22,7 @@ from muster.engine.hooks import Ask
 from muster.engine.session import Session
 from muster.model.device import DeviceRequest, DeviceSlot
 from muster.model.resource_amounts import Resources
+from muster.plugins import PLUGINS
 from muster.state.facts import Facts
 from muster.state.memory import Memory
 from muster.state.node_table import NodeRows, NodeTable
@@ -46,11 +48,10 @@ def test_the_manual_names_every_key_action_setting_plugin_and_option() -> None:
     text = (DOCS / "policy.md").read_text()
     for word in (*KEYS, *ACTIONS, *(option.key for option in SETTINGS)):
         assert f"| `{word}` | " in text
-    for entry in catalogue():
-        if entry.origin == "built in":
-            _, _, section = text.partition(f"### `{entry.name}`\n")
-            assert entry.doc in section
-            assert all(f"| `{option.key}` | {option.type_text} | " in section.split("### ")[0] for option in entry.options)
+    for name, make in PLUGINS.items():
+        _, _, section = text.partition(f"### `{name}`\n")
+        assert (inspect.getdoc(make) or "no text") in section
+        assert all(f"| `{option.key}` | {option.type_text} | " in section.split("### ")[0] for option in options_of(make))
 
 
 def test_the_table_of_hooks_names_every_hook() -> None:

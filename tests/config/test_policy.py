@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 from pathlib import Path
@@ -12,11 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster import plugins
-from muster.config import DEFAULT_POLICY, PolicyError, catalogue, default_policy, load_policy, retired_names
+from muster.config import DEFAULT_POLICY, PolicyError, default_policy, load_policy, retired_names
 from muster.config.plugin_check import plugin_errors
 from muster.config.plugin_options import options_of
 from muster.config.policy_file import SETTINGS
-from muster.engine.hooks import PolicySettings
+from muster.config.policy_warnings import UNCHECKED, policy_warnings
+from muster.engine.policy_settings import PolicySettings
 from muster.plugins.binpack import Binpack
 from muster.plugins.fit import Fit
 from muster.plugins.min_runtime import MinRuntime
@@ -53,8 +55,8 @@ def test_every_setting_can_be_written_into_a_policy_and_is_in_the_default_policy
 
 
 def test_what_a_policy_names_is_in_kebab_case_for_plugins_and_actions_and_in_camel_case_for_the_rest() -> None:
-    names = [*(entry.name for entry in catalogue()), *default_policy().actions]
-    keys = [option.key for entry in catalogue() for option in entry.options] + [option.key for option in SETTINGS]
+    names = [*plugins.PLUGINS, *default_policy().actions]
+    keys = [option.key for make in plugins.PLUGINS.values() for option in options_of(make)] + [option.key for option in SETTINGS]
     assert [name for name in names if not re.fullmatch(r"[a-z]+(-[a-z]+)*", name)] == []
     assert [key for key in keys if not re.fullmatch(r"[a-z]+([A-Z][a-z]+)*", key)] == []
 
@@ -83,11 +85,11 @@ def test_an_option_that_was_renamed_is_an_error_that_names_it(plugin: str, old: 
 
 def test_every_plugin_file_is_in_the_catalogue_under_its_own_name() -> None:
     files = {path.stem.replace("_", "-") for path in Path(plugins.__file__).parent.glob("[!_]*.py")}
-    assert {entry.name for entry in catalogue() if entry.origin == "built in"} == files
-    for entry in catalogue():
-        assert not entry.problem
-        assert entry.summary.endswith((".", ":")), f"{entry.name} says what it is for"
-        assert all(option.doc.endswith(".") for option in entry.options), f"{entry.name} says what its options mean"
+    assert plugins.PLUGINS.keys() == files
+    for name, make in plugins.PLUGINS.items():
+        summary = (inspect.getdoc(make) or "").split("\n\n", 1)[0]
+        assert summary.endswith((".", ":")), f"{name} says what it is for"
+        assert all(option.doc.endswith(".") for option in options_of(make)), f"{name} says what its options mean"
 
 
 def test_every_plugin_of_ours_is_one_by_the_rules_for_those_of_others() -> None:
@@ -142,8 +144,9 @@ def test_an_error_points_at_its_place() -> None:
         "   3 | - binpakc: {weight: 2}\n"
         "     |   ^^^^^^^"
     )
-    assert (error.file, error.line, error.column, error.field) == ("policy.yaml", 3, 3, "plugins[1]")
-    assert (error.value, error.suggestion) == ("binpakc", "binpack")
+    (fault,) = error.faults
+    assert (fault.file, fault.line, fault.column, fault.field) == ("policy.yaml", 3, 3, "plugins[1]")
+    assert (fault.value, fault.suggestion) == ("binpakc", "binpack")
 
 
 def test_all_errors_are_reported_at_once() -> None:
@@ -218,7 +221,7 @@ def test_all_errors_are_reported_at_once() -> None:
         ("settings: {defaultPermitWaitSeconds: -5}", "1: defaultPermitWaitSeconds must be at least 0, not -5"),
         ("settings: {wholeGang: domains}", "1: unknown wholeGang: 'domains'. Did you mean 'domain'?"),
         ("settings: {defaultPermitWaitSeconds: .nan}", "1: defaultPermitWaitSeconds must be a number, not the number .nan"),
-        ("- fit", "1: a policy must be a mapping with the keys schedulerNames, actions, plugins, settings, not a list"),
+        ("- fit", "1: a policy must be a mapping with the keys schedulerNames, actions, plugins, settings, base, not a list"),
         ("plugins: [fit, {binpack: {weight: true}}]", "1: weight must be a number, not the boolean true"),
         ("plugins: [fit, {binpack: {resources: {}}}]", "1: resources names no resource"),
         ("plugins: [fit, {binpack: {resources: 3}}]", "1: resources must be a mapping of names to numbers, not the number 3"),
@@ -253,9 +256,7 @@ def test_a_file_that_is_no_text_is_an_error_of_the_policy(tmp_path: Path) -> Non
         load_policy(tmp_path / "policy.yaml")
 
 
-key_names = st.sampled_from(
-    [*(entry.name for entry in catalogue()), "plugins", "actions", "settings", "weight", "resources", "cpu", "x"]
-)
+key_names = st.sampled_from([*plugins.PLUGINS, "plugins", "actions", "settings", "weight", "resources", "cpu", "x"])
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 5) | st.floats() | key_names,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(key_names, inner, max_size=3),
@@ -463,8 +464,30 @@ def test_an_installed_package_offers_plugins_by_name(module: Path) -> None:
     (info / "entry_points.txt").write_text("[muster.plugins]\nhome = others:P\nbroken = others:Nothing\nfit = others:P\n")
     assert load_policy("plugins: [fit, home]").plugins[1].name == "home"
     assert load_policy("plugins: [fit]").plugins == (Fit(),)
-    offered = {entry.name: entry for entry in catalogue() if entry.origin != "built in"}
-    assert offered["home"].origin == "homely (others:P)"
-    assert offered["home"].summary == "Stays at home."
-    assert offered["broken"].problem == "AttributeError: module 'others' has no attribute 'Nothing'"
+    assert errors_of("plugins: [fit, broken]") == ["1: plugin others:Nothing: others has no 'Nothing'"]
     assert errors_of("plugins: [fit, homes]") == ["1: unknown plugin 'homes'. Did you mean 'home'?"]
+
+
+def test_every_filter_but_fit_has_a_warning_for_policies_without_it() -> None:
+    assert {str(plugin.name) for plugin in plugins.SECTIONS["Filters."]} - {"fit"} == set(UNCHECKED)
+
+
+def test_a_policy_by_difference_changes_one_option_of_one_plugin() -> None:
+    default = default_policy()
+    changed = load_policy("base: default\nplugins:\n- binpack: {weight: 3}\n- lost-work: false\n- min-runtime\n- drf\n")
+    names = [plugin.name for plugin in default.plugins]
+    assert [plugin.name for plugin in changed.plugins] == [name for name in names if name != "lost-work"] + ["drf"]
+    for old, new in zip([plugin for plugin in default.plugins if plugin.name != "lost-work"], changed.plugins, strict=False):
+        assert (old == new) == (old.name != "binpack")
+    assert changed.actions == default.actions
+
+
+def test_only_the_default_policy_is_a_base() -> None:
+    with pytest.raises(PolicyError, match="base must be default"):
+        load_policy("base: other\n")
+
+
+def test_reclaim_without_shares_is_warned_of() -> None:
+    assert policy_warnings(default_policy()) == ()
+    (warning,) = policy_warnings(load_policy("base: default\nplugins: [capacity: false, elastic-quota: false]\n"))
+    assert warning.startswith("gang-reclaim has no share plugin")

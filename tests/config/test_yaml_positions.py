@@ -134,9 +134,10 @@ def test_an_error_shows_two_lines_and_a_caret_line() -> None:
         "   3 |   - proportions: {overcommit: 1.2}\n"
         "     |     ^^^^^^^^^^^"
     )
-    assert (error.file, error.line, error.column) == ("policy.yaml", 3, 5)
-    assert (error.field, error.value, error.suggestion) == ("plugins[0]", "proportions", "proportion")
-    assert error.message == "unknown plugin 'proportions'"
+    (fault,) = error.faults
+    assert (fault.file, fault.line, fault.column) == ("policy.yaml", 3, 5)
+    assert (fault.field, fault.value, fault.suggestion) == ("plugins[0]", "proportions", "proportion")
+    assert fault.message == "unknown plugin 'proportions'"
 
 
 def test_without_a_source_an_error_is_one_line() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.conformance.corpus import Case
+from tests.conformance.corpus import Case, annotations_of
+from tests.conformance.emulated import not_emulated
 
 from muster.convert.volcano_plugins import UNSUPPORTED
 
@@ -25,7 +26,7 @@ def why_not_applicable(case: Case) -> str:
     for feature in case.features:
         if feature in _FEATURES:
             return f"{feature}: {_FEATURES[feature]}"
-    custom = (case.written.get("custom") or {}).get("plugins")
+    custom = not_emulated(case)
     if custom:
         return f"needs plugins that exist in a test alone: {', '.join(custom)}"
     for plugin in case.plugins:
@@ -35,7 +36,7 @@ def why_not_applicable(case: Case) -> str:
 
 
 def _switches(case: Case) -> str:
-    if any(_HIERARCHY in (queue["metadata"].get("annotations") or {}) for queue in case.objects("queues")):
+    if any(_HIERARCHY in annotations_of(queue) for queue in case.objects("queues")):
         return f"queues form a tree by spec.parent; the annotation {_HIERARCHY} is not read"
     for each in case.written.get("configurations") or ():
         if (each.get("arguments") or {}).get("allowWholeBundle") is False:

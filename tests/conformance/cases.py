@@ -71,6 +71,10 @@ def queue(name: str, *, gpu: int = 0, parent: str = "") -> Json:
     }
 
 
+def with_deserved(written: Json, **amounts: str) -> Json:
+    return {**written, "spec": {**written["spec"], "deserved": amounts}}
+
+
 def _class(name: str, value: int) -> Json:
     return {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value}
 

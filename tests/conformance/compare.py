@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from tests.conformance.corpus import Case
+from tests.conformance.corpus import Case, name_of, spec_of
 from tests.conformance.facts import Facts, full_name_of
 from tests.conformance.outcome import Result
 
@@ -76,17 +76,17 @@ def _split_gangs(case: Case, result: Result) -> Iterator[str]:
 def _has_minimum(case: Case, title: str) -> bool:
     """Volcano says Completed of a PodGroup without a minimum as soon as nobody runs; the API never lets one in."""
     written = next((group for group in case.objects("podgroups") if full_name_of(group) == title), None)
-    return written is not None and bool(written["spec"].get("minMember"))
+    return written is not None and bool(spec_of(written).get("minMember"))
 
 
 def _by_hypernode(case: Case, result: Result) -> list[int]:
     """Numbers of bound pods in each HyperNode of the lowest tier, those without any left out."""
-    lowest = min((each["spec"]["tier"] for each in case.objects("hypernodes")), default=0)
+    lowest = min((spec_of(each).get("tier", 0) for each in case.objects("hypernodes")), default=0)
     home = {
-        (member["selector"].get("exactMatch") or {}).get("name", ""): each["metadata"]["name"]
+        ((member.get("selector") or {}).get("exactMatch") or {}).get("name", ""): name_of(each)
         for each in case.objects("hypernodes")
-        if each["spec"]["tier"] == lowest
-        for member in each["spec"]["members"]
+        if spec_of(each).get("tier", 0) == lowest
+        for member in spec_of(each).get("members") or ()
     }
     return sorted(Counter(home[node] for node in result.binds.values() if node in home).values())
 

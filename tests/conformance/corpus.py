@@ -14,6 +14,25 @@ from typing import Any
 
 Json = dict[str, Any]
 
+
+def meta_of(written: Mapping[str, Any]) -> Json:
+    """The metadata of an object; empty where it has none."""
+    return dict(written.get("metadata") or {})
+
+
+def spec_of(written: Mapping[str, Any]) -> Json:
+    """The spec of an object; empty where it has none."""
+    return dict(written.get("spec") or {})
+
+
+def name_of(written: Mapping[str, Any]) -> str:
+    return str(meta_of(written).get("name") or "")
+
+
+def annotations_of(written: Mapping[str, Any]) -> Json:
+    return dict(meta_of(written).get("annotations") or {})
+
+
 FOLDER_VARIABLE = "MUSTER_CONFORMANCE"
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -31,7 +50,7 @@ class Case:
 
     @property
     def is_probe(self) -> bool:
-        return bool(self.written["kind"] == "probe")
+        return bool(self.written.get("kind") == "probe")
 
     @property
     def actions(self) -> list[str]:
@@ -40,7 +59,7 @@ class Case:
     @property
     def plugins(self) -> list[Json]:
         """Those that are loaded, of all tiers."""
-        return [plugin for tier in self.written["plugins"] for plugin in tier if plugin.get("registered", True)]
+        return [plugin for tier in self.written.get("plugins") or () for plugin in tier if plugin.get("registered", True)]
 
     def plugin(self, name: str) -> Json | None:
         return next((plugin for plugin in self.plugins if plugin["name"] == name), None)

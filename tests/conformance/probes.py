@@ -54,6 +54,14 @@ def _sign(value: float) -> int:
 
 def probe(case: Case) -> ProbeResult:
     probe_result = ProbeResult()
+    try:
+        _compare(case, probe_result)
+    except LookupError as missing:
+        probe_result.differences.append(f"{missing.args[0]} is asked about and is not there")
+    return probe_result
+
+
+def _compare(case: Case, probe_result: ProbeResult) -> None:
     asked = case.actual.get("probe") or {}
     for title, scores in (asked.get("node_order") or {}).items():
         probe_result.same_order(f"nodes for {title}", scores, _node_scores(_session(case), title))
@@ -62,7 +70,6 @@ def probe(case: Case) -> ProbeResult:
             _compare_domains(_session(case), title, scores, probe_result)
     for title, wanted in (asked.get("job_enqueueable") or {}).items():
         probe_result.same(f"{title} let in", wanted, _is_enqueued(_session(case), title))
-    return probe_result
 
 
 def _session(case: Case) -> Session:
@@ -77,7 +84,9 @@ def _session(case: Case) -> Session:
 
 def _node_scores(s: Session, title: str) -> dict[str, float]:
     """Of the nodes that the pod could go to."""
-    pod = next(pod for pod in s.world.facts.pods.values() if pod.full_name == title)
+    pod = next((pod for pod in s.world.facts.pods.values() if pod.full_name == title), None)
+    if pod is None:
+        raise LookupError(title)
     values = s.node_scores(pod, after_releases=False).value
     return {name: float(values[row]) for name, row in s.world.table.row.items() if values[row] > REFUSED}
 
@@ -116,5 +125,5 @@ def _gang_and_subgroup(s: Session, title: str) -> tuple[Gang, Subgroup | None]:
 
 def _is_enqueued(s: Session, title: str) -> bool:
     enqueue(s, {})
-    gang = next(gang for gang in s.world.facts.gangs.values() if gang.full_name == title)
+    gang, _ = _gang_and_subgroup(s, title)
     return not s.world.memory.attempts[gang.key].not_admitted

@@ -10,15 +10,16 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tests.conformance.corpus import Case
+from tests.conformance.corpus import Case, spec_of
 from tests.conformance.facts import Facts, Group
 from tests.conformance.outcome import Result
+from tests.evict.eviction_asks import eviction_ask
 
-from muster.engine.evict.reclaim import ReclaimRules
-from muster.engine.evict.victims import victim_table_of
-from muster.engine.hooks import Ask, Purpose
+from muster.engine.evict.eviction_policy import EvictionRules
+from muster.engine.evict.reclaim import GANG_RECLAIM
 from muster.engine.session import Session
 from muster.model.effects import Verdict
+from muster.model.pod import Phase, Pod
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,12 @@ class DifferingCase:
     @property
     def volcano_binds(self) -> dict[str, str]:
         return dict(self.case.actual.get("binds") or {})
+
+    @property
+    def is_complete(self) -> bool:
+        """Are all pods there of which an outcome speaks? Without them no reason can be checked."""
+        pods = (*self.volcano_evicted, *self.volcano_pipelined, *self.volcano_binds)
+        return all(pod in self.facts.pods for pod in pods)
 
     def only(self, *words: str) -> bool:
         """Do all differences speak of these things alone?"""
@@ -150,7 +157,7 @@ def topology_is_served(differing: DifferingCase) -> bool:
 def reclaims_for_gangs(differing: DifferingCase) -> bool:
     """Volcano's reclaim goes member by member and passes over a node where nobody is left to evict, even if one victim left room
     for several: so gangs come away empty."""
-    left = Counter(differing.facts.pods[pod]["spec"]["nodeName"] for pod in differing.result.evicted)
+    left = Counter(spec_of(differing.facts.pods[pod]).get("nodeName", "") for pod in differing.result.evicted)
     entered = Counter(differing.result.pipelined.values())
     return (
         differing.only(*_EVICTION)
@@ -177,7 +184,8 @@ def _may_evict_all(differing: DifferingCase) -> bool:
                 fair = victim.priority < asker.priority
             else:
                 above, theirs = differing.facts.fork(asker.queue, victim.queue)
-                fair = differing.facts.is_over(theirs, differing.facts.requested(asker)) and differing.facts.is_within(asker, above)
+                fair = differing.facts.is_over(theirs, differing.facts.lacking(asker))
+                fair = fair and differing.facts.is_within(asker, above, differing.result.evicted)
             if not fair or (differing.facts.queues.get(victim.queue) or {}).get("reclaimable") is False:
                 return False
     return True
@@ -194,12 +202,39 @@ def never_means_the_gang(differing: DifferingCase) -> bool:
     )
 
 
-def would_have_the_larger_share(differing: DifferingCase) -> bool:
-    """The asking queue would have as large a share of the cluster as the one that it takes from."""
+def borrowing_never_evicts(differing: DifferingCase) -> bool:
+    """The asking queue would be over its share of something that it asks for; to Volcano one dimension within it is enough."""
     if not differing.only(*_EVICTION) or differing.result.evicted:
         return False
     verdicts = [verdict for _, _, verdict in _reclaims(differing)]
-    return bool(verdicts) and all(not verdict.ok and "as large a share" in verdict.why for verdict in verdicts)
+    askers = [differing.facts.groups[title] for title in differing.facts.count_by_group(differing.volcano_pipelined)]
+    queues = [
+        differing.facts.fork(asker.queue, differing.facts.of(pod).queue)[0] for asker in askers for pod in differing.volcano_evicted
+    ]
+    over = [
+        bool(differing.facts.deserved(queue)) and not differing.facts.is_within(asker, queue, differing.volcano_evicted)
+        for asker in askers
+        for queue in queues
+    ]
+    return bool(verdicts) and not any(verdict.ok for verdict in verdicts) and bool(over) and all(over)
+
+
+def only_borrowed_there(differing: DifferingCase) -> bool:
+    """Whose queue has a share, but none of what is lacking, uses of that only what it has borrowed; Volcano spares it for its share
+    of something else."""
+    pairs = [(asker, differing.facts.of(pod).queue) for asker in differing.askers() for pod in differing.result.evicted]
+    return (
+        differing.only(*_EVICTION)
+        and not differing.volcano_evicted
+        and bool(pairs)
+        and all(
+            (deserved := differing.facts.deserved(differing.facts.fork(asker.queue, queue)[1]))
+            and differing.facts.lacking(asker).isdisjoint(deserved)
+            for asker, queue in pairs
+        )
+        and _serves_whole(differing)
+        and _may_evict_all(differing)
+    )
 
 
 def judged_where_the_tree_forks(differing: DifferingCase) -> bool:
@@ -220,22 +255,32 @@ def _is_above_leaves(differing: DifferingCase, pairs: Sequence[tuple[str, str]])
 
 
 def _reclaims(differing: DifferingCase) -> Iterator[tuple[str, str, Verdict]]:
-    """What Volcano took for whom across queues: the asking queue, the giving one, and what we say to it."""
+    """What Volcano took for whom across queues: the asking queue, the giving one, and what we say to that plan."""
     if differing.result.policy is None or "gang-reclaim" not in differing.result.policy.actions:
         return
     s = Session(differing.result.world, differing.result.policy)
     s.prepare()
+    by_name = {pod.full_name: pod for pod in s.world.facts.pods.values()}
     for title in differing.facts.count_by_group(differing.volcano_pipelined):
         gang = next(gang for gang in s.world.facts.gangs.values() if gang.full_name == title)
         pods = tuple(pod for pod in gang.pods() if pod.uid not in s.world.placements.by_uid)[: gang.min]
-        ask = Ask(gang, pods, Purpose.EVICT, "gang-reclaim")
-        for pod in differing.volcano_evicted:
-            queue = differing.facts.of(pod).queue
-            yield (
-                differing.facts.groups[title].queue,
-                queue,
-                ReclaimRules(s, ask, victim_table_of(s.world)).may_reclaim_from(f"queue/{queue}"),
-            )
+        rules = eviction_ask(s, title, GANG_RECLAIM, pods=pods).rules
+        for name in differing.volcano_evicted:
+            queue = differing.facts.of(name).queue
+            yield differing.facts.groups[title].queue, queue, _verdict(s, rules, by_name[name], pods)
+
+
+def _verdict(s: Session, rules: EvictionRules, victim: Pod, pods: Sequence[Pod]) -> Verdict:
+    """May this pod be evicted, and may the ask take what it leaves?"""
+    verdict = rules.allows_eviction([victim], priority=victim.priority)
+    if not verdict.ok:
+        return verdict
+    with s.trial("simulated", cause="Simulated") as trial:
+        node = s.world.placement(victim).node or ""
+        trial.evict(victim)
+        for pod in pods:
+            trial.place(pod, node, phase=Phase.NOMINATED)
+        return rules.allows_plan([victim])
 
 
 def checks_see_evicted_pods(differing: DifferingCase) -> bool:
@@ -252,7 +297,7 @@ def checks_see_evicted_pods(differing: DifferingCase) -> bool:
         and not shown
         and not differing.volcano_evicted
         and bool(differing.result.pipelined)
-        and any(pod["spec"].get("affinity") for pod in pods)
+        and any(spec_of(pod).get("affinity") for pod in pods)
         and _may_evict_all(differing)
     )
 
@@ -265,16 +310,6 @@ def others_are_not_stopped(differing: DifferingCase) -> bool:
         and bool(bad)
         and not differing.volcano_binds
         and not any(bad & set(differing.facts.path(differing.facts.of(pod).queue)) for pod in differing.result.binds)
-    )
-
-
-def phase_follows_members(differing: DifferingCase) -> bool:
-    """A PodGroup that says Running while too few of its members run."""
-    groups = {sentence.removeprefix("phase of ").partition(":")[0] for sentence in differing.differences}
-    return differing.only("phase of ") and all(
-        differing.facts.groups[title].phase == "Running"
-        and len(differing.facts.groups[title].running) < differing.facts.groups[title].min
-        for title in groups
     )
 
 
@@ -303,11 +338,11 @@ REASONS: Mapping[str, Callable[[DifferingCase], bool]] = {
         topology_is_served,
         reclaims_for_gangs,
         never_means_the_gang,
-        would_have_the_larger_share,
+        borrowing_never_evicts,
+        only_borrowed_there,
         judged_where_the_tree_forks,
         checks_see_evicted_pods,
         others_are_not_stopped,
-        phase_follows_members,
         surplus_in_one_go,
     )
 }

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.conformance.cases import RECLAIMING, case, group, hypernode, node, pods, queue
+from tests.conformance.cases import RECLAIMING, case, group, hypernode, node, pods, queue, with_deserved
 from tests.conformance.corpus import Case
 from tests.conformance.judge import Judgement, Mark, describe, entries, judge, table
 from tests.conformance.probes import ProbeResult
@@ -159,16 +160,24 @@ ONE_NEVER: dict[str, Any] = {
     "groups": [group("v", least=1, phase="Running"), group("h", least=2, priority="high")],
     "members": [*pods("v", 1, gpu=2, on="n1"), *pods("h", 1, gpu=1, preemptionPolicy="Never"), *pods("h", 1, gpu=1, start=1)],
 }
-UNEQUAL_SHARES: dict[str, Any] = {
-    "nodes": [node("n1", gpu=4), node("n2", gpu=4)],
+OVER_WITH_THE_ASK: dict[str, Any] = {
+    "nodes": [node("n1", gpu=4)],
     "groups": [
         group("a", least=1, phase="Running", queue="q1"),
         group("b", least=1, phase="Running", queue="q2"),
         group("h", least=1, queue="q2"),
     ],
-    "members": [*pods("a", 1, gpu=4, on="n1"), *pods("b", 1, gpu=4, on="n2"), *pods("h", 1, gpu=2)],
-    "queues": [queue("q1", gpu=2), queue("q2", gpu=6)],
+    "members": [*pods("a", 1, gpu=2, on="n1"), *pods("b", 1, gpu=2, on="n1"), *pods("h", 1, gpu=2)],
+    "queues": [queue("q1", gpu=1), queue("q2", gpu=3)],
     "plugins": RECLAIMING,
+}
+ONLY_BORROWED: dict[str, Any] = {
+    "nodes": [node("n1", gpu=2)],
+    "groups": [group("v", least=1, phase="Running", queue="q1"), group("h", least=1, queue="q2")],
+    "members": [*pods("v", 1, gpu=2, on="n1"), *pods("h", 1, gpu=2)],
+    "queues": [with_deserved(queue("q1"), cpu="8"), queue("q2", gpu=2)],
+    "plugins": RECLAIMING,
+    "off": {"gang": ("enableReclaimable",)},
 }
 BORROWED_WITHIN_A_BRANCH: dict[str, Any] = {
     "nodes": [node("n1", gpu=4), node("n2", gpu=4)],
@@ -237,17 +246,15 @@ EXAMPLES = {
     "topology_is_served": case("allocate", "preempt", **ONE_RACK),
     "reclaims_for_gangs": case("allocate", "reclaim", **ELASTIC_OVER_ITS_SHARE),
     "never_means_the_gang": case("allocate", "preempt", **ONE_NEVER, actual={"evicted": ["ns/v-0"], "pipelined": {"ns/h-1": "n1"}}),
-    "would_have_the_larger_share": case(
-        "allocate", "reclaim", **UNEQUAL_SHARES, actual={"evicted": ["ns/a-0"], "pipelined": {"ns/h-0": "n1"}}
+    "borrowing_never_evicts": case(
+        "allocate", "reclaim", **OVER_WITH_THE_ASK, actual={"evicted": ["ns/a-0"], "pipelined": {"ns/h-0": "n1"}}
     ),
+    "only_borrowed_there": case("allocate", "reclaim", **ONLY_BORROWED),
     "judged_where_the_tree_forks": case(
         "allocate", "reclaim", **BORROWED_WITHIN_A_BRANCH, actual={"evicted": ["ns/v-1"], "pipelined": {"ns/h-0": "n2"}}
     ),
     "checks_see_evicted_pods": case("allocate", "preempt", **WITH_ANTI_AFFINITY),
     "others_are_not_stopped": case("allocate", **WAITS_IN_A_PARENT),
-    "phase_follows_members": case(
-        "allocate", **SAYS_RUNNING, actual={"binds": {"ns/g-0": "n1"}, "podgroup_phase": {"ns/g": "Pending"}}
-    ),
     "surplus_in_one_go": case(
         "allocate", **TWO_ELASTIC_GANGS, actual={"binds": {"ns/a-0": "n1", "ns/a-1": "n1", "ns/b-0": "n1", "ns/b-1": "n1"}}
     ),
@@ -274,6 +281,85 @@ def test_an_eviction_without_a_right_to_it_is_never_explained() -> None:
     seen = entitled.written["objects"]["queues"]
     unfair = {**entitled.written, "objects": {**entitled.written["objects"], "queues": [queue("q1", gpu=8), *seen[1:]]}}
     assert judge(Case(unfair, "own/Case")).mark is Mark.AGREE
+
+
+PROBE = case(
+    nodes=[node("n1", gpu=4), node("n2", gpu=4)],
+    groups=[group("g", least=1)],
+    members=pods("g", 1, gpu=1) + pods("v", 1, gpu=1, on="n1"),
+    kind="probe",
+    actual={"probe": {"node_order": {"ns/g-0": {"n1": 1, "n2": 1}}, "job_enqueueable": {"ns/g": True}}},
+)
+POOR = {**{name: EXAMPLES[name] for name in ("whole_gangs", "borrowing_never_evicts", "topology_is_served")}, "probe": PROBE}
+
+
+def _fields(value: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, each in items:
+        yield (*path, key)
+        yield from _fields(each, (*path, key))
+
+
+def _without(value: Any, path: tuple[Any, ...], *, is_null: bool) -> Any:
+    """The same without one field, or with nothing in it."""
+    key, *rest = path
+    poor = value.copy()
+    if rest:
+        poor[key] = _without(value[key], tuple(rest), is_null=is_null)
+    elif is_null:
+        poor[key] = None
+    else:
+        del poor[key]
+    return poor
+
+
+@pytest.mark.parametrize("is_null", [False, True], ids=["missing", "null"])
+@pytest.mark.parametrize("name", POOR)
+def test_an_object_that_lacks_a_field_does_not_end_the_runner(name: str, *, is_null: bool) -> None:
+    written = POOR[name].written
+    first = {kind: objects[:1] for kind, objects in written["objects"].items()}
+    for path in _fields(first):
+        if len(path) > 2:
+            poor = {**written, "objects": _without(written["objects"], path, is_null=is_null)}
+            assert judge(Case(poor, "own/Case")).mark in Mark, path
+
+
+def test_a_probe_of_what_is_not_there_differs() -> None:
+    assert judge(PROBE).mark is Mark.AGREE
+    gone = {**PROBE.written, "objects": {**PROBE.written["objects"], "pods": []}}
+    assert judge(Case(gone, "own/Case")).differences == ("ns/g-0 is asked about and is not there",)
+
+
+def test_a_pod_group_that_said_running_and_does_not_run_is_pending_in_volcanos_words() -> None:
+    seen = {"binds": {"ns/g-0": "n1"}, "podgroup_phase": {"ns/g": "Pending"}}
+    assert judge(case("allocate", **SAYS_RUNNING, actual=seen)).mark is Mark.AGREE
+    assert judge(one_pod(seen)).differences == ("phase of ns/g: expected Pending, found Inqueue",)
+
+
+def test_a_plugin_of_the_test_is_emulated_where_the_case_says_all_that_it_does() -> None:
+    flags = {"enableJobEnqueued": True}
+    plugins = [{"name": "proportion", "enabled": flags}, {"name": "test-rejecter", "enabled": flags, "custom": True}]
+    needs = {"nvidia.com/gpu": "1"}
+    rejected = case(
+        "enqueue",
+        nodes=[node("n1", gpu=4)],
+        groups=[group("a", least=1, phase="Pending", minResources=needs), group("b", least=1, phase="Pending", minResources=needs)],
+        members=pods("a", 1, gpu=1) + pods("b", 1, gpu=1),
+        actual={"podgroup_phase": {"ns/a": "Pending", "ns/b": "Inqueue"}},
+        custom={"plugins": ["test-rejecter"]},
+        name="rejecter blocks a, b must still be admitted",
+    ).written
+    rejected = {**rejected, "plugins": [plugins]}
+    assert judge(Case(rejected, "own/Case")).mark is Mark.AGREE
+    assert judge(Case({**rejected, "name": ""}, "own/Case")).mark is Mark.NOT_APPLICABLE
+
+
+def test_a_pod_without_a_pod_group_is_judged_like_any_other() -> None:
+    written = EXAMPLES["whole_gangs_are_evictable"].written
+    objects = written["objects"]
+    alone = [{**pod, "metadata": {**pod["metadata"], "annotations": {}}} for pod in objects["pods"][:1]]
+    poor = {**written, "objects": {**objects, "pods": [*alone, *objects["pods"][1:]]}}
+    assert judge(Case(poor, "own/Case")).mark in Mark
 
 
 def test_every_entry_has_a_check_an_example_and_a_sentence() -> None:

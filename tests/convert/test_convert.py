@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.config import load_policy
-from muster.convert import Conversion, convert, convert_data
+from muster.convert import Conversion, convert
 from muster.convert.volcano_actions import ACTION_MAP, OMITTED_ACTIONS
 from muster.convert.volcano_conf import FLAGS
 from muster.convert.volcano_plugins import CONVERTERS, UNSUPPORTED
@@ -56,11 +57,24 @@ def notes_of(made: Conversion) -> str:
     return "\n".join(str(note) for note in made.notes)
 
 
+def settings_of(policy: str) -> str:
+    """The policy without its comments."""
+    return "\n".join(line for line in policy.splitlines() if not line.startswith("#"))
+
+
 def test_the_usual_configuration_becomes_a_policy_that_reads_like_the_default_one() -> None:
     assert (
         convert(USUAL).text
         == """\
-# Made from volcano-scheduler.conf. What could not be converted was reported at conversion.
+# Made from volcano-scheduler.conf.
+# Changes decisions:
+# - line 10: drf without enableHierarchy has no counterpart: gangs of one queue are ordered by priority and creation, \
+whatever share each of them has
+# - line 14: nodeorder: balancedresource.weight and imagelocality.weight have no counterpart
+# The same by another name:
+# - schedulerNames includes volcano, the schedulerName of your pods: stop Volcano's scheduler before Muster starts
+# - line 5: plugin gang is no plugin here: gangs are always scheduled whole
+# - line 1: action backfill was left out: allocate places pods without requests together with all others
 schedulerNames: [volcano, muster]
 actions: [expire, enqueue, allocate]
 plugins:
@@ -91,19 +105,42 @@ plugins:
 
 def test_every_change_is_reported_with_its_line() -> None:
     assert [str(note) for note in convert(USUAL).notes] == [
-        "schedulerNames includes volcano, the schedulerName of your pods: stop Volcano's scheduler before Muster starts",
-        "line 5: plugin gang is no plugin here: gangs are always scheduled whole",
         "line 10: drf without enableHierarchy has no counterpart: gangs of one queue are ordered by priority and creation, "
         "whatever share each of them has",
         "line 14: nodeorder: balancedresource.weight and imagelocality.weight have no counterpart",
+        "schedulerNames includes volcano, the schedulerName of your pods: stop Volcano's scheduler before Muster starts",
+        "line 5: plugin gang is no plugin here: gangs are always scheduled whole",
         "line 1: action backfill was left out: allocate places pods without requests together with all others",
     ]
 
 
+CONFIG_MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: conf}\ndata:\n  volcano-scheduler.conf: "
+
+
+def in_config_map(conf: str) -> str:
+    """As `kubectl apply` takes it: the text is a block of its own lines, after five others."""
+    return f"{CONFIG_MAP}|\n" + "".join(f"    {line}\n" for line in conf.splitlines())
+
+
 def test_a_config_map_is_read_as_well_as_the_file_in_it() -> None:
-    inner = "".join(f"    {line}\n" for line in USUAL.splitlines())
-    manifest = f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: conf}}\ndata:\n  volcano-scheduler.conf: |\n{inner}"
-    assert convert(manifest).text.splitlines()[1:] == convert(USUAL).text.splitlines()[1:]
+    assert settings_of(convert(in_config_map(USUAL)).text) == settings_of(convert(USUAL).text)
+
+
+def test_notes_on_a_config_map_have_the_lines_of_the_manifest() -> None:
+    lines = [note.line for note in convert(in_config_map(USUAL)).notes]
+    assert lines == [note.line and note.line + 5 for note in convert(USUAL).notes]
+
+
+def test_a_fault_in_a_config_map_has_the_line_and_column_of_the_manifest() -> None:
+    with pytest.raises(InputError) as caught:
+        convert(in_config_map("actions: allocate\ntier: []\n"), file="conf.yaml")
+    (fault,) = caught.value.faults
+    assert (fault.file, fault.line, fault.column) == ("conf.yaml", 7, 5)
+
+
+def test_a_configuration_in_quotes_is_reported_where_it_begins() -> None:
+    quoted = json.dumps(USUAL)
+    assert {note.line for note in convert(f"{CONFIG_MAP}{quoted}\n").notes} == {0, 5}
 
 
 # -- actions -----------------------------------------------------------------------------------------------------------------------
@@ -195,8 +232,7 @@ configurations:
     somethingNew: 1
 """
     made = convert(plugins("gang", "network-topology-aware", actions="allocate, gangpreempt", more=more))
-    topology = next(plugin for plugin in load_policy(made.text).plugins if isinstance(plugin, Topology))
-    assert topology.evict_domains == 3
+    assert load_policy(made.text).settings.max_evict_domains == 3
     told = notes_of(made)
     assert "line 8: gangpreempt: allowWholeBundle: false has no counterpart" in told
     assert "line 11: preempt: enableTopologyAwarePreemption was left out: every eviction is simulated with all checks" in told
@@ -316,8 +352,9 @@ def test_a_strategy_by_resource_becomes_one_score_that_fills_up_and_one_that_spr
 def test_topology_takes_its_weights_and_its_bound_on_domains() -> None:
     arguments = "{weight: 3, hypernode.binpack.cpu: 4, hypernode.gradient.evict.max-hypernodes: 2}"
     text = plugins(f"network-topology-aware\n    arguments: {arguments}")
-    topology = next(plugin for plugin in policy_of(text).plugins if isinstance(plugin, Topology))
-    assert (topology.weight, topology.evict_domains, topology.resources["cpu"]) == (3.0, 2, 4.0)
+    policy = policy_of(text)
+    topology = next(plugin for plugin in policy.plugins if isinstance(plugin, Topology))
+    assert (topology.weight, policy.settings.max_evict_domains, topology.resources["cpu"]) == (3.0, 2, 4.0)
 
 
 def test_devices_are_shared_where_volcano_shares_them() -> None:
@@ -340,8 +377,8 @@ def test_shares_are_kept_strictly_only_where_volcano_keeps_them_so() -> None:
 
 def test_of_two_plugins_that_share_out_the_cluster_one_stays() -> None:
     made = convert(plugins("proportion\n    enableReclaimable: false", "capacity"))
-    assert "capacity" in made.text
-    assert "proportion" not in made.text
+    assert "capacity" in settings_of(made.text)
+    assert "proportion" not in settings_of(made.text)
     assert "this policy keeps capacity, of which more is switched on" in notes_of(made)
 
 
@@ -358,13 +395,6 @@ def test_an_overcommit_factor_below_one_is_what_volcano_takes_instead() -> None:
 
 def test_metrics_are_reported_as_unused() -> None:
     assert "metrics was left out" in notes_of(convert(plugins("gang", more="metrics: {type: prometheus}\n")))
-
-
-def test_a_flag_that_is_not_there_is_off_where_the_caller_says_so() -> None:
-    conf = {"actions": "enqueue, allocate", "tiers": [{"plugins": [{"name": "predicates"}, {"name": "overcommit"}]}]}
-    assert "taints" in convert_data(conf, flags_default=True).text
-    assert "taints" not in convert_data(conf, flags_default=False).text
-    assert "enqueue" not in convert_data(conf, flags_default=False).text
 
 
 # -- what is no configuration ------------------------------------------------------------------------------------------------------
@@ -400,7 +430,7 @@ def test_a_flag_that_is_not_there_is_off_where_the_caller_says_so() -> None:
 def test_what_is_no_configuration_is_an_error_with_its_line(text: str, line: int, message: str) -> None:
     with pytest.raises(InputError) as caught:
         convert(text, file="volcano-scheduler.conf")
-    assert caught.value.line == line
+    assert caught.value.faults[0].line == line
     assert message in str(caught.value)
     assert str(caught.value).startswith(f"volcano-scheduler.conf:{line}: ")
 
@@ -459,7 +489,7 @@ def policy_or_error_line(text: str) -> tuple[Conversion | None, int]:
     try:
         return convert(text), 0
     except InputError as error:
-        return None, error.line
+        return None, error.faults[0].line
 
 
 # -- the manual --------------------------------------------------------------------------------------------------------------------

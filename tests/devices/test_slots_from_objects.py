@@ -57,6 +57,15 @@ def test_the_order_of_events_does_not_matter(order: tuple[int, ...]) -> None:
     assert slots(world) == {"a": (DeviceSlot(1, half, 0),), "b": (DeviceSlot(0, half, 0),), "c": (DeviceSlot(0, half, 0),)}
 
 
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_what_is_written_on_one_pod_is_known_before_anything_is_supposed_of_another(order: tuple[int, ...]) -> None:
+    whole = replace(HALF, memory=8 * GIB)
+    written = bound("a", DeviceSlotNote(uuid="GPU-0", memory=8 * GIB), ask=whole, started=9.0)
+    events = [Upsert(node()), Upsert(written), Upsert(bound("older", ask=whole, started=5.0))]
+    world = world_of(*(events[number] for number in order))
+    assert slots(world) == {"a": (DeviceSlot(0, 8 * GIB, 0),), "older": (DeviceSlot(1, 8 * GIB, 0),)}
+
+
 def test_a_pod_that_fits_no_device_overcommits_the_lowest() -> None:
     world = world_of(
         Upsert(node()), *(Upsert(bound(f"p{i}", ask=replace(HALF, memory=6 * GIB), started=float(i))) for i in range(3))

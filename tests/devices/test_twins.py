@@ -9,9 +9,9 @@ from tests.devices import twin
 from tests.devices.worlds import Case, cases, device_lists, make_world, pod_asks
 
 from muster.engine.hooks import WHOLE_CLUSTER
-from muster.engine.place import fits_on, place
+from muster.engine.place import fits_on, place, placement_order
 from muster.model.device import Device, DeviceRequest, DeviceSlot
-from muster.model.pod import RELEASING
+from muster.model.pod import RELEASING, Phase
 from muster.plugins.devices import Devices
 from muster.state.derived.device_usage import are_free, device_usage, overcommitted_device
 from muster.state.device_slot_choice import choose
@@ -68,11 +68,13 @@ def test_a_pod_fits_exactly_where_slots_can_be_chosen(case: Case) -> None:
 @given(cases())
 def test_members_in_bulk_get_the_nodes_and_slots_that_they_would_get_one_by_one(case: Case) -> None:
     slow = make_world(case)
-    expected = twin.one_by_one(slow.world, slow.wanted, phase=case.phase, spread=case.spread)
+    # In which order they are placed has a twin of its own, in tests/placement.
+    order = placement_order(slow.s, slow.wanted)
+    expected = twin.one_by_one(slow.world, order, phase=case.phase, spread=case.spread)
     here = make_world(case)
     with here.s.trial("try", cause="Test") as trial:
         place(here.s, trial, here.wanted, domain=WHOLE_CLUSTER, phase=case.phase)
-        placed = [here.world.placements.by_uid.get(pod.uid) for pod in here.wanted]
+        placed = [here.world.placements.by_uid.get(pod.uid) for pod in order]
         assert [None if one is None else (one.node, one.devices) for one in placed] == expected
 
 
@@ -82,7 +84,7 @@ def test_scores_change_nothing_about_that(case: Case, score: str) -> None:
     together, apart = make_world(case, score=score), make_world(case, score=score)
     with together.s.trial("try", cause="Test") as trial, apart.s.trial("try", cause="Test") as other:
         place(together.s, trial, together.wanted, domain=WHOLE_CLUSTER, phase=case.phase)
-        for pod in apart.wanted:
+        for pod in placement_order(apart.s, apart.wanted):
             place(apart.s, other, [pod], domain=WHOLE_CLUSTER, phase=case.phase)
         for one, same in zip(together.wanted, apart.wanted, strict=True):
             assert together.world.placement(one) == apart.world.placement(same)
@@ -137,6 +139,20 @@ def test_the_device_usage_of_a_world_is_the_sum_over_its_placements(case: Case) 
             assert memory == [min(full.memory for full in some) for some in fulls]
             assert cores == [min(full.cores for full in some) for some in fulls]
             assert holders == [max(len(full.slots) for full in some) for some in fulls]
+
+
+@QUICK
+@given(cases())
+def test_what_is_requested_of_a_node_is_the_sum_over_the_pods_that_stay(case: Case) -> None:
+    here = make_world(case)
+    planned, there = device_usage(here.world).node_totals(None)
+    for node in case.nodes if device_usage(here.world).width else ():
+        staying = [pod.asks for pod in case.placed_pods if pod.node == node.name and pod.phase is not Phase.TERMINATING]
+        each = [(ask.count * ask.memory, ask.count * ask.ratio, ask.count * ask.cores) for asks in staying for ask in asks]
+        row = here.world.table.row[node.name]
+        assert planned[row].tolist() == [sum(column) for column in zip((0, 0, 0), *each, strict=True)]
+        memory, cores = sum(device.memory for device in node.devices), sum(device.cores for device in node.devices)
+        assert there[row].tolist() == [memory, 100 * len(node.devices), cores]
 
 
 @QUICK

@@ -1,4 +1,8 @@
-"""Random clusters for judging plans, and the cheapest plan there is, from a solver that knows nothing of how Muster searches."""
+"""Random clusters for judging plans, and the best plan there is, from a solver that knows nothing of how Muster searches.
+
+All that run have one priority and no budget, so of the one order of plans (D5) two keys are left: surplus members before whole
+gangs, then the cost.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import lil_matrix
+from tests.evict.eviction_asks import eviction_ask
+from tests.harness.row_index import rows_of
 
 from muster.config import load_policy
 from muster.engine.evict import unit_choice
@@ -15,15 +21,18 @@ from muster.engine.evict.domain_search import DomainSearch, plan_in_domain
 from muster.engine.evict.eviction_plan import Plan
 from muster.engine.evict.eviction_policy import GANG_PREEMPT
 from muster.engine.evict.eviction_units import EvictionUnits
-from muster.engine.hooks import Ask, Purpose
+from muster.engine.evict.single_node import plan_on_one_node
+from muster.engine.evict.unit_membership import SURPLUS, WHOLE
+from muster.engine.evict.victims import victim_table_of
+from muster.engine.hooks import Ask
 from muster.engine.session import Session
 from muster.model.events import Event, Upsert
 from muster.model.gang import PodGroup, RoleMin
 from muster.model.node import Node
-from muster.model.pod import ApiFlavour, Membership, Pod, PodSignature, PodStatusPhase
+from muster.model.pod import ApiFlavour, Membership, Phase, Pod, PodSignature, PodStatusPhase
 from muster.model.resource_amounts import CPU, GPU, PODS, Resources
 from muster.state.derived.topology_domains import WHOLE_CLUSTER, Domain
-from muster.state.node_table import rows_of
+from muster.state.node_table import BoolColumn, FloatColumn
 from muster.state.store import Store
 
 POLICY = """
@@ -35,22 +44,31 @@ NOW = 1_000_000.0
 
 @dataclass(frozen=True, slots=True)
 class PlanCost:
-    """What our plan costs, the least that any plan costs, and what the first greedy choice alone would have cost."""
+    """What our plan costs, the least that any plan costs, and what the first greedy choice alone would have cost. `kind` and
+    `best_kind`: the worst sort of unit in our plan and in the best one."""
 
     ours: float
     best: float
     greedy: float
+    kind: int
+    best_kind: int
+    units: int
+    """How many there are to choose from."""
 
     @property
     def ratio(self) -> float:
         return 1.0 if self.best <= 1e-9 else self.ours / self.best
 
 
-def cluster(seed: int) -> tuple[Store, int]:
+LARGE = (8, 16, 24, 40, 60, 100, 200)
+SMALL = (2, 3, 4)
+
+
+def cluster(seed: int, sizes: tuple[int, ...] = LARGE) -> tuple[Store, int]:
     """Nodes of two sizes, gangs of one to twelve members with one or two roles spread over them, some above their minimum, with
     some free capacity left in pieces, and a gang that asks. All that run have one priority."""
     chance = random.Random(seed)
-    count = chance.choice([8, 16, 24, 40, 60, 100, 200])
+    count = chance.choice(sizes)
     store = Store()
     free: dict[str, int] = {}
     for number in range(count):
@@ -158,24 +176,31 @@ def _asking_gang(chance: random.Random, nodes: int) -> list[Event]:
     return events
 
 
-def compare_plans(seed: int) -> PlanCost | None:
+def compare_plans(seed: int, sizes: tuple[int, ...] = LARGE) -> PlanCost | None:
     """Our plan against the best one; None where the gang fits as it is, or nothing helps."""
-    store, _ = cluster(seed)
-    world = store.world(NOW)
-    s = Session(world, load_policy(POLICY))
+    store, _ = cluster(seed, sizes)
+    s = Session(store.world(NOW), load_policy(POLICY))
     s.prepare()
-    gang = next(gang for gang in world.facts.gangs.values() if gang.full_name == "d/hi")
-    ask = Ask(gang, gang.pods(), Purpose.EVICT, "gang-preempt")
     domain = _domain(seed, s)
-    search = DomainSearch(s, ask, GANG_PREEMPT, domain)
-    best = cheapest(search.search.units, s, ask, domain)
-    plan = plan_in_domain(s, ask, GANG_PREEMPT, domain)
+    search = DomainSearch(eviction_ask(s, "d/hi", GANG_PREEMPT), domain)
+    units, ask = search.search.units, search.search.ask
+    best_kind, best = best_plan(units, s, ask, domain)
+    plan_in = plan_in_domain if len(ask.pods) > 1 else plan_on_one_node
+    plan = plan_in(eviction_ask(s, "d/hi", GANG_PREEMPT), domain)
     if best is None:
         assert not isinstance(plan, Plan), f"seed {seed}: a plan where the solver says there is none"
         return None
     assert isinstance(plan, Plan), f"seed {seed}: no plan, though there is one of cost {best}"
-    first = search.attempt(unit_choice.by_node_cost)
-    return PlanCost(plan.cost, best, first.cost if first is not None else float("inf"))
+    kind = int(units.kind[list(plan.units)].max(initial=0))
+    first = search._attempt(unit_choice.by_node_cost)
+    ours, greedy = (float("inf") if each is None else float(prices(units, ask)[list(each.units)].sum()) for each in (plan, first))
+    return PlanCost(ours, best, greedy, kind, best_kind, len(units))
+
+
+def prices(b: EvictionUnits, ask: Ask) -> FloatColumn:
+    """What the plans of one sort are compared by. For one pod the sum of priorities comes before the cost (E4), which is the number
+    of victims here."""
+    return b.cost + 10_000.0 * b.pods if len(ask.pods) == 1 else b.cost
 
 
 def _domain(seed: int, s: Session) -> Domain:
@@ -184,7 +209,15 @@ def _domain(seed: int, s: Session) -> Domain:
     return WHOLE_CLUSTER if seed % 2 else Domain("half", rows_of(s.world.table, names[: max(8, len(names) // 2)]))
 
 
-def cheapest(b: EvictionUnits, s: Session, ask: Ask, domain: Domain) -> float | None:
+def best_plan(b: EvictionUnits, s: Session, ask: Ask, domain: Domain) -> tuple[int, float | None]:
+    """The sort of the worst unit in the best plan, and its cost. Surplus members alone are better than any whole gang."""
+    surplus = cheapest(b, s, ask, domain, allowed=b.kind <= SURPLUS)
+    if surplus is not None:
+        return SURPLUS, surplus
+    return WHOLE, cheapest(b, s, ask, domain, allowed=np.ones(len(b), dtype=np.bool_))
+
+
+def cheapest(b: EvictionUnits, s: Session, ask: Ask, domain: Domain, *, allowed: BoolColumn) -> float | None:
     """The least cost of units without which the ask fits, or None. Units are whole; members are whole; nodes are nodes."""
     table = s.world.table
     rows = np.arange(len(table)) if domain.rows is None else domain.rows
@@ -210,15 +243,33 @@ def cheapest(b: EvictionUnits, s: Session, ask: Ask, domain: Domain) -> float | 
     for k in range(len(wanted)):
         count[k, units + k * per : units + (k + 1) * per] = 1
     exactly = np.array([n for _, n in wanted], dtype=float)
-    price = np.concatenate([b.unit_cost, np.zeros(size - units)])
+    price = np.concatenate([prices(b, ask), np.zeros(size - units)])
     found = milp(
         price,
-        constraints=[LinearConstraint(capacity.tocsr(), -np.inf, free), LinearConstraint(count.tocsr(), exactly, exactly)],
+        constraints=[
+            LinearConstraint(capacity.tocsr(), -np.inf, free),
+            LinearConstraint(count.tocsr(), exactly, exactly),
+            *_surplus_constraints(b, s, size),
+        ],
         integrality=np.ones(size),
-        bounds=Bounds(0, np.concatenate([np.ones(units), np.full(size - units, 110.0)])),
+        bounds=Bounds(0, np.concatenate([allowed.astype(float), np.full(size - units, 110.0)])),
         options={"time_limit": 20.0, "mip_rel_gap": 1e-6},
     )
     if found.status == 2:
         return None
     assert found.x is not None, found.message
     return float(found.fun)
+
+
+def _surplus_constraints(b: EvictionUnits, s: Session, size: int) -> list[LinearConstraint]:
+    """Any members of a gang can be its surplus, but no more than it can do without; and none of them beside the whole gang."""
+    found: list[LinearConstraint] = []
+    gangs = victim_table_of(s.world).gangs
+    for gang in np.unique(b.gang[b.kind == SURPLUS]).tolist():
+        seats = sum(s.world.phase(pod) is Phase.BOUND for pod in gangs[gang].pods())
+        surplus = seats - gangs[gang].min
+        row = np.zeros(size)
+        row[: len(b)][(b.gang == gang) & (b.kind == SURPLUS)] = 1
+        row[: len(b)][(b.gang == gang) & (b.kind == WHOLE)] = surplus
+        found.append(LinearConstraint(row, -np.inf, surplus))
+    return found

@@ -11,7 +11,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.checks.rollback_check import fingerprint
+from tests.evict.eviction_asks import eviction_ask
 from tests.evict.plan_quality import NOW, POLICY, _asking_gang, _gangs
+from tests.harness.row_index import rows_of
 
 from muster.config import load_policy
 from muster.engine.evict.domain_search import DomainSearch, plan_in_domain
@@ -19,7 +21,9 @@ from muster.engine.evict.eviction_plan import NoPlan, Plan
 from muster.engine.evict.eviction_policy import GANG_PREEMPT, PREEMPT
 from muster.engine.evict.eviction_units import EvictionUnits
 from muster.engine.evict.single_node import plan_on_one_node
-from muster.engine.hooks import Ask, Purpose
+from muster.engine.evict.unit_membership import WHOLE
+from muster.engine.evict.victim_search import EvictionAsk
+from muster.engine.hooks import Ask
 from muster.engine.session import Session
 from muster.model.effects import Evict
 from muster.model.events import Event, Upsert
@@ -28,7 +32,6 @@ from muster.model.resource_amounts import CPU, GPU, PODS, Resources
 from muster.scenario.loader import from_document
 from muster.scenario.scenario_runner import ScenarioRunner
 from muster.state.derived.topology_domains import WHOLE_CLUSTER, Domain
-from muster.state.node_table import rows_of
 from muster.state.store import Store
 from muster.state.world import World
 
@@ -58,9 +61,8 @@ def session(events: list[Event]) -> Session:
     return s
 
 
-def ask_of(s: Session) -> Ask:
-    gang = next(gang for gang in s.world.facts.gangs.values() if gang.full_name == "d/hi")
-    return Ask(gang, gang.pods(), Purpose.EVICT, "gang-preempt")
+def asked_by(s: Session) -> EvictionAsk:
+    return eviction_ask(s, "d/hi", GANG_PREEMPT)
 
 
 def domain_of(seed: int, s: Session) -> Domain:
@@ -80,9 +82,9 @@ def describe(plan: Plan | NoPlan) -> tuple[object, ...]:
 @settings(max_examples=60, deadline=None)
 def test_a_search_leaves_no_trace(seed: int) -> None:
     s = session(cluster_events(seed))
-    ask, before = ask_of(s), fingerprint(s.world)
-    plan_in_domain(s, ask, GANG_PREEMPT, domain_of(seed, s))
-    plan_on_one_node(s, Ask(ask.gang, ask.pods[:1], Purpose.EVICT, "preempt"), PREEMPT, WHOLE_CLUSTER)
+    asked, before = asked_by(s), fingerprint(s.world)
+    plan_in_domain(asked, domain_of(seed, s))
+    plan_on_one_node(eviction_ask(s, "d/hi", PREEMPT, pods=asked.ask.pods[:1]), WHOLE_CLUSTER)
     assert list(before.differences(fingerprint(s.world))) == []
 
 
@@ -90,16 +92,15 @@ def test_a_search_leaves_no_trace(seed: int) -> None:
 @settings(max_examples=60, deadline=None)
 def test_every_victim_of_a_plan_is_needed(seed: int) -> None:
     s = session(cluster_events(seed))
-    ask, domain = ask_of(s), domain_of(seed, s)
-    units = DomainSearch(s, ask, GANG_PREEMPT, domain).search.units
-    plan = plan_in_domain(s, ask, GANG_PREEMPT, domain)
+    ask, domain = asked_by(s).ask, domain_of(seed, s)
+    units = DomainSearch(asked_by(s), domain).search.units
+    plan = plan_in_domain(asked_by(s), domain)
     if isinstance(plan, NoPlan):
         return
     assert fits(s, ask, domain, units, plan.units), "the plan itself must work"
-    ends = {units.unit_gang[unit] for unit in plan.units if not units.unit_surplus[unit]}
+    ends = {units.gang[unit] for unit in plan.units if units.kind[unit] == WHOLE}
     for unit in plan.units:
-        if units.unit_surplus[unit] and units.unit_gang[unit] in ends:
-            continue  # It ends with its gang.
+        assert units.kind[unit] == WHOLE or units.gang[unit] not in ends, "what is evicted with its gang is no unit beside it"
         rest = [other for other in plan.units if other != unit]
         assert not fits(s, ask, domain, units, rest), f"unit {unit} of {plan.units} could stay"
 
@@ -123,10 +124,10 @@ def fits(s: Session, ask: Ask, domain: Domain, units: EvictionUnits, evicted: li
 def test_the_order_of_events_does_not_change_the_plan(seed: int, shuffle: int) -> None:
     events = cluster_events(seed)
     s = session(events)
-    expected = describe(plan_in_domain(s, ask_of(s), GANG_PREEMPT, domain_of(seed, s)))
+    expected = describe(plan_in_domain(asked_by(s), domain_of(seed, s)))
     random.Random(shuffle).shuffle(events)
     again = session(events)
-    assert describe(plan_in_domain(again, ask_of(again), GANG_PREEMPT, domain_of(seed, again))) == expected
+    assert describe(plan_in_domain(asked_by(again), domain_of(seed, again))) == expected
 
 
 @given(SEEDS)

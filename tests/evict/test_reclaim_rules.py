@@ -1,13 +1,14 @@
-"""What the asking gang's queue uses without its own victims is fixed when a plan begins: evicting them changes no verdict."""
+"""Taking (B6): a queue is judged by the finished plan, with the ask and without exactly what the plan evicts."""
 
 from __future__ import annotations
 
+from tests.evict.eviction_asks import eviction_ask
 from tests.scenario.running_scenarios import run_steps
 
-from muster.engine.evict.reclaim import ReclaimRules
-from muster.engine.evict.victims import victim_table_of
-from muster.engine.hooks import Ask, Purpose
+from muster.engine.evict.reclaim import GANG_RECLAIM
 from muster.engine.session import Session
+from muster.model.effects import Verdict
+from muster.model.pod import Phase
 
 TWO_QUEUES = """
 policy: {plugins: [fit, priority, capacity], actions: [expire, allocate]}
@@ -23,26 +24,39 @@ steps: [cycle]
 """
 
 
-def verdicts_while_own_victims_are_evicted(requested: int) -> list[tuple[bool, str]]:
+def verdict_on_plan(requested: int, *victims: str) -> Verdict:
+    """Queue b uses 4 GPUs of its 4 and asks for `requested` more: what the rules say of a plan that evicts these pods."""
     found = run_steps(TWO_QUEUES.replace("REQUESTED", str(requested)))
-    world = found.world
-    s = Session(world, found.policy)
+    s = Session(found.world, found.policy)
     s.prepare()
-    gang = next(gang for gang in world.facts.gangs.values() if gang.full_name == "default/hi")
-    rules = ReclaimRules(s, Ask(gang, gang.pods(), Purpose.EVICT, "gang-reclaim"), victim_table_of(world))
-    verdicts = [rules.may_reclaim_from("queue/a")]
+    asked = eviction_ask(s, "default/hi", GANG_RECLAIM)
+    evicted = [pod for pod in found.world.facts.pods.values() if pod.name in victims]
+    assert len(evicted) == len(victims)
     with s.trial("a plan", cause="Plan") as trial:
-        for pod in [pod for pod in world.facts.pods.values() if pod.name.startswith("low")]:
+        for pod in evicted:
             trial.evict(pod)
-            verdicts.append(rules.may_reclaim_from("queue/a"))
-    return [(verdict.ok, verdict.why) for verdict in verdicts]
+        for pod in asked.ask.pods:
+            trial.place(pod, "n1", phase=Phase.NOMINATED)
+        return asked.rules.allows_plan(evicted)
 
 
-def test_a_plan_within_the_deserved_share_stays_within_it() -> None:
-    assert [ok for ok, _ in verdicts_while_own_victims_are_evicted(2)] == [True, True, True]
+def test_a_queue_that_stays_within_its_deserved_share_takes_from_another() -> None:
+    assert verdict_on_plan(2, "low-0", "low-1", "borrows-0").ok
 
 
-def test_a_plan_over_the_deserved_share_stays_over_it() -> None:
-    first, *later = verdicts_while_own_victims_are_evicted(3)
-    assert first == (False, "queue b would not be within its deserved share of what it requests")
-    assert later == [first, first]
+def test_what_the_plan_does_not_evict_counts_in_the_asking_queue_whoever_could_be_evicted_there() -> None:
+    verdict = verdict_on_plan(2, "borrows-0", "borrows-1")
+    assert (verdict.ok, verdict.why) == (
+        False,
+        "queue b would be over its deserved share: gpu 2 requested + 4 used > 4 deserved",
+    )
+    assert verdict_on_plan(2, "low-0", "borrows-0").why.endswith("gpu 2 requested + 3 used > 4 deserved")
+
+
+def test_what_the_plan_evicts_is_not_counted_twice() -> None:
+    """Three more than the two that stay are over the share, though two were evicted."""
+    assert verdict_on_plan(3, "low-0", "low-1", "borrows-0").why.endswith("gpu 3 requested + 2 used > 4 deserved")
+
+
+def test_a_plan_that_evicts_in_the_own_queue_alone_is_no_reclaim() -> None:
+    assert verdict_on_plan(3, "low-0", "low-1").ok

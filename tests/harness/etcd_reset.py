@@ -1,17 +1,19 @@
 """Servers that are emptied between two tests, directly in etcd: no finalizer or grace period delays it.
 
-Objects that existed when the server became ready stay, and so do those that it writes itself. CustomResourceDefinitions stay, too,
-unless requested otherwise: they take seconds to be served.
+Objects that existed when the server became ready, or when the test said so, stay, and so do those that it writes itself.
+CustomResourceDefinitions stay, too, unless requested otherwise: they take seconds to be served.
 """
 
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
 from itertools import groupby
 from typing import Any
 
-from muster.lab.blocking_client import BlockingClient
+from tests.harness.blocking_client import BlockingClient
+
 from muster.lab.servers import Servers
 
 _REGISTRY_PREFIX = b"/registry/"
@@ -36,12 +38,28 @@ _MAX_TXN_OPS = 100
 class ResettableServers(Servers):
     def __enter__(self) -> ResettableServers:
         super().__enter__()
-        self._initial_keys = list_keys(self.etcd)
+        self.etcd = self._client(self._etcd_port)
+        """etcd's JSON gateway."""
+        self._stack.callback(self.etcd.close)
+        self.keep_present_objects()
         return self
 
+    def keep_present_objects(self) -> None:
+        """A reset deletes only what is created from now on."""
+        self._initial_keys = list_keys(self.etcd)
+
+    @contextmanager
+    def api(self) -> Iterator[BlockingClient]:
+        """A client without an event loop, as the admin."""
+        with closing(self._client(self._port)) as api:
+            yield api
+
     def reset(self, *, kinds: bool = False) -> int:
-        """Delete all objects that were created since the start, and return their number. `kinds`: definitions as well."""
+        """Delete all objects created since `keep_present_objects`, and return their number. `kinds`: definitions as well."""
         return delete_objects(self.etcd, keep=self._initial_keys, kinds=kinds)
+
+    def _client(self, port: int) -> BlockingClient:
+        return BlockingClient(port, ca_file=self.ca_file, certificate=self.folder / "admin.crt", key=self.folder / "admin.key")
 
 
 def list_keys(etcd: BlockingClient) -> list[bytes]:

@@ -10,8 +10,8 @@ from typing import Any, Final
 import msgspec
 import structlog
 
+from muster.kube.read.api_resources import LEASE, resource_of
 from muster.kube.read.object_references import NODE
-from muster.kube.watch.api_resources import LEASE, resource_of
 from muster.kube.watch.client import ApiError, Client
 from muster.kube.write.patch_bodies import rfc3339
 

@@ -15,17 +15,18 @@ from types import TracebackType
 from typing import Any, Final, TypeVar
 
 import msgspec
+from tests.harness.api_discovery import discover_versions
 from tests.harness.manifest_completion import complete_manifest, priority_class_for
 from tests.harness.recording_client import RecordingClient, Versions
 from tests.harness.settling_kubelets import SettlingKubelets
 from tests.harness.virtual_time import VirtualTime
 
 from muster.kube.live_cluster import LiveCluster
+from muster.kube.read.api_resources import WATCHED, resource_of
 from muster.kube.read.decoder import BadObject, Decoder
 from muster.kube.read.object_references import POD, ApiObjectRef, GroupKind, Manifest, ManifestView
 from muster.kube.watch import reflector
 from muster.kube.watch.access import Access
-from muster.kube.watch.api_resources import WATCHED, resource_of
 from muster.kube.watch.client import ApiError, resource_of_path
 from muster.kube.write.effect_writer import WriteLimits
 from muster.kube.write.merge_patch import merged
@@ -111,7 +112,7 @@ class LiveHarness:
         self._scheduler_client = RecordingClient(
             await self._scheduler_access(), virtual_time=self._virtual_time, written_resources=self._written_resources
         )
-        self._versions = await reflector.discover_versions(self._user_client)
+        self._versions = await discover_versions(self._user_client)
         self._kubelets = SettlingKubelets(self._kubelet_client, now=lambda: self._virtual_time.now, soft_eviction_cleanup=True)
         await self._kubelets.__aenter__()
 
@@ -314,11 +315,6 @@ class LiveHarness:
             self._move_time(max(due, self._virtual_time.now))
         self._move_time(until)
 
-    def next_event_at(self) -> float | None:
-        """The time of the next timer, or None."""
-        self._wait_until_settled()
-        return self._virtual_time.now if self._live is not None and self._live.backlog else self._kubelets.next_at()
-
     def _move_time(self, to: float) -> None:
         async def moved() -> None:
             self._virtual_time.now = to
@@ -377,7 +373,6 @@ class LiveHarness:
             self._scheduler_client,
             may_write=lambda: True,
             scheduler_names=self._names,
-            versions=self._versions,
             now=lambda: self._virtual_time.now,
             limits=self._limits,
             watch_timing=self._watch_pace,
@@ -418,9 +413,17 @@ class LiveHarness:
                     self._raise_task_errors()
                     await asyncio.sleep(_POLL_S)
         except TimeoutError:
-            writes = self._live.pending_writes if self._live is not None else 0
-            unseen = ", ".join(sorted(self._written_resources))
-            raise NotSettled(f"{writes} writes under way, kubelets idle: {self._kubelets.is_idle}, unseen: {unseen}") from None
+            raise NotSettled(self._why_unsettled()) from None
+
+    def _why_unsettled(self) -> str:
+        writes, failures = (self._live.pending_writes, self._live.delayed_failures) if self._live is not None else (0, 0)
+        unseen = ", ".join(sorted(self._written_resources))
+        health = self._live.health().values() if self._live is not None else ()
+        failing = "; ".join(str(one) for one in health if one.failures)
+        return (
+            f"{writes} writes under way, {failures} failures to be reported, kubelets idle: {self._kubelets.is_idle}, "
+            f"unseen: {unseen}, watches that fail: {failing}"
+        )
 
     def _is_quiet(self) -> bool:
         return self._kubelets.is_idle and (self._live is None or not (self._live.pending_writes or self._live.delayed_failures))

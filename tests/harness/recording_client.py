@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 from tests.harness.virtual_time import VirtualTime
 
+from muster.kube.read import names
 from muster.kube.watch.access import Access
 from muster.kube.watch.client import LEASE_EXPIRED, NO_RESPONSE, READ_METHODS, ApiError, Client, resource_of_path
 from muster.sim.executor import Write
@@ -131,4 +132,5 @@ def as_write(method: str, path: str) -> Write:
     tail = parts[parts.index(resource.partition(".")[0]) + 1 :]
     namespace = f"{parts[parts.index('namespaces') + 1]}/" if "namespaces" in parts and resource != "namespaces" else ""
     name = f"{namespace}{tail[0]}" if tail else namespace
-    return Write(_VERBS.get(sub, method.lower()), _KIND_OF_RESOURCE.get(resource, resource), name)
+    verb = "save" if resource.endswith(f".{names.MUSTER_GROUP}") else _VERBS.get(sub, method.lower())
+    return Write(verb, _KIND_OF_RESOURCE.get(resource, resource), name)

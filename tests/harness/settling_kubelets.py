@@ -1,4 +1,7 @@
-"""Kubelets whose clock a test moves and whose quiescence it can await; optionally with the operator that deletes soft evictions."""
+"""Kubelets whose clock a test moves and whose quiescence it can await, with the controllers of budgets and volumes.
+
+Optionally with the operator that deletes soft evictions.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,23 @@ from typing import Any
 import msgspec
 from tests.harness.heartbeat import Heartbeat
 
-from muster.kube.read.object_references import ApiObjectRef, GroupKind, ManifestView
-from muster.kube.watch.api_resources import resource_of
+from muster.kube.read import names
+from muster.kube.read.api_resources import resource_of
+from muster.kube.read.object_references import BUDGET, NODE, POD, VOLUME, VOLUME_CLAIM, ApiObjectRef, GroupKind, ManifestView
 from muster.kube.watch.client import Client
-from muster.lab.kubelets import POLL_S, WATCHED, Kubelets, TimeSource
-from muster.sim.object_store import ChangeType
+from muster.lab.kubelets import POLL_S, Kubelets, TimeSource
+from muster.model.volume import VolumeChoice
+from muster.sim import volume_controller
+from muster.sim.disruption_budgets import DisruptionBudgets
+from muster.sim.object_store import ChangeType, ObjectChange
 from muster.sim.soft_eviction_operator import SoftEvictionOperator
 
 
 class SettlingKubelets(Kubelets):
     """`soft_eviction_cleanup`: delete pods that are marked for soft eviction and have the annotation for it; `heartbeat_s`:
     interval of the heartbeats of a node, None: none."""
+
+    watched = (NODE, volume_controller.STORAGE_CLASS, VOLUME, VOLUME_CLAIM, BUDGET, POD)
 
     def __init__(
         self,
@@ -31,6 +40,7 @@ class SettlingKubelets(Kubelets):
         **settings: Any,
     ) -> None:
         super().__init__(client, now=now, **settings)
+        self._budgets = DisruptionBudgets(self._store)
         self._heartbeat: Heartbeat | None = None
         if heartbeat_s is not None:
             self._heartbeat = Heartbeat(client, now=now, interval_s=heartbeat_s, unreachable=self._kubelet.unreachable)
@@ -65,7 +75,7 @@ class SettlingKubelets(Kubelets):
         return not self._wake_event.is_set() and self._store.is_idle and not self._store.has_changes() and not is_due
 
     async def _is_synced(self) -> bool:
-        for kind in WATCHED:
+        for kind in self.watched:
             listed = msgspec.json.decode(await self._client.request("GET", resource_of(*kind).path("v1")))
             if {item["metadata"]["uid"]: item["metadata"]["resourceVersion"] for item in listed["items"]} != self._versions(kind):
                 return False
@@ -76,6 +86,18 @@ class SettlingKubelets(Kubelets):
         observed = (manifest["metadata"] for manifest in self._store.observed(kind))
         return {metadata["uid"]: metadata["resourceVersion"] for metadata in observed}
 
+    def _run_next(self, now: float) -> bool:
+        self._budgets.settle()
+        return super()._run_next(now)
+
+    def _react(self, change: ObjectChange) -> None:
+        super()._react(change)
+        what, ref, manifest = change
+        if ref[:2] == BUDGET:
+            self._budgets.on_change(ref)
+        elif what is not ChangeType.DELETED and (choice := _volume_choice(ref, manifest)) is not None:
+            volume_controller.bind(self._store, choice)
+
     def _react_to_node(self, what: ChangeType, ref: ApiObjectRef, manifest: ManifestView) -> None:
         super()._react_to_node(what, ref, manifest)
         if self._heartbeat is not None:
@@ -83,5 +105,17 @@ class SettlingKubelets(Kubelets):
 
     def _react_to_pod(self, what: ChangeType, ref: ApiObjectRef, manifest: ManifestView) -> None:
         super()._react_to_pod(what, ref, manifest)
+        self._budgets.on_change(ref)
         if self._operator is not None:
             self._operator.on_change(what, ref, manifest)
+
+
+def _volume_choice(ref: ApiObjectRef, manifest: ManifestView) -> VolumeChoice | None:
+    """The scheduler's choice for an unbound claim: a volume that is reserved for it, or a node on which to provision one."""
+    annotations, spec = manifest["metadata"].get("annotations") or {}, manifest.get("spec") or {}
+    if ref[:2] == VOLUME_CLAIM and names.SELECTED_NODE in annotations and not spec.get("volumeName"):
+        return VolumeChoice(claim=ref.full_name, volume="")
+    claim = spec.get("claimRef")
+    if ref[:2] == VOLUME and claim and names.BOUND_BY_CONTROLLER in annotations:
+        return VolumeChoice(claim=f"{claim['namespace']}/{claim['name']}", volume=ref.name)
+    return None

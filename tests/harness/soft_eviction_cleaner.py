@@ -17,10 +17,11 @@ from typing import Final
 
 import msgspec
 
+from muster.kube.read.api_resources import resource_of
 from muster.kube.watch.access import AccessError, read_access
-from muster.kube.watch.api_resources import resource_of
 from muster.kube.watch.client import ApiError, Client
-from muster.kube.watch.reflector import Reflector, UpdateType, WatchUpdate
+from muster.kube.watch.object_tracker import UpdateType, WatchUpdate
+from muster.kube.watch.reflector import Reflector
 
 SOFT_EVICTION_LABEL: Final = "scheduling.koordinator.sh/soft-eviction"
 CLEANUP_AFTER: Final = "sim.muster.dev/cleanup-after-seconds"
@@ -51,7 +52,7 @@ class SoftEvictionCleaner:
 
     async def run(self) -> None:
         try:
-            await Reflector(self._client, resource_of("", "Pod"), "v1", self._on_notices).run()
+            await Reflector(self._client, resource_of("", "Pod"), self._on_notices).run()
         finally:
             for plan in self._deletions.values():
                 plan.cancel()

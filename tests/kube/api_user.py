@@ -7,11 +7,11 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from tests.harness.blocking_client import BlockingClient, RequestRefused
 from tests.harness.manifest_completion import complete_manifest, priority_class_for
 
+from muster.kube.read.api_resources import resource_of
 from muster.kube.read.object_references import POD, ApiObjectRef, GroupKind, Manifest
-from muster.kube.watch.api_resources import resource_of
-from muster.lab.blocking_client import BlockingClient, RequestRefused
 from muster.sim.api_kinds import DEFAULT_NAMESPACE, BadManifest, is_namespaced, kinds_named, ref_of, with_string_annotations
 from muster.sim.pod_behaviour import CONTROLLER_ANNOTATION
 

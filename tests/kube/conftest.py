@@ -13,6 +13,7 @@ from tests.kube.fork_server import ForkServer
 from tests.kube.schemaless_crds import install as install_rest
 
 from muster.crds.crd_install import install
+from muster.kube.read import names
 from muster.kube.watch.access import read_access
 from muster.kube.watch.client import Client
 from muster.lab.assets import Assets, NoServerBinaries, get_assets
@@ -49,23 +50,26 @@ def assets(request: pytest.FixtureRequest) -> Assets:
 
 @pytest.fixture(scope="session")
 def servers(assets: Assets) -> Iterator[Servers]:
+    """Servers with Plans and Histories, without which no scheduler starts, and no other custom kinds."""
     with Servers(assets) as running:
+        asyncio.run(_install(running, group=names.MUSTER_GROUP))
+        running.keep_present_objects()
         yield running
+
+
+async def _install(running: Servers, *, group: str = "") -> None:
+    client = Client(await read_access(running.kubeconfig()))
+    try:
+        await install(client, group=group)
+    finally:
+        await client.close()
 
 
 @pytest.fixture(scope="session")
 def servers_with_kinds(assets: Assets) -> Iterator[Servers]:
     """Servers with the custom kinds that Muster ships. They are others, because some tests want to bring their own."""
-
-    async def equip(running: Servers) -> None:
-        client = Client(await read_access(running.kubeconfig()))
-        try:
-            await install(client)
-        finally:
-            await client.close()
-
     with Servers(assets) as running:
-        asyncio.run(equip(running))
+        asyncio.run(_install(running))
         # Others bring the kinds that Muster only reads.
         install_rest(running)
         yield running

@@ -17,6 +17,7 @@ from muster.kube.read import names
 from muster.kube.watch.access import read_access
 from muster.kube.write.patch_bodies import POD_SCHEDULED, SCHEDULER_LABELS, VALID
 from muster.lab.servers import Servers
+from muster.model.effects import DeletePlan, SaveHistory, SavePlan, StateEffect
 from muster.scenario import Report, Scenario, load, run
 from muster.scenario.cluster_backend import ClusterBackend
 from muster.scenario.loader import policy_of
@@ -59,14 +60,31 @@ def decision_lines(decided_effects: Iterable[DecidedEffect]) -> list[str]:
 
 
 def _line(deed: DecidedEffect) -> str:
-    said = dataclasses.asdict(deed.effect)
+    said = _saved(deed.effect) if isinstance(deed.effect, StateEffect) else dataclasses.asdict(deed.effect)
     victims = len(said.pop("victims", ()))
     for own in ("uid", "plan"):
         said.pop(own, None)
+    if str(said.get("gang_key", "")).startswith("pod:"):
+        # The key of a single pod is its UID.
+        said["gang_key"] = "pod"
     more = f" of {victims} victims" if victims else ""
     return (
         f"cycle {deed.cycle}, {deed.at_s:g} s: {type(deed.effect).__name__}{more} {json.dumps(said, sort_keys=True, default=str)}"
     )
+
+
+def _saved(effect: StateEffect) -> dict[str, Any]:
+    """What is saved, without UIDs: each server draws its own."""
+    match effect:
+        case SavePlan(plan=plan):
+            members = [(member.pod, member.node, member.phase.name) for member in plan.members]
+            evictions = [(entry.action, len(entry.victims)) for entry in plan.evictions]
+            return {"members": members, "evictions": evictions, "cancelled": len(plan.cancelled)}
+        case DeletePlan(gang=gang):
+            return {"gang_key": gang}
+        case SaveHistory(history=history):
+            cancelled = sorted((one.at, one.count) for one in history.cancelled_evictions.values())
+            return {"name": history.name, "losses": len(history.losses), "cancelled": cancelled}
 
 
 # --- Objects ------------------------------------------------------------------------------------------------------------------

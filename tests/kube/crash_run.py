@@ -9,13 +9,13 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-from tests.checks.crash_matrix import EndState, has_reservation, pod_state_text
+from tests.checks.crash_matrix import EndState, pod_state_text
+from tests.harness.etcd_reset import ResettableServers as Servers
 from tests.kube.fork_server import ForkServer
 from tests.kube.real_time_backend import CrashPoint, RealTimeBackend
 
 from muster.kube.read import names
 from muster.kube.read.object_references import Manifest
-from muster.lab.servers import Servers
 from muster.model.effects import Bind, Evict, Nominate, Outcome, Release, Reserve
 from muster.scenario.loader import policy_of
 from muster.scenario.run_report import Mismatch
@@ -103,33 +103,35 @@ def _end_state(backend: RealTimeBackend, scenario: Scenario) -> EndState:
     twice = [
         f"{what} happened {times} times" for what, times in Counter((w.verb, w.object, w.uid) for w in done).items() if times > 1
     ]
+    planned = {member["uid"] for plan in backend.listed("Plan") for member in plan["spec"]["members"]}
     leaked_reservations = [
         *twice,
-        *(leak for pod in pods for leak in _stale_fields(pod)),
-        *_reservation_mismatch(backend, pods),
+        *(leak for pod in pods for leak in _stale_fields(pod, planned=planned)),
+        *_reservation_mismatch(backend, pods, planned=planned),
         *_unfinished(backend, scenario),
     ]
     states = tuple(sorted((_full_name(pod), pod_state_text(pod)) for pod in pods))
     return EndState(states, tuple(sorted(write_counts.items())), tuple(leaked_reservations), (), len(backend.proxy.writes))
 
 
-def _stale_fields(pod: Manifest) -> list[str]:
-    """Words of a claim on a pod that has none, or needs none any more."""
+def _stale_fields(pod: Manifest, *, planned: set[str]) -> list[str]:
+    """Fields of a reservation on a pod that has none, or needs none any more."""
     notes, said = pod["metadata"].get("annotations") or {}, []
-    is_bound, is_claimed = bool(pod["spec"].get("nodeName")), has_reservation(pod)
-    if is_bound and names.RESERVATION in notes:
-        said.append("is bound and has a claim")
-    if not is_claimed and names.PIPELINED_NODE in notes:
-        said.append("has no claim and is said to be pipelined")
-    if not is_claimed and not is_bound and (pod.get("status") or {}).get("nominatedNodeName"):
-        said.append("has no claim and is nominated")
+    is_bound, is_planned = bool(pod["spec"].get("nodeName")), pod["metadata"]["uid"] in planned
+    is_nominated = bool((pod.get("status") or {}).get("nominatedNodeName"))
+    if is_bound and names.PIPELINED_NODE in notes:
+        said.append("is bound and is said to be pipelined")
+    if not is_planned and names.PIPELINED_NODE in notes:
+        said.append("is in no Plan and is said to be pipelined")
+    if is_planned != is_nominated and not is_bound:
+        said.append("is in no Plan and is nominated" if is_nominated else "is in a Plan and is not nominated")
     return [f"{_full_name(pod)} {what}" for what in said]
 
 
-def _reservation_mismatch(backend: RealTimeBackend, pods: list[Manifest]) -> list[str]:
-    """The scheduler must know of as many reservations and nominations as are written on objects; the gauge is updated every 5 s."""
+def _reservation_mismatch(backend: RealTimeBackend, pods: list[Manifest], *, planned: set[str]) -> list[str]:
+    """The scheduler must know of as many reservations and nominations as are in Plans; the gauge is updated every 5 s."""
     assert backend.process is not None
-    written = sum(has_reservation(pod) and not pod["spec"].get("nodeName") for pod in pods)
+    written = sum(pod["metadata"]["uid"] in planned and not pod["spec"].get("nodeName") for pod in pods)
     deadline = time.monotonic() + _COUNT_TIMEOUT_S
     while (known := backend.process.metrics(_RESERVATIONS_METRIC)[_RESERVATIONS_METRIC]) != written and time.monotonic() < deadline:
         time.sleep(0.1)

@@ -59,6 +59,9 @@ WATCH_FAULTS: Final = (
 )
 FAULT_SHARE: Final = {"write": 0.2, "read": 0.05, "watch": 0.3}
 HANGS_S: Final = 2.0
+_NO_TIMEOUT: Final = aiohttp.ClientTimeout()
+_WATCH_TIMEOUT: Final = aiohttp.ClientTimeout(sock_read=HANGS_S)
+"""Whoever reads a silent watch has given it up by then. Watches that nobody reads would be left to the server by the hundred."""
 _REASONS: Final = {409: "Conflict", 410: "Expired", 429: "TooManyRequests", 500: "InternalError"}
 _HOP_BY_HOP: Final = frozenset({"host", "connection", "transfer-encoding", "content-length", "keep-alive"})
 
@@ -148,7 +151,7 @@ class FaultProxy:
         if fault in (ProxyFault.EXPIRED, ProxyFault.BROKEN, ProxyFault.BUSY):
             return _refusal(int(fault.value), chance)
         pieces_left = chance.randrange(1, 30) if fault in (ProxyFault.CUT, ProxyFault.STALE) else -1
-        async with self._forward(request, b"") as answer:
+        async with self._forward(request, b"", timeout=_WATCH_TIMEOUT) as answer:
             response = web.StreamResponse(status=answer.status, headers=_end_to_end_headers(answer.headers))
             await response.prepare(request)
             write: Callable[[bytes], Awaitable[None]] = response.write
@@ -169,9 +172,10 @@ class FaultProxy:
                 return _cut(request)
         return response
 
-    def _forward(self, request: web.Request, raw: bytes) -> Any:
+    def _forward(self, request: web.Request, raw: bytes, *, timeout: aiohttp.ClientTimeout = _NO_TIMEOUT) -> Any:
         url = URL(self._access.server + request.raw_path, encoded=True)
-        return self._session.request(request.method, url, data=raw or None, headers=_end_to_end_headers(request.headers))
+        headers = _end_to_end_headers(request.headers)
+        return self._session.request(request.method, url, data=raw or None, headers=headers, timeout=timeout)
 
 
 def _draw_fault(kind: str, chance: Random) -> ProxyFault:

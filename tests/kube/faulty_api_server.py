@@ -10,14 +10,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import web
+from tests.kube_write.watch_updates import watch_update
 
 from muster.kube.read.object_references import NODE, POD
 from muster.kube.watch.access import Access
-from muster.kube.watch.reflector import UpdateType
 from muster.kube.write.merge_patch import merged
 from muster.kube.write.write_cache import WriteCache
 
 Manifest = dict[str, Any]
+PLANS = "/apis/muster.dev/v1alpha1/namespaces/kube-system/plans"
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class InjectedFault:
 class FaultyServer:
     def __init__(self) -> None:
         self.pods: dict[str, Manifest] = {}
+        self.plans: dict[str, Manifest] = {}
         self.requests: list[str] = []
         """Each request as verb and name, such as `bind a`."""
         self.faults: dict[str, list[InjectedFault]] = {}
@@ -59,10 +61,10 @@ class FaultyServer:
     def fill_cache(self, cache: WriteCache) -> None:
         """Let a mirror see all there is, and a few nodes."""
         for pod in self.pods.values():
-            cache.apply_watch(POD, UpdateType.UPSERT, json.dumps(pod).encode())
+            cache.apply_watch(watch_update(POD, pod))
         for name in ("n1", "n2"):
             node = {"metadata": {"name": name, "uid": name, "resourceVersion": "1"}}
-            cache.apply_watch(NODE, UpdateType.UPSERT, json.dumps(node).encode())
+            cache.apply_watch(watch_update(NODE, node))
 
     # -- answering -------------------------------------------------------------------------------------------------------------
 
@@ -80,6 +82,26 @@ class FaultyServer:
         if not inject.status:
             await self.over.wait()
         return _refusal(inject.status, inject.message, details=inject.details, retry_after=inject.retry_after)
+
+    async def answer_plan(self, request: web.Request) -> web.StreamResponse:
+        """A request for a Plan, all of which the tests call `plan`."""
+        name, verb, body = request.match_info["name"].strip("/"), request.method.lower(), json.loads(await request.read() or b"{}")
+        self.requests.append(f"{verb} plan")
+        if faults := self.faults.get(f"{verb} plan"):
+            if not (fault := faults.pop(0)).status:
+                await self.over.wait()
+            return _refusal(fault.status, fault.message)
+        name = name or body["metadata"]["name"]
+        if (verb == "post") == (name in self.plans):
+            return _refusal(409 if verb == "post" else 404, f"plan {name}")
+        plan = self.plans.get(name, {"metadata": {"name": name, "uid": "uid-plan"}})
+        plan = dict(merged(plan, {key: value for key, value in body.items() if key == "spec"}))
+        version = int(plan["metadata"].get("resourceVersion", 0)) + 1
+        plan["metadata"] = {**plan["metadata"], "resourceVersion": str(version)}
+        self.plans[name] = plan
+        if verb == "delete":
+            del self.plans[name]
+        return web.json_response(plan)
 
     def _done(self, verb: str, name: str, body: Manifest) -> web.Response:
         pod = self.pods.get(name)
@@ -131,6 +153,7 @@ async def faulty_server() -> AsyncIterator[tuple[FaultyServer, Access]]:
     app = web.Application()
     for tail in ("", "/{sub}"):
         app.router.add_route("*", "/api/v1/namespaces/default/pods/{name}" + tail, server.answer)
+    app.router.add_route("*", PLANS + "{name:/?[^/]*}", server.answer_plan)
     runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.harness.blocking_client import BlockingClient, RequestRefused
 from tests.kube.scheduler_process import eventually
-
-from muster.lab.blocking_client import BlockingClient, RequestRefused
 
 PODS = "/api/v1/namespaces/default/pods"
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"

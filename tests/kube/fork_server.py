@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
@@ -21,6 +22,9 @@ from types import TracebackType
 from typing import IO, Any, NoReturn
 
 LogLine = dict[str, Any]
+
+SENT_AT = "Sent-At"
+"""The header in which a scheduler says when it sent a request, by its own clock: a proxy on a busy machine receives it later."""
 
 
 class SchedulerProcess:
@@ -147,8 +151,17 @@ def _import_everything() -> None:
         import_module(module)
     # Whoever asks for a figure here wants to know how it is now; in a large cluster it may be some seconds old.
     vars(import_module("muster.service.scheduling_loop"))["_METRICS_INTERVAL_S"] = 0.0
+    session = import_module("aiohttp").ClientSession
+    session._request = _with_sent_at(session._request)
     # Plugins are imported by the policies that name them.
     import_module("muster.config").default_policy()
+
+
+def _with_sent_at(send: Callable[..., Any]) -> Callable[..., Any]:
+    async def stamped(*arguments: Any, headers: list[tuple[str, str]], **more: Any) -> Any:
+        return await send(*arguments, headers=[*headers, (SENT_AT, repr(time.monotonic()))], **more)
+
+    return stamped
 
 
 def _run_child(live: Callable[[], int], *, log: str) -> NoReturn:

@@ -13,6 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
+from tests.harness.api_discovery import discover_versions
+from tests.harness.etcd_reset import ResettableServers as Servers
 from tests.harness.settling_kubelets import SettlingKubelets
 from tests.kube.api_user import ApiUser
 from tests.kube.event_loop_thread import BackgroundLoop
@@ -22,8 +24,6 @@ from tests.kube.recording_proxy import RecordingProxy
 from muster.crds.crd_install import install
 from muster.kube.watch.access import read_access
 from muster.kube.watch.client import Client
-from muster.kube.watch.reflector import discover_versions
-from muster.lab.servers import Servers
 
 START_S: Final = 0.1
 """From a bind to the start of a pod."""
@@ -101,13 +101,13 @@ class ProcessHarness:
         self.settle()
 
 
-def install_kinds(servers: Servers) -> None:
-    """What `muster crds --install` does."""
+def install_kinds(servers: Servers, *, group: str = "") -> None:
+    """What `muster crds --install` does, for the definitions of this group only where one is given."""
 
     async def installed() -> None:
         client = Client(await read_access(servers.kubeconfig()))
         try:
-            await install(client)
+            await install(client, group=group)
         finally:
             await client.close()
 

@@ -15,15 +15,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from tests.checks.crash_matrix import has_reservation
+from tests.harness.etcd_reset import ResettableServers as Servers
 from tests.kube.fork_server import ForkServer, SchedulerProcess
 from tests.kube.live_backend import ProcessHarness
 from tests.kube.recording_proxy import ProxiedRequest
 
+from muster.kube.read.api_resources import WATCHED
 from muster.kube.read.decoder import Decoder
 from muster.kube.read.object_references import Manifest
-from muster.kube.watch.api_resources import WATCHED
-from muster.lab.servers import Servers
 from muster.model.effects import Effect
 from muster.model.events import Event, Upsert
 from muster.sim.executor import Write
@@ -197,7 +196,7 @@ class RealTimeBackend(ProcessHarness):
             return "the scheduler does not answer"
         if busy := [name for name, value in metrics.items() if value]:
             return f"the scheduler is busy: {', '.join(busy)}"
-        self._is_waiting = any(has_reservation(pod) for pod in self.listed("Pod"))
+        self._is_waiting = any((pod.get("status") or {}).get("nominatedNodeName") for pod in self.listed("Pod"))
         return ""
 
     # -- the venue of a story --------------------------------------------------------------------------------------------------
@@ -224,10 +223,10 @@ class RealTimeBackend(ProcessHarness):
         self.on_kubelets(lambda kubelets: kubelets.recover_node(name))
 
     def fail_bind(self, pod: str, *, times: int = 1) -> None:
-        raise NotImplementedError("a deed that fails once does not fail again for the next scheduler")
+        raise NotImplementedError("an effect that fails once does not fail again for the next scheduler")
 
     def fail_evict(self, pod: str, *, times: int = 1) -> None:
-        raise NotImplementedError("a deed that fails once does not fail again for the next scheduler")
+        raise NotImplementedError("an effect that fails once does not fail again for the next scheduler")
 
     @property
     def now(self) -> float:
@@ -243,9 +242,6 @@ class RealTimeBackend(ProcessHarness):
             if self._why_not_settled() or len(self.proxy.writes) > written:
                 self._is_settled = False
         self.wait_until_settled()
-
-    def next_event_at(self) -> float | None:
-        return self.kubelets.next_at()
 
     @property
     def writes(self) -> list[Write]:

@@ -18,6 +18,7 @@ from typing import Any, Final
 import aiohttp
 import msgspec
 from aiohttp import web
+from tests.kube.fork_server import SENT_AT
 from yarl import URL
 
 from muster.kube.read import names
@@ -44,6 +45,12 @@ class ProxiedRequest:
     """Which write it is, from 1 on; 0: none that counts."""
     status: int | None = None
     at: float = 0.0
+    """When it was received here."""
+    sent_at: float = 0.0
+    """When it was sent, by the clock of the scheduler."""
+    answered_at: float = 0.0
+    answer: Any = None
+    """The body of the answer, of requests about a lease."""
 
     @property
     def is_lease(self) -> bool:
@@ -58,6 +65,8 @@ class ProxiedRequest:
     def verb(self) -> str:
         if self.method == "POST" and self.path.endswith(("/binding", "/eviction")):
             return "bind" if self.path.endswith("/binding") else "evict"
+        if f"/{names.MUSTER_GROUP}/" in self.path:
+            return "save"
         if self.method == "PATCH" and _labels(self.body).get(names.SOFT_EVICTION):
             return "mark"
         return self.method.lower()
@@ -112,6 +121,8 @@ class RecordingProxy:
     def __init__(self, access: Access, *, one_by_one: bool = False) -> None:
         self.writes: list[ProxiedRequest] = []
         self.leases: list[ProxiedRequest] = []
+        """Writes of a lease."""
+        self.lease_reads: list[ProxiedRequest] = []
         self.before: Hook = _always
         self.after: Hook = _always
         self.last_at = 0.0
@@ -167,6 +178,7 @@ class RecordingProxy:
     async def _handle(self, listener: _Listener, request: web.Request) -> web.StreamResponse:
         raw = await request.read()
         proxied = ProxiedRequest(listener.name, request.method, request.path, _read(raw))
+        proxied.sent_at = float(request.headers.get(SENT_AT, 0.0))
         if "watch" in request.query:
             return await self._watch(listener, request, proxied)
         # It goes on without whoever sent it: a write that is held up may land when its scheduler is long gone.
@@ -191,14 +203,16 @@ class RecordingProxy:
         if proxied.is_write:
             self.writes.append(proxied)
             proxied.number = len(self.writes)
-        elif proxied.is_lease and proxied.method in _WRITES:
-            self.leases.append(proxied)
+        elif proxied.is_lease:
+            (self.leases if proxied.method in _WRITES else self.lease_reads).append(proxied)
         if not await self.before(proxied) or listener.closed.is_set():
             return await self._hang(listener)
         async with self._forward(request, raw) as answer:
             proxied.status = answer.status
             body = await answer.read()
             headers = _end_to_end_headers(answer.headers)
+        proxied.answered_at = time.monotonic()
+        proxied.answer = _read(body) if proxied.is_lease else None
         self.last_at = time.monotonic() if proxied.is_write else self.last_at
         if not await self.after(proxied) or listener.closed.is_set():
             return await self._hang(listener)

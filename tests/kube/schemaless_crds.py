@@ -3,10 +3,11 @@
 import time
 from typing import Any
 
+from tests.harness.blocking_client import BlockingClient
+from tests.harness.etcd_reset import ResettableServers as Servers
+
+from muster.kube.read.api_resources import WATCHED, ApiResource
 from muster.kube.read.names import NATIVE_GROUP
-from muster.kube.watch.api_resources import WATCHED, ApiResource
-from muster.lab.blocking_client import BlockingClient
-from muster.lab.servers import Servers
 
 Manifest = dict[str, Any]
 CUSTOM = tuple(one for one in WATCHED if one.optional and one.group != NATIVE_GROUP)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from muster.kube.watch import plain_login
 from muster.kube.watch.access import FILE_REFRESH_S, Access, AccessError, read_access
 from muster.kube.watch.client import Client
 from muster.lab.servers import Servers
@@ -134,21 +135,19 @@ def test_a_login_plugin_that_fails_is_named(tmp_path: Path) -> None:
 
 
 def test_in_a_pod_the_service_account_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, servers: Servers) -> None:
-    from kubernetes.aio.config import incluster_config
-
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", servers.url.rpartition(":")[2])
     with pytest.raises(AccessError, match="its service account cannot be read"):
         read()
     token = tmp_path / "token"
     token.write_text("one\n")
-    monkeypatch.setitem(incluster_config.load_incluster_config.__globals__, "SERVICE_TOKEN_FILENAME", str(token))
-    monkeypatch.setitem(incluster_config.load_incluster_config.__globals__, "SERVICE_CERT_FILENAME", str(servers.ca_file))
+    (tmp_path / "ca.crt").write_bytes(servers.ca_file.read_bytes())
+    monkeypatch.setattr(plain_login, "SERVICE_ACCOUNT", tmp_path)
     access = read()
-    assert (access.server, access.credentials.header) == (servers.url, "bearer one")
+    assert (access.server, access.credentials.header) == (servers.url, "Bearer one")
     token.write_text("two\n")
     asyncio.run(access.renew())
-    assert access.credentials.header == "bearer two"
+    assert access.credentials.header == "Bearer two"
 
 
 def test_a_certificate_that_was_replaced_in_place_is_used_by_new_connections(servers: Servers, tmp_path: Path) -> None:

@@ -25,59 +25,64 @@ from muster.model.effects import (
 )
 from muster.scenario import Scenario, load, run
 from muster.scenario.loader import policy_of
-from muster.scenario.syntax_tree import CrashStep, FailStep, FaultSpec, RestartStep
+from muster.scenario.syntax_tree import CrashStep, FailStep, RestartStep
 from muster.sim.cluster import SimCluster
+from muster.sim.fault_injection import FaultRates
 
 CHOSEN = {
-    "devices/dialects": (
+    "devices/api-flavours": (
         "a virtual GPU of Volcano's is written where its device plugin looks for it",
-        "whole GPUs and shared ones of Volcano's older dialect",
+        "whole GPUs and shared ones of Volcano's older API",
         "Koordinator's GPUs by hundredths, by memory, over several and whole",
     ),
-    "devices/promises": (
-        "a promise of a device outlives the scheduler, and so does what runs",
-        "a claim is lost when somebody else's pod takes its device",
+    "devices/nominations": (
+        "a nomination to a device outlives the scheduler, and so does what runs",
+        "a nomination is lost when somebody else's pod takes its device",
     ),
-    "evict/claims-after-a-restart": ("room that somebody else's pod took is lost, and planned anew, also after a restart",),
+    "evict/nominations-after-a-restart": (
+        "a nomination whose node somebody else's pod took is lost, and planned anew, also after a restart",
+    ),
     "evict/domains": ("a domain that fails is followed by the next",),
     "evict/vetoes": (
         "a gang that was refused because of a budget is tried again when the budget changes",
-        "a hard budget with nothing left protects its pods, and another gang goes",
+        "a hard budget with nothing left protects its pods, and another gang is evicted",
         "victims that were chosen earlier in the cycle use their budget up",
     ),
     "foundation/amounts": ("thousandths of a core add up exactly",),
     "foundation/attempts": ("a failed bind takes back that pod only, and it is tried again",),
     "foundation/bad-input": (
-        "a quota whose minimum is above its maximum is told so",
-        "queues whose parents lead in a circle are told so, and the others go on",
+        "a quota whose minimum is above its maximum is reported",
+        "queues whose parents lead in a circle are reported, and the others go on",
     ),
     "foundation/everything-says-why": ("a cluster without nodes says so",),
-    "foundation/gathering": (
+    "foundation/waiting-for-pods": (
         "a PodGroup that changes is another condition from then on",
         "a member behind a scheduling gate is not there yet",
     ),
-    "foundation/the-gang-is-the-unit": ("a gang in every dialect starts whole",),
+    "foundation/the-gang-is-the-unit": ("a gang of every API flavour starts whole",),
     "lifecycle/binds": (
-        "a bind that fails takes back that pod alone, and a gang caught half bound goes first",
-        "a nominee whose bind fails goes back to its claim, and nobody takes the room meanwhile",
+        "a bind that fails takes back that pod alone, and a partly bound gang goes first",
+        "a nominee whose bind fails goes back to its nomination, and nobody takes the node meanwhile",
     ),
-    "lifecycle/dialects": (
+    "lifecycle/api-flavours": (
         "a gang of Kubernetes itself is declared by its PodGroup and the scheduling group of its pods",
         "annotations alone make a gang, without any PodGroup",
     ),
     "lifecycle/groups": ("nothing of an accumulating group binds until each of its gangs has its own minimum",),
-    "lifecycle/holds": ("reservations are released for a gang earlier in the order that completes with them, with a reason",),
+    "lifecycle/reservations": (
+        "reservations are released for a gang earlier in the order that completes with them, with a reason",
+    ),
     "lifecycle/match": (
         "a gang of Kubernetes itself counts its running members, too",
         "a gang of the community's plugins is satisfied once, as Koordinator's are",
     ),
     "lifecycle/podgroups": (
-        "pods of every dialect wait for a PodGroup that is late",
-        "what is held stays held while its PodGroup is deleted and made anew",
+        "pods of every API flavour wait for a PodGroup that is late",
+        "what is reserved stays reserved while its PodGroup is deleted and created again",
     ),
     "lifecycle/restarts": (
         "a gang that waits waits on after a restart, and nothing is written again",
-        "what was promised is promised again after a restart, and nobody is evicted twice",
+        "what was nominated is nominated again after a restart, and nobody is evicted twice",
     ),
     "lifecycle/stages": (
         "a gang with reserved nodes that is nominated to the others preempts, and waits again when these are lost",
@@ -92,10 +97,12 @@ CHOSEN = {
         "members of one gang do not choose the same local volume",
         "a claim that waited is bound with its first pod, and the next pod goes where the volume is",
     ),
-    "preempt/affinity": ("a host port is freed by evicting who has it",),
-    "preempt/cost": ("who breaks a budget goes last and is put back first",),
-    "preempt/process": ("the least important go first, and whoever is not needed is put back, the most important first",),
-    "queues/elastic-quota": ("a preemptible job borrows up to the maximum, and leaves room for non-preemptible ones that wait",),
+    "preempt/affinity": ("a host port is freed by evicting the pod that has it",),
+    "preempt/cost": ("a pod whose budget would be broken is evicted last and put back first",),
+    "preempt/process": ("the least important are evicted first, and whoever is not needed is put back, the most important first",),
+    "queues/elastic-quota": (
+        "a preemptible job borrows up to the maximum, and leaves capacity for non-preemptible ones that wait",
+    ),
     "queues/tree": ("a pod that names no queue belongs to the quota that is named like its namespace, else to one that lists it",),
     "quota/job-preempt": ("a round whose victims nobody removes is given up, the marks are removed and the victims run on",),
     "quota/rounds": (
@@ -105,20 +112,20 @@ CHOSEN = {
     "stories/03-group-over-two-queues": (
         "a group over two namespaces and queues binds nothing until both can, and says which queue is full",
     ),
-    "stories/04-a-node-dies-while-clearing": (
-        "a node that dies while it is being cleared costs only its own claim, and that is planned anew at once",
+    "stories/04-a-node-dies-while-preempting": (
+        "a node that dies while its pods terminate costs only its own nomination, and that is planned anew at once",
     ),
     "stories/07-a-budget-refuses": (
-        "a victim that its budget refuses is not asked again, and the gang is planned anew with the freed room",
+        "a victim that its budget refuses is not evicted again, and the gang is planned anew with the freed nodes",
     ),
     "stories/12-wait-time-ends-with-some-bound": (
         "when the wait time ends only the unbound are released and marked, the bound run on",
     ),
-    "stories/15-another-scheduler": ("a claim whose room another scheduler took is lost and planned anew",),
-    "stories/18-claims-of-a-borrowing-queue": (
-        "a queue within its share takes the claims of one that borrows, without an eviction",
+    "stories/15-another-scheduler": ("a nomination whose node another scheduler took is lost and planned anew",),
+    "stories/18-nominations-of-a-borrowing-queue": (
+        "a queue within its share takes the nominations of one that borrows, without an eviction",
     ),
-    "topology/hypernodes": ("what is wrong with a HyperNode is told to its owner and keeps nobody else from working",),
+    "topology/hypernodes": ("what is wrong with a HyperNode is reported to its owner and keeps nobody else from working",),
 }
 SCENARIOS = [scenario_of(file, name) for file, names in CHOSEN.items() for name in names]
 
@@ -130,7 +137,7 @@ SIM_ONLY = {
         "a minimum that is no number does not start with one pod",
         "a node whose amounts cannot be read says so, and the others are used",
         "a node with a size that cannot be read takes nobody, and the others do",
-        "a number written as a text is read, and told",
+        "a number written as a text is read, and reported",
         "a request that is no quantity stops nobody else",
         "a role's minimum that is no number keeps its gang back",
         "pods that the cluster itself needs are never victims",
@@ -140,10 +147,10 @@ SIM_ONLY = {
         "two revisions keep apart each for itself with matchLabelKeys",
     ),
     "claims of pods whose UIDs the scenario chooses": (
-        "a claim on a node that does not exist is ignored",
-        "a claim on a node without room is ignored",
-        "a claim that its queue has no room for is ignored",
-        "a claim whose node the pod's status does not name is ignored, and told",
+        "a nomination to a node that does not exist is ignored",
+        "a nomination to a node without free capacity is ignored",
+        "a nomination that its queue has no capacity for is ignored",
+        "a nomination whose node the pod's status does not name is ignored, and reported",
     ),
     "counts of writes: a real server takes the reason of a deletion in a write of its own": (
         "a nomination is one write for each member, and nothing is written while nothing changes",
@@ -157,22 +164,22 @@ def others() -> Iterator[Scenario]:
     left_out = {*(name for names in SIM_ONLY.values() for name in names), *(one.name for one in SCENARIOS)}
     for scenario in (one for file in sorted(SCENARIO_DIR.rglob("*.yaml")) for one in load(file)):
         dies = any(isinstance(step, CrashStep) for step in scenario.steps)
-        if scenario.name not in left_out and not dies and scenario.faults == FaultSpec():
+        if scenario.name not in left_out and not dies and scenario.faults == FaultRates(seed=scenario.faults.seed):
             yield scenario
 
 
 @pytest.mark.parametrize("scenario", [pytest.param(one, id=one.name) for one in SCENARIOS])
 def test_both_clusters_come_to_the_same(scenario: Scenario, servers_with_kinds: Servers) -> None:
-    compare(scenario, servers_with_kinds)
+    assert_same_outcome(scenario, servers_with_kinds)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("scenario", [pytest.param(one, id=one.name) for one in (others() if ALL else ())])
 def test_both_clusters_come_to_the_same_in_all_other_scenarios(scenario: Scenario, servers_with_kinds: Servers) -> None:
-    compare(scenario, servers_with_kinds)
+    assert_same_outcome(scenario, servers_with_kinds)
 
 
-def compare(scenario: Scenario, servers_with_kinds: Servers) -> None:
+def assert_same_outcome(scenario: Scenario, servers_with_kinds: Servers) -> None:
     embedded = SimCluster(scheduler_names=policy_of(scenario).settings.scheduler_names)
     expected, objects = run_on(scenario, embedded)
     assert expected.ok, "\n" + expected.explain()

@@ -29,11 +29,11 @@ SCENARIO_DIR = Path(__file__).parents[2] / "scenarios" / "live"
 MAX_POINTS = int(os.environ.get("MUSTER_CRASH_POINTS", "4"))
 SAMPLE = (
     "live, a Volcano gang is bound",
-    "live, a NonStrict gang completes when the rest of the room is free",
+    "live, a NonStrict gang completes when the other nodes are free",
     "live, a gang takes the surplus of another",
-    "live, victims go through the Eviction API where budgets are hard",
-    "live, a job asks pods to go, and an operator removes them",
-    "live, a promised gang moves to other room that is free before",
+    "live, victims are evicted through the Eviction API where budgets are hard",
+    "live, a job marks pods for eviction, and an operator removes them",
+    "live, a nominated gang moves to other nodes that are free before",
 )
 ALL = {scenario.name: scenario for file in sorted(SCENARIO_DIR.glob("*.yaml")) for scenario in load(file)}
 CHOSEN = [ALL[name] for name in (ALL if "MUSTER_CRASH_POINTS" in os.environ else SAMPLE)]

@@ -11,8 +11,8 @@ import yaml
 from tests.cli.commands import ROOT, muster
 
 from muster.crds.crd_definitions import definitions, name_of
+from muster.kube.read.api_resources import WATCHED
 from muster.kube.watch.access import read_access
-from muster.kube.watch.api_resources import WATCHED
 from muster.kube.watch.client import ApiError, Client
 from muster.lab.servers import Servers
 from muster.scenario import load, manifest_builder

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 import yaml
 from tests.cli.commands import ROOT, muster
+from tests.harness.blocking_client import BlockingClient
+from tests.harness.etcd_reset import ResettableServers as Servers
 from tests.kube.fixture_cluster import MERGE, PODS, FixtureCluster
 from tests.kube.helm_template import render
 from tests.kube.scheduler_process import RunProcess, eventually
@@ -14,10 +16,8 @@ from tests.kube.scheduler_process import RunProcess, eventually
 from muster import __version__
 from muster.config import load_policy
 from muster.crds.crd_definitions import definitions, name_of
-from muster.kube.watch.api_resources import WATCHED
+from muster.kube.read.api_resources import WATCHED
 from muster.lab.assets import Assets
-from muster.lab.blocking_client import BlockingClient
-from muster.lab.servers import Servers
 
 DEPLOY = ROOT / "deploy"
 NAMESPACE = "muster-system"
@@ -59,6 +59,15 @@ def test_values_of_the_chart_change_what_they_say() -> None:
     assert next(each for each in made if each["kind"] == "ConfigMap")["data"]["policy.yaml"] == policy
 
 
+def test_another_policy_replaces_the_pods() -> None:
+    def template(**values: Any) -> Any:
+        made = render(DEPLOY / "chart", namespace=NAMESPACE, **values)
+        return next(each for each in made if each["kind"] == "Deployment")["spec"]["template"]
+
+    assert template() == template()
+    assert template(policy="schedulerNames: [muster, volcano]\n") != template()
+
+
 def test_the_version_is_the_same_everywhere() -> None:
     chart = yaml.safe_load((DEPLOY / "chart" / "Chart.yaml").read_text())
     assert {chart["version"], chart["appVersion"]} == {__version__}
@@ -96,7 +105,8 @@ def granted() -> dict[str, set[tuple[str, str]]]:
 
 
 def test_what_is_watched_may_be_read_and_nothing_else() -> None:
-    watched = {(resource.group, resource.plural) for resource in WATCHED}
+    own = {("muster.dev", "plans"), ("muster.dev", "histories")}
+    watched = {(resource.group, resource.plural) for resource in WATCHED} - own
     rights = granted()
     assert rights["get"] == rights["list"] == rights["watch"] == watched
     assert not {"*", "update", "deletecollection"} & rights.keys()
@@ -186,14 +196,16 @@ def test_the_shipped_role_is_enough_to_schedule(cluster_as_shipped: Servers, tmp
         cluster.nodes("n1", "n2")
         cluster.priority("high", 1000)
         _write_queues(api)
-        with RunProcess(kubeconfig, "--lease-namespace", NAMESPACE, election=True) as first:
+        with RunProcess(kubeconfig, "--lease-namespace", NAMESPACE, "--namespace", NAMESPACE, election=True) as first:
             first.wait_until_ready()
             _serves_a_gang_of_volcano(cluster)
             _evicts_for_a_gang(cluster)
             _reports_errors(cluster)
             _assert_nothing_was_refused(first, evictions="evict")
             assert first.stop() == 0
-        with RunProcess(kubeconfig, "--lease-namespace", NAMESPACE, "--policy", softly, election=True) as second:
+        with RunProcess(
+            kubeconfig, "--lease-namespace", NAMESPACE, "--namespace", NAMESPACE, "--policy", softly, election=True
+        ) as second:
             second.wait_until_ready()
             _deletes_for_a_pod(cluster)
             _evicts_softly_for_a_job(cluster)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.harness.etcd_reset import ResettableServers as Servers
 from tests.kube.api_user import ApiUser
 from tests.kube.fork_server import ForkServer
 from tests.kube.live_backend import ProcessHarness, install_kinds, wait_until
@@ -20,8 +21,6 @@ from tests.kube.real_time_backend import RealTimeBackend
 from tests.kube.recording_proxy import ProxiedRequest, RecordingProxy
 
 from muster.kube.read import names
-from muster.kube.read.reservation_annotation import read_reservation
-from muster.lab.servers import Servers
 
 Manifest = dict[str, Any]
 
@@ -98,30 +97,27 @@ class _AfterWrites:
         return False
 
 
-def test_a_plan_of_which_two_of_four_nominations_are_written_is_dropped_whole(
+def test_a_plan_that_is_saved_is_carried_out_once_though_only_two_of_four_nominations_are_written(
     servers: Servers, fork_server: ForkServer, tmp_path: Path, policy: Policies
 ) -> None:
-    crash_trigger = _AfterWrites(2, lambda proxied: _plan_of(proxied) != "")
+    crash_trigger = _AfterWrites(2, _is_nomination)
     with RealTimeBackend(servers, fork_server, tmp_path, options=policy(POLICY), crash_trigger=crash_trigger) as backend:
         _four_to_preempt(backend)
         assert backend.starts == 2
-        old = {_plan_of(write) for write in backend.proxy.writes if write.listener == "life-1"} - {""}
-        new = [_plan_of(write) for write in backend.proxy.writes if write.listener == "life-2" and _plan_of(write)]
-        assert len(new) == 4
-        assert not old & set(new)
+        assert not [write for write in backend.proxy.writes if write.listener == "life-2" and _is_plan_of_four(write)]
         _is_carried_out_once(backend.proxy)
 
 
-def test_a_plan_whose_nominations_are_all_written_is_carried_out_once(
+def test_a_plan_that_is_saved_is_carried_out_once_though_nothing_else_is_written(
     servers: Servers, fork_server: ForkServer, tmp_path: Path, policy: Policies
 ) -> None:
-    crash_trigger = _AfterWrites(4, lambda proxied: _plan_of(proxied) != "")
+    crash_trigger = _AfterWrites(1, _is_plan_of_four)
     with RealTimeBackend(servers, fork_server, tmp_path, options=policy(POLICY), crash_trigger=crash_trigger) as backend:
         _four_to_preempt(backend)
         assert backend.starts == 2
         assert {write.listener for write in backend.proxy.writes if write.verb == "delete"} == {"life-2"}
-        # The claims are taken over as they stand.
-        assert not [write for write in backend.proxy.writes if write.listener == "life-2" and _plan_of(write)]
+        # The plan is taken over as it is.
+        assert not [write for write in backend.proxy.writes if write.listener == "life-2" and _is_plan_of_four(write)]
         _is_carried_out_once(backend.proxy)
 
 
@@ -155,23 +151,24 @@ def _four_to_preempt(backend: RealTimeBackend) -> None:
 
 
 def _is_carried_out_once(proxy: RecordingProxy) -> None:
-    """Nobody was evicted before all claims of one plan stood, and then everybody once."""
-    plans: dict[str, str] = {}
+    """Nobody was nominated and nobody evicted before the plan was saved, and then everybody once."""
     for write in proxy.writes:
-        if _plan_of(write) and write.is_done:
-            plans[write.object] = _plan_of(write)
-        elif write.verb == "delete":
-            assert len(plans) == 4
-            assert len(set(plans.values())) == 1
+        if _is_plan_of_four(write) and write.is_done:
+            break
+        assert write.verb != "delete"
+        assert "nominatedNodeName" not in str(write.body)
+    else:
+        pytest.fail("no plan was saved")
     assert proxy.count_by_object("delete") == {f"low{number}": 1 for number in range(1, 5)}
     assert proxy.count_by_object("bind") == {f"hi-{number}": 1 for number in range(4)}
 
 
-def _plan_of(proxied: ProxiedRequest) -> str:
-    """The plan of the claim that this write puts onto a pod, if it does."""
-    body = proxied.body if proxied.method == "PATCH" and isinstance(proxied.body, dict) else {}
-    text = ((body.get("metadata") or {}).get("annotations") or {}).get(names.RESERVATION)
-    return read_reservation(text, uid=proxied.uid).plan if text else ""
+def _is_nomination(proxied: ProxiedRequest) -> bool:
+    return proxied.method == "PATCH" and bool(((proxied.body or {}).get("status") or {}).get("nominatedNodeName"))
+
+
+def _is_plan_of_four(proxied: ProxiedRequest) -> bool:
+    return proxied.verb == "save" and len(((proxied.body or {}).get("spec") or {}).get("members", ())) == 4
 
 
 # --- 15: another scheduler on the same nodes --------------------------------------------------------------------------------------
@@ -337,15 +334,15 @@ def test_a_nomination_that_lands_late_changes_nothing(
         for number in range(1, 5):
             _running_pod(harness, f"low{number}", node=f"n{number}", priority=1, leave_s=1)
         _first_and_second(harness, policy(POLICY))
-        with _cut_off_leader(harness, lambda proxied: _plan_of(proxied) != "" and proxied.object == "default/hi-3") as deliver:
+        with _cut_off_leader(harness, _is_plan_of_four) as deliver:
             _gang(harness, "hi", 4, priority=9)
             wait_until(lambda: len(harness.proxy.completed("bind")) == 4)
-            assert deliver().status == 409
+            wait_until(lambda: not harness.user.listed("Plan"))
+            assert deliver().status == 201
+        # It is not believed, and deleted.
+        wait_until(lambda: not harness.user.listed("Plan"))
         assert {write.listener for write in harness.proxy.completed("delete")} == {"second"}
         assert harness.proxy.count_by_object("delete") == {f"low{number}": 1 for number in range(1, 5)}
-        wait_until(
-            lambda: not [pod for pod in harness.user.listed("Pod") if names.RESERVATION in (pod["metadata"]["annotations"] or {})]
-        )
 
 
 def test_a_bind_that_lands_late_is_refused_or_taken_for_what_it_is(

@@ -7,14 +7,14 @@ from typing import Any
 
 from aiohttp import web
 from tests.kube.scripted_api_server import ScriptedServer, refuses_with, replies_with, scripted_server
+from tests.kube_write.watch_updates import watch_update
 
 from muster.kube.read.object_references import POD, pod_ref
 from muster.kube.watch.client import Client
-from muster.kube.watch.reflector import UpdateType
 from muster.kube.write import event_recorder
 from muster.kube.write.api_writer import ApiWriter
 from muster.kube.write.event_recorder import EventRecorder, KubeEvent
-from muster.kube.write.patch_builder import StatusWrite
+from muster.kube.write.status_updates import StatusWrite
 from muster.kube.write.write_cache import WriteCache
 from muster.model.effects import Condition, Evict
 
@@ -24,7 +24,7 @@ NEWS = KubeEvent((pod_ref("default/missing"), pod_ref("default/a")), "Scheduled"
 
 def cache_of_a() -> WriteCache:
     cache = WriteCache()
-    cache.apply_watch(POD, UpdateType.UPSERT, json.dumps(POD_A).encode())
+    cache.apply_watch(watch_update(POD, POD_A))
     return cache
 
 
@@ -54,7 +54,7 @@ def test_the_same_event_is_written_once_and_its_count_after_a_while() -> None:
         clock = [100.0]
         async with scripted_server(records(bodies), records(bodies)) as (scripted, access):
             client = Client(access)
-            api_writer = ApiWriter(client, version_of=lambda _: "v1", may_write=lambda: True)
+            api_writer = ApiWriter(client, WriteCache(), version_of=lambda _: "v1", may_write=lambda: True)
             recorder = EventRecorder(api_writer, cache_of_a(), now=lambda: clock[0], per_second=1000, update_interval_s=60)
             running = asyncio.create_task(recorder.run(until_idle=nothing))
             recorder.add([NEWS, NEWS])
@@ -81,7 +81,7 @@ def test_an_event_that_is_refused_is_lost_and_the_count_of_an_existing_one_goes_
     async def steps() -> None:
         async with scripted_server(refuses_with(403), refuses_with(409), replies_with()) as (scripted, access):
             client = Client(access)
-            api_writer = ApiWriter(client, version_of=lambda _: "v1", may_write=lambda: True)
+            api_writer = ApiWriter(client, WriteCache(), version_of=lambda _: "v1", may_write=lambda: True)
             recorder = EventRecorder(api_writer, cache_of_a(), now=lambda: 1.0, per_second=1000)
             running = asyncio.create_task(recorder.run(until_idle=nothing))
             recorder.add([NEWS, NEWS._replace(reason="Other")])
@@ -100,12 +100,12 @@ def test_a_victim_that_is_gone_by_now_still_gets_its_event() -> None:
         bodies: list[Any] = []
         async with scripted_server(records(bodies)) as (_, access):
             client = Client(access)
-            api_writer = ApiWriter(client, version_of=lambda _: "v1", may_write=lambda: True)
+            api_writer = ApiWriter(client, WriteCache(), version_of=lambda _: "v1", may_write=lambda: True)
             recorder = EventRecorder(api_writer, WriteCache(), now=lambda: 1.0, per_second=1000)
             running = asyncio.create_task(recorder.run(until_idle=nothing))
             # Nobody is there to speak for the gang that it left for.
             recorder.add(
-                event_recorder.eviction_events(Evict("v-uid", "default/v", "n", "default/v", "default/a", "room", "preempt"), {})
+                event_recorder.effect_events(Evict("v-uid", "default/v", "n", "default/v", "default/a", "room", "preempt"), {})
             )
             while not bodies:
                 await asyncio.sleep(0.01)
@@ -122,7 +122,7 @@ def test_under_pressure_events_are_dropped_and_counted() -> None:
     async def steps() -> None:
         async with scripted_server() as (_, access):
             client = Client(access)
-            api_writer = ApiWriter(client, version_of=lambda _: "v1", may_write=lambda: True)
+            api_writer = ApiWriter(client, WriteCache(), version_of=lambda _: "v1", may_write=lambda: True)
             recorder = EventRecorder(api_writer, cache_of_a(), now=lambda: 1.0)
             recorder.add(NEWS._replace(message=str(i)) for i in range(event_recorder.MAX_QUEUED_EVENTS + 7))
             assert recorder.dropped == 7
@@ -140,6 +140,6 @@ def test_a_refused_gang_says_so_once_and_an_eviction_on_both_sides() -> None:
     assert [(one.reason, one.type) for one in event_recorder.refusal_events(status_writes, gang_objects)] == [
         ("FailedScheduling", "Warning")
     ]
-    to_victim, to_winner = event_recorder.eviction_events(evicted, gang_objects)
+    to_victim, to_winner = event_recorder.effect_events(evicted, gang_objects)
     assert (to_victim.involved, to_victim.reason) == ((pod_ref("default/v"),), "Preempted")
     assert (to_winner.involved, to_winner.reason) == (gang_objects["default/a"], "Preempting")

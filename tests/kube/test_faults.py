@@ -12,10 +12,7 @@ import pytest
 from tests.harness.live_harness import LiveHarness
 from tests.kube.fault_proxy import WATCH_FAULTS, WRITE_FAULTS, FaultProxy
 
-from muster.kube.read import names
 from muster.kube.read.object_references import Manifest
-from muster.kube.read.reservation_annotation import read_reservation
-from muster.kube.read.text_values import BadText
 from muster.kube.watch import reflector
 from muster.kube.watch.access import read_access
 from muster.kube.write.effect_writer import WriteLimits
@@ -104,6 +101,7 @@ def differences(play: ScenarioRunner) -> list[str]:
     """What the server knows and the scheduler does not, or the other way round."""
     world, found = play.world, []
     pods = [pod for pod in play.cluster.listed("Pod") if _counts(pod)]
+    planned = {member["uid"] for plan in play.cluster.listed("Plan") for member in plan["spec"]["members"]}
     for pod in pods:
         meta, title = pod["metadata"], f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
         known = world.facts.pods.get(meta["uid"])
@@ -114,7 +112,7 @@ def differences(play: ScenarioRunner) -> list[str]:
         seated = world.placements.by_uid[known.uid].node if phase >= Phase.BINDING else ""
         if seated != bound:
             found.append(f"{title} is bound to {bound!r}, and known to be on {seated!r} ({phase.name})")
-        claimed = _has_reservation((meta.get("annotations") or {}).get(names.RESERVATION, ""), uid=meta["uid"])
+        claimed = meta["uid"] in planned and not bound
         if claimed != (phase in RESERVATIONS) and not meta.get("deletionTimestamp"):
             found.append(f"{title}: a claim stands on its object: {claimed}, and in the scheduler: {phase.name}")
     there = {pod["metadata"]["uid"] for pod in pods}
@@ -126,10 +124,3 @@ def _counts(pod: Manifest) -> bool:
     """Those that ended, and those that others have yet to schedule, take no room."""
     is_over = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
     return not is_over and ("nodeName" in pod["spec"] or pod["spec"]["schedulerName"] == "muster")
-
-
-def _has_reservation(note: str, *, uid: str) -> bool:
-    try:
-        return bool(note) and read_reservation(note, uid=uid) is not None
-    except BadText:
-        return False

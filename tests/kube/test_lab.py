@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.harness.blocking_client import BlockingClient, RequestRefused
 from tests.harness.etcd_reset import ResettableServers as Servers
 
 from muster.lab.assets import Assets, NoServerBinaries, cache_folder, find_assets, get_assets
-from muster.lab.blocking_client import BlockingClient, RequestRefused
 from muster.lab.child_processes import ServerDied, free_ports
 from muster.lab.server_build import build_into
 
@@ -120,7 +120,7 @@ def test_the_servers_and_their_folder_go_with_the_process_that_started_them(asse
         import time
         from muster.lab.servers import Servers
         with Servers() as servers:
-            print(*servers.pids, servers.folder, flush=True)
+            print(*(each.pid for each in servers._processes), servers.folder, flush=True)
             time.sleep(600)
         """
     )

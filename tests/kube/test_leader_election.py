@@ -11,8 +11,8 @@ import pytest
 from aiohttp import web
 from tests.kube.scripted_api_server import scripted_server
 
+from muster.kube.read.api_resources import LEASE
 from muster.kube.watch.access import Access, read_access
-from muster.kube.watch.api_resources import LEASE
 from muster.kube.watch.client import Client
 from muster.kube.watch.leader_election import LeaderElector, LeaseLost, LeaseTiming
 from muster.lab.servers import Servers

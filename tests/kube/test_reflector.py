@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
+from tests.harness.api_discovery import discover_versions
 from tests.kube.scripted_api_server import (
     bookmark,
     event,
@@ -19,10 +20,11 @@ from tests.kube.scripted_api_server import (
     watches,
 )
 
+from muster.kube.read.api_resources import WATCHED, ApiResource, resource_of
 from muster.kube.watch.access import Access, read_access
-from muster.kube.watch.api_resources import WATCHED, ApiResource, resource_of
 from muster.kube.watch.client import ApiError, Client
-from muster.kube.watch.reflector import Reflector, UpdateType, WatchTiming, WatchUpdate, discover_versions
+from muster.kube.watch.object_tracker import UpdateType, WatchUpdate
+from muster.kube.watch.reflector import Reflector, WatchTiming
 from muster.lab.servers import Servers
 from muster.sim.api_kinds import KINDS, is_namespaced
 
@@ -70,10 +72,10 @@ def notice_line(update: WatchUpdate) -> str:
 
 @asynccontextmanager
 async def running_reflector(
-    access: Access, resource: ApiResource = POD, *, timing: WatchTiming = QUICK, version: str = ""
+    access: Access, resource: ApiResource = POD, *, timing: WatchTiming = QUICK
 ) -> AsyncIterator[tuple[Reflector, NoticeRecorder]]:
     client, recorder = Client(access), NoticeRecorder()
-    reflector = Reflector(client, resource, version, recorder.record, timing=timing)
+    reflector = Reflector(client, resource, recorder.record, timing=timing)
     running = asyncio.create_task(reflector.run())
     try:
         yield reflector, recorder
@@ -337,9 +339,7 @@ def test_a_version_that_is_refused_again_and_again_is_given_up() -> None:
 def test_the_backoff_grows_while_nothing_is_received_and_is_short_again_after_news() -> None:
     async def steps() -> None:
         async with scripted_server() as (_, access):
-            reflector = Reflector(
-                Client(access), POD, "v1", lambda _: None, timing=WatchTiming(initial_wait_s=1.0, max_wait_s=30.0)
-            )
+            reflector = Reflector(Client(access), POD, lambda _: None, timing=WatchTiming(initial_wait_s=1.0, max_wait_s=30.0))
             waits = [reflector._backoff_s() for _ in range(12)]
             assert all(2**step / 2 <= wait <= 2**step for step, wait in enumerate(waits[:5]))
             assert all(15 <= wait <= 30 for wait in waits[5:])
@@ -566,12 +566,12 @@ def test_a_kind_that_is_installed_while_we_run_and_removed_again_on_a_real_serve
             assert await recorder.until(f"upsert b {made['b']}") == [f"upsert a {made['a']}", f"upsert b {made['b']}"]
         await client.request("DELETE", f"{folder}/b")
         made["c"] = await create(client, folder, "c")
-        async with running_reflector(access, THING, version="v1") as (later, gap):
-            later._known, later.health.resource_version = reflector._known, "1"
+        async with running_reflector(access, THING) as (later, gap):
+            later._objects, later.health.resource_version = reflector._objects, "1"
             notice_lines = await gap.until("synced")
             assert sorted(notice_lines) == [f"delete b {made['b']}", "synced", f"upsert c {made['c']}"]
             await client.request("DELETE", f"{KIND_PATH}/things.lab.muster.dev")
-            while later._known:
+            while later._objects.known:
                 await asyncio.sleep(0.01)
             assert {said.split()[1] for said in gap.notice_lines if said.startswith("delete")} == {"a", "c"}
         await client.close()

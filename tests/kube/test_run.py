@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 from tests.cli.commands import muster, process
+from tests.harness.etcd_reset import ResettableServers as Servers
 from tests.kube.fixture_cluster import MERGE, FixtureCluster
 from tests.kube.scheduler_process import RunProcess, eventually
 
 from muster.decision_log import FORMAT
 from muster.engine.explain import WAITING_FOR_PODS
-from muster.lab.servers import Servers
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/muster"
 QUICK_LEASE = ("--lease-duration", "4", "--renew-deadline", "3", "--retry-period", "0.5")
@@ -224,7 +224,6 @@ def test_a_cycle_that_fails_ends_the_process_with_a_traceback_in_the_log(
         (("--kubeconfig", "nowhere.yaml"), "no kubeconfig at nowhere.yaml"),
         (("--bind-address", "here"), "write for example 127.0.0.1:10259"),
         (("--log-format", "jsn"), "Did you mean 'json'?"),
-        (("--qps", "0"), "must be above 0"),
         (("--renew-deadline", "20"), "duration 15 s > renew deadline 20 s"),
         (("--policy", "nowhere.yaml"), "no such file"),
         (("--decision-log", "/proc/nowhere/log"), "the decision log cannot be written"),

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import re
+import socket
 import sys
 import urllib.error
 import urllib.request
@@ -26,7 +27,7 @@ from muster.rotating_decision_log import RotatingDecisionLog
 from muster.service.cycle_log import CycleLog
 from muster.service.log_setup import REDACTED, LogFormat, redact_secrets, set_up_logging
 from muster.service.metric_specs import METRICS
-from muster.service.probe_server import BadAddress, ProbeServer, read_address
+from muster.service.probe_server import BadAddress, ProbeServer, is_local, read_address
 from muster.service.prometheus_metrics import Metrics, ServiceState
 from muster.service.scheduling_loop import MonotonicClock
 
@@ -104,13 +105,40 @@ def _get(url: str) -> tuple[int, str]:
 def test_addresses_are_read_as_they_are_usually_written() -> None:
     assert read_address("127.0.0.1:10259") == ("127.0.0.1", 10259)
     assert read_address("[::1]:0") == ("::1", 0)
-    assert read_address(":80") == ("0.0.0.0", 80)
+    assert read_address(":80") == ("", 80)
     for wrong in ("", "here", "1.2.3.4:", "1.2.3.4:http", "1.2.3.4:70000"):
         with pytest.raises(BadAddress):
             read_address(wrong)
 
 
+def _has_ipv6() -> bool:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
+def test_no_host_is_all_addresses_of_both_families() -> None:
+    async def steps() -> None:
+        async with ProbeServer(state(), Metrics()).served(read_address(":0")) as (_, port):
+            hosts = ["127.0.0.1", *(["[::1]"] if _has_ipv6() else [])]
+            for host in hosts:
+                assert await asyncio.to_thread(_get, f"http://{host}:{port}/healthz") == (200, "ok\n")
+
+    asyncio.run(steps())
+
+
 # --- Metrics ------------------------------------------------------------------------------------------------------------------
+
+
+def test_strangers_do_not_read_names_of_queues() -> None:
+    assert [is_local(each) for each in ("127.0.0.1", "::1", "::ffff:127.0.0.1", "10.0.0.7", "fd00::1", "")] == [True] * 3 + [
+        False
+    ] * 3
+    page = Metrics().page(queues=False).decode()
+    assert "muster_pending_pods" in page
+    assert "muster_queue" not in page
 
 
 def test_the_documented_metrics_are_those_that_exist() -> None:
@@ -203,10 +231,15 @@ def test_a_log_line_is_json_and_shows_no_secret(logs: io.StringIO) -> None:
 # --- The clock ------------------------------------------------------------------------------------------------------------------
 
 
-def test_time_never_goes_backwards() -> None:
-    times = iter((5.0, 3.0, 6.0))
-    clock = MonotonicClock(lambda: next(times))
-    assert [clock(), clock(), clock()] == [5.0, 5.0, 6.0]
+def test_a_wall_clock_that_jumps_a_day_ahead_and_back_neither_ends_a_wait_nor_puts_it_off() -> None:
+    wall, elapsed = [1000.0], [7.0]
+    clock = MonotonicClock(lambda: wall[0], lambda: elapsed[0])
+    times = []
+    for jump_s in (0.0, 86_400.0, -86_400.0, -3600.0):
+        wall[0] += jump_s + 3.0
+        elapsed[0] += 3.0
+        times.append(clock())
+    assert times == [1003.0, 1006.0, 1009.0, 1012.0]
 
 
 # --- The decision log -----------------------------------------------------------------------------------------------------------
@@ -247,6 +280,21 @@ def test_an_effect_that_is_never_observed_does_not_delay_the_log_for_ever(tmp_pa
     assert not log.is_full()
     log.outcome(Outcome(20, 71.0))
     assert log.is_full()
+    log.close()
+
+
+def test_a_file_that_is_moved_away_is_followed_by_a_new_one(tmp_path: Path) -> None:
+    log = RotatingDecisionLog(tmp_path / "log")
+    log.begin("actions: [allocate]\n")
+    log.events([Upsert(Node("n1"))])
+    log.outcome(Outcome(1, 10.0))
+    assert not log.is_full()
+    (tmp_path / "log").rename(tmp_path / "log-20260101")
+    assert log.is_full()
+    log.begin("actions: [allocate]\n")
+    log.outcome(Outcome(2, 11.0))
+    assert not log.is_full()
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["log", "log-20260101"]
     log.close()
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from tests.cli.commands import ROOT, muster
+from tests.harness.etcd_reset import ResettableServers as Servers
 from tests.kube.fixture_cluster import FixtureCluster
 
-from muster.lab.servers import Servers
 from muster.model.effects import Bind, Evict, Nominate, Reserve
 from muster.scenario import Scenario, load
 from muster.scenario.scenario_runner import ScenarioRunner
@@ -85,6 +85,8 @@ def test_no_name_and_no_value_of_a_user_is_left_in_an_anonymous_snapshot() -> No
         "spec": {
             "nodeName": "acme-node-7",
             "priorityClassName": "acme-high",
+            "serviceAccountName": "acme-robot",
+            "imagePullSecrets": [{"name": "acme-registry"}],
             "nodeSelector": {"acme.com/rack": "launchpad"},
             "containers": [
                 {
@@ -123,6 +125,30 @@ def test_no_name_and_no_value_of_a_user_is_left_in_an_anonymous_snapshot() -> No
     group = hidden["metadata"]["annotations"]["scheduling.k8s.io/group-name"]
     assert hidden["metadata"]["labels"]["pod-group.scheduling.sigs.k8s.io"] == group
     assert json.loads(hidden["metadata"]["annotations"]["gang.scheduling.koordinator.sh/groups"])[0].endswith(f"/{group}")
+
+
+def test_a_name_pattern_becomes_the_names_in_which_the_scheduler_finds_it() -> None:
+    def hypernode(pattern: str) -> dict[str, Any]:
+        members = [{"type": "Node", "selector": {"regexMatch": {"pattern": pattern}}}]
+        return {
+            "apiVersion": "topology.volcano.sh/v1alpha1",
+            "kind": "HyperNode",
+            "metadata": {"name": "h"},
+            "spec": {"members": members},
+        }
+
+    nodes: list[dict[str, Any]] = [
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}} for name in ("gpu-1", "gpu-2", "x-gpu-3")
+    ]
+    for pattern, expected in (
+        ("gpu", {"gpu-1", "gpu-2", "x-gpu-3"}),
+        ("^gpu-1", {"gpu-1"}),
+        ("gpu-[12]$", {"gpu-1", "gpu-2"}),
+        ("(", set()),
+    ):
+        domain, *renamed = anonymize([hypernode(pattern), *nodes])
+        alias = {each["metadata"]["name"]: node["metadata"]["name"] for each, node in zip(renamed, nodes, strict=True)}
+        assert {alias[member["selector"]["exactMatch"]["name"]] for member in domain["spec"]["members"]} == expected
 
 
 def test_a_snapshot_of_a_real_cluster_can_be_planned_on_and_simulated(servers: Servers, kubeconfig: Path, tmp_path: Path) -> None:

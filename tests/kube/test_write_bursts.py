@@ -15,9 +15,9 @@ import structlog.testing
 from muster.config import default_policy
 from muster.kube import live_cluster
 from muster.kube.live_cluster import LiveCluster
+from muster.kube.read.api_resources import resource_of
 from muster.kube.read.object_references import NODE, POD
 from muster.kube.watch.access import Access
-from muster.kube.watch.api_resources import resource_of
 from muster.kube.watch.client import Client
 from muster.model.effects import Bind, Effect
 from muster.model.events import Event, Upsert

@@ -9,16 +9,29 @@ from typing import Any
 import pytest
 from tests.kube.faulty_api_server import FaultyServer, InjectedFault, faulty_server
 
+from muster.kube.read import names
+from muster.kube.read.api_resources import resource_of
 from muster.kube.read.object_references import ApiObjectRef, pod_ref
-from muster.kube.watch.api_resources import resource_of
 from muster.kube.watch.client import Client
 from muster.kube.write.effect_writer import EffectWriter, WriteLimits
 from muster.kube.write.write_cache import WriteCache
-from muster.model.effects import Bind, CancelEviction, Condition, Effect, Evict, Nominate, Release, Reserve
-from muster.model.events import BindFailed, Event, EvictFailed, ReservationFailed
+from muster.model.effects import (
+    Bind,
+    CancelEviction,
+    Condition,
+    DeletePlan,
+    Effect,
+    Evict,
+    Nominate,
+    Release,
+    Reserve,
+    SavePlan,
+)
+from muster.model.events import BindFailed, Event, EvictFailed, ReservationFailed, SaveFailed
+from muster.model.pod import Phase
+from muster.model.saved_state import SavedEvictions, SavedMember, SavedPlan, saved_plan_name
 
 PACE = WriteLimits(timeout_s=0.8, events_per_s=0, stall_timeout_s=0.2, release_timeout_s=1.0)
-RESERVATION = "muster.dev/claim"
 
 
 @dataclass
@@ -49,9 +62,14 @@ class WriterFixture:
     def bind(self, name: str, *, to: str = "n1") -> Bind:
         return Bind(self.uid(name), f"default/{name}", to, f"default/{name}", "it fits")
 
-    def nominate(self, name: str, *, victims: tuple[str, ...] = (), plan: str = "p", size: int = 1) -> Nominate:
-        title, uids = f"default/{name}", tuple(self.uid(victim) for victim in victims)
-        return Nominate(self.uid(name), title, "n1", "default/hi", "room", "preempt", 1.0, plan, size, uids)
+    def nominate(self, name: str, *, evicts: bool = False) -> Nominate:
+        return Nominate(self.uid(name), f"default/{name}", "n1", "default/hi", "room", "preempt", 1.0, "p", evicts)
+
+    def save(self, *names: str, victims: tuple[str, ...] = ()) -> SavePlan:
+        members = tuple(SavedMember(self.uid(name), f"default/{name}", "n1", Phase.NOMINATED, 1.0, "p") for name in names)
+        entry = SavedEvictions("p", "preempt", 1.0, tuple(self.uid(victim) for victim in victims))
+        gang = "volcano:default/hi"
+        return SavePlan(SavedPlan(gang, members, (entry,), name=saved_plan_name(gang)))
 
     def evict(self, name: str, *, manner: str = "evict") -> Evict:
         return Evict(self.uid(name), f"default/{name}", "n1", f"default/{name}", "default/hi", "hi needs room", "preempt", manner)
@@ -201,7 +219,7 @@ def test_a_bind_ends_the_reservation_and_leaves_what_others_wrote() -> None:
             at.server.change("a", {"metadata": {"annotations": {"team": "x"}}})
             at.server.fill_cache(at.cache)
             await at.write(at.nominate("a"))
-            assert RESERVATION in at.annotations("a")
+            assert names.PIPELINED_NODE in at.annotations("a")
             assert at.server.pods["a"]["status"]["nominatedNodeName"] == "n1"
             await at.write(at.bind("a"))
             assert at.annotations("a") == {"team": "x"}
@@ -232,7 +250,7 @@ def test_a_reservation_is_written_onto_the_known_version_or_the_pod_is_read_agai
             at.server.change("a", {"metadata": {"labels": {"somebody": "else"}}})
             await at.write(at.nominate("a"))
             assert at.server.requests == ["patch a", "get a", "patch a"]
-            assert RESERVATION in at.annotations("a")
+            assert names.PIPELINED_NODE in at.annotations("a")
 
     run_async(steps)
 
@@ -240,12 +258,12 @@ def test_a_reservation_is_written_onto_the_known_version_or_the_pod_is_read_agai
 def test_a_reservation_is_not_written_onto_a_pod_that_has_a_node_by_now() -> None:
     async def steps() -> None:
         async with writer_fixture("a", "v@n1") as at:
-            claim = at.nominate("a", victims=("v",))
+            nomination = at.nominate("a")
             bind_elsewhere("n2")(at.server)
-            await at.write(claim, at.evict("v"))
+            await at.write(nomination)
             assert at.annotations("a") == {}
             assert at.server.requests == ["patch a", "get a"]
-            assert [type(event) for event in at.reported] == [ReservationFailed, EvictFailed]
+            assert [type(event) for event in at.reported] == [ReservationFailed]
 
     run_async(steps)
 
@@ -300,7 +318,7 @@ def test_of_two_rounds_the_later_one_decides_what_is_written_on_a_pod() -> None:
 def test_evictions_are_cancelled_before_the_reservation_ends_and_reservations_end_before_others_are_bound() -> None:
     async def steps() -> None:
         async with writer_fixture("a", "b", "v@n1") as at:
-            await at.write(at.nominate("a", victims=("v",)), at.evict("v", manner="soft"))
+            await at.write(at.nominate("a", evicts=True), at.evict("v", manner="soft"))
             at.server.requests.clear()
             at.inject("patch v", InjectedFault(500))
             at.inject("patch a", InjectedFault(0))
@@ -315,29 +333,59 @@ def test_evictions_are_cancelled_before_the_reservation_ends_and_reservations_en
 # --- Evictions ----------------------------------------------------------------------------------------------------------------
 
 
-def test_evictions_start_when_all_nominations_of_their_plan_are_written() -> None:
+def test_nominations_and_evictions_start_when_their_plan_is_saved() -> None:
     async def steps() -> None:
         async with writer_fixture("a", "b", "v@n1", "w@n1") as at:
-            at.inject("patch b", InjectedFault(0), InjectedFault(500))
-            claims = [at.nominate(name, victims=("v",), size=2) for name in ("a", "b")]
-            unrelated = replace(at.evict("w"), for_gang="default/other")
-            await at.write(at.evict("v"), *claims, unrelated)
+            at.inject("post plan", InjectedFault(500))
+            await at.write(at.evict("v"), at.nominate("a"), at.nominate("b"), at.save("a", "b", victims=("v",)))
             assert at.reported == []
-            requests = at.server.requests
-            last_claim = max(i for i, one in enumerate(requests) if one.startswith("patch"))
-            assert requests.index("evict w") < last_claim < requests.index("evict v")
+            assert at.server.requests[:3] == ["post plan", "get plan", "post plan"]
+            assert sorted(at.server.requests[3:]) == ["evict v", "patch a", "patch b"]
 
     run_async(steps)
 
 
-def test_nobody_is_evicted_for_a_plan_whose_nominations_cannot_be_written() -> None:
+def test_nobody_is_nominated_and_nobody_evicted_for_a_plan_that_cannot_be_saved() -> None:
     async def steps() -> None:
         async with writer_fixture("a", "b", "v@n1", "w@n1", "x@n1") as at:
-            at.inject("patch b", *[InjectedFault(500)] * 10)
-            torn = [at.nominate(name, victims=("v", "w"), size=2) for name in ("a", "b")]
-            await at.write(*torn, at.evict("v"), at.evict("w", manner="delete"))
+            at.inject("post plan", *[InjectedFault(500)] * 10)
+            plan = at.save("a", "b", victims=("v", "w"))
+            evictions = [at.evict("v"), at.evict("w", manner="delete"), at.evict("x")]
+            await at.write(plan, at.nominate("a"), at.nominate("b"), *evictions)
             assert sorted(event.uid for event in at.reported if isinstance(event, EvictFailed)) == [at.uid("v"), at.uid("w")]
-            assert not any(one.startswith(("evict", "delete")) for one in at.server.requests)
+            assert sorted(event.uid for event in at.reported if isinstance(event, ReservationFailed)) == [at.uid("a"), at.uid("b")]
+            assert [event.key for event in at.reported if isinstance(event, SaveFailed)] == [plan.plan.gang]
+            assert [one for one in at.server.requests if "plan" not in one] == ["evict x"]
+
+    run_async(steps)
+
+
+def test_a_plan_is_created_then_patched_then_deleted_whatever_the_watch_shows() -> None:
+    async def steps() -> None:
+        async with writer_fixture("a", "b") as at:
+            plan = at.save("a")
+            await at.write(plan)
+            await at.write(at.save("a", "b"))
+            (stored,) = at.server.plans.values()
+            assert [member["pod"] for member in stored["spec"]["members"]] == ["default/a", "default/b"]
+            end = DeletePlan(plan.plan.gang, plan.plan.name)
+            await at.write(end)
+            await at.write(end)
+            await at.write(plan)
+            assert at.server.requests == ["post plan", "patch plan", "delete plan", "post plan"]
+            assert at.reported == []
+
+    run_async(steps)
+
+
+def test_a_plan_that_another_scheduler_created_meanwhile_is_replaced() -> None:
+    async def steps() -> None:
+        async with writer_fixture("a") as at:
+            plan = at.save("a")
+            at.server.plans[plan.plan.name] = {"metadata": {"name": plan.plan.name, "uid": "u", "resourceVersion": "7"}, "spec": {}}
+            await at.write(plan)
+            assert at.server.requests == ["post plan", "get plan", "patch plan"]
+            assert at.server.plans[plan.plan.name]["spec"]["gang"] == plan.plan.gang
 
     run_async(steps)
 
@@ -503,7 +551,7 @@ def test_a_status_update_that_could_not_be_written_is_written_later() -> None:
 def test_who_does_not_lead_writes_nothing_and_reports_nothing() -> None:
     async def steps() -> None:
         async with writer_fixture("a", "b", "v@n1", may_write=lambda: False) as at:
-            at.writer.submit([at.bind("a"), at.nominate("b", victims=("v",)), at.evict("v"), waits("b", "no room")])
+            at.writer.submit([at.bind("a"), at.save("b", victims=("v",)), at.nominate("b"), at.evict("v"), waits("b", "no room")])
             await asyncio.sleep(0.1)
             assert at.server.requests == []
             assert at.reported == []

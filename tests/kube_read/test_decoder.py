@@ -27,7 +27,7 @@ def test_kinds_that_the_scheduler_does_not_read_are_ignored(api: str, kind: str)
 def test_an_item_of_a_list_is_what_its_reader_says_it_is() -> None:
     item = {"metadata": {"name": "p"}}
     decoder = Decoder()
-    found = [decoder.decode(each, api_version="v1", kind="Pod") for each in (item, as_json(item))]
+    found = [decoder.decode_as(("", "Pod"), each) for each in (item, as_json(item))]
     assert [isinstance(one, Pod) for one in found] == [True, True]
 
 

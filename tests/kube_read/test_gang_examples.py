@@ -92,7 +92,7 @@ def pod(text: str) -> Pod:
     """The examples show the metadata only; the rest of a pod does not matter here."""
     manifest: dict[str, Any] = yaml.safe_load(text)
     manifest["metadata"]["name"] = "p"
-    found = Decoder().decode(manifest, api_version="v1", kind="Pod")
+    found = Decoder().decode_as(("", "Pod"), manifest)
     assert isinstance(found, Pod)
     return found
 

@@ -37,7 +37,7 @@ CONTAINER = {
 }
 POD = pod_manifest(
     labels={"app": "x", "pod-group.scheduling.sigs.k8s.io": "g"},
-    annotations={f"{GANG}/name": "g", f"{GANG}/min-available": "2", "muster.dev/claim": "{}"},
+    annotations={f"{GANG}/name": "g", f"{GANG}/min-available": "2", "volcano.sh/pipelined-node": "n"},
     resourceVersion="5",
     creationTimestamp="2026-03-01T12:00:00Z",
     deletionTimestamp="2026-03-01T12:00:00Z",
@@ -202,15 +202,18 @@ def test_json_and_mapping_are_read_alike(place: tuple[Manifest, Path], value: ob
 @settings(max_examples=300, deadline=None)
 @given(manifest=st.dictionaries(KEYS | st.just("kind") | st.integers(), VALUES, max_size=5))
 def test_any_mapping_is_read_or_refused(manifest: Manifest) -> None:
-    decoded_or_error(manifest)
-    decoded_or_error({"kind": "Pod", "metadata": manifest})
-    decoded_or_error({"kind": "Pod", "metadata": {"name": "p"}, "spec": manifest})
+    assert decoded_or_error(manifest) in (None, "refused"), "no kind that is read, or no name"
+    found = decoded_or_error({"kind": "Pod", "metadata": manifest})
+    assert isinstance(found, Pod) if manifest.get("name") and isinstance(manifest["name"], str) else found is not None
+    assert isinstance(decoded_or_error({"kind": "Pod", "metadata": {"name": "p"}, "spec": manifest}), Pod)
 
 
 @settings(max_examples=300, deadline=None)
-@given(text=st.binary(max_size=50))
-def test_any_bytes_are_read_or_refused(text: bytes) -> None:
-    decoded_or_error(text)
+@given(text=st.binary(max_size=50), start=st.integers(0, len(as_json(POD)) - 1))
+def test_any_bytes_are_read_or_refused(text: bytes, start: int) -> None:
+    """By themselves, and as the end of a pod that was cut off."""
+    assert decoded_or_error(text) in (None, "refused")
+    assert decoded_or_error(as_json(POD)[:start] + text) in (None, "refused")
 
 
 def test_every_problem_names_its_field_and_stays_short() -> None:
@@ -229,6 +232,21 @@ def test_a_field_that_is_null_is_a_field_that_is_absent() -> None:
             assert not isinstance(decoded_or_error(without), str | None), path
 
 
+@pytest.mark.parametrize(
+    ("kind", "spec", "field"),
+    [
+        ("Plan", {"gang": "default/g", "members": [{"uid": "u"}]}, "spec.members[0]"),
+        ("Plan", {"gang": "default/g", "evictions": [{"plan": "p", "action": {}, "since": 0, "victims": []}]}, "action"),
+        ("History", {"losses": [{"evictions": 1}, {"key": "k", "crossings": [{"count": 1}]}]}, "spec.losses[0]"),
+        ("History", {"belowMinSince": [{"key": "k", "at": "soon"}, {"key": "l", "at": 1}]}, "spec.belowMinSince[0].at"),
+    ],
+)
+def test_an_entry_without_what_it_needs_costs_that_entry_only(kind: str, spec: Manifest, field: str) -> None:
+    obj = decoded_or_error({"apiVersion": "muster.dev/v1alpha1", "kind": kind, "metadata": {"name": "n"}, "spec": spec})
+    assert not isinstance(obj, str | None)
+    assert any(field in bad for bad in bad_fields(obj))
+
+
 # --- Giants -----------------------------------------------------------------------------------------------------------
 
 
@@ -237,7 +255,7 @@ def test_a_megabyte_in_an_annotation_that_nobody_reads_is_dropped() -> None:
     assert (pod.annotations, pod.problems) == ({}, ())
 
 
-@pytest.mark.parametrize("key", ["muster.dev/claim", f"{GANG}/groups", "volcano.sh/task-spec"])
+@pytest.mark.parametrize("key", ["volcano.sh/pipelined-node", f"{GANG}/groups", "volcano.sh/task-spec"])
 def test_a_megabyte_in_an_annotation_that_is_read_is_dropped_and_named(key: str) -> None:
     pod = read_pod(annotations={key: "x" * 2**20})
     assert (pod.annotations, bad_fields(pod)) == ({}, [f"metadata.annotations[{key}]"])
@@ -286,8 +304,11 @@ def test_a_number_that_is_none_costs_its_field_only(number: str) -> None:
 
 
 def test_text_that_is_not_unicode_is_read_or_refused() -> None:
-    for path in paths(POD):
-        decoded_or_error(with_value(POD, path, to="\ud800"))
+    found = {path: decoded_or_error(with_value(POD, path, to="\ud800")) for path in paths(POD)}
+    assert found.pop(("kind",)) is None
+    assert found["metadata", "name"] == "refused"
+    assert isinstance(found["metadata", "labels", "app"], Pod)
+    assert {one if isinstance(one, str | None) else "read" for one in found.values()} == {"refused", "read"}
 
 
 def test_keys_that_are_no_strings_are_named() -> None:

@@ -8,21 +8,10 @@ import pytest
 from tests.kube_read.manifests import Manifest, as_json, bad_fields, pod_manifest, problem_text, read, read_pod
 
 from muster.kube.read.decoder import Decoder
-from muster.kube.read.reservation_annotation import write_reservation
-from muster.model.device import DeviceSlot
-from muster.model.pod import Phase, Pod, PodStatusPhase, ReservationNote
+from muster.model.pod import Pod, PodStatusPhase
 
 NOON = "2026-03-01T12:00:00Z"
 NOON_S = datetime(2026, 3, 1, 12, tzinfo=UTC).timestamp()
-RESERVATION = ReservationNote(
-    Phase.NOMINATED,
-    "n1",
-    since=1772366400.25,
-    plan="7/g",
-    size=4,
-    victims=("u1", "u2"),
-    devices=(DeviceSlot(0, 4096, 50), DeviceSlot(3)),
-)
 
 
 def test_a_whole_pod_is_read() -> None:
@@ -49,11 +38,11 @@ def test_a_whole_pod_is_read() -> None:
     assert (pod.priority, pod.priority_class, pod.never_preempts, pod.gates) == (9, "high", True, ("wait",))
     assert (pod.node, pod.nominated_node, pod.status_phase, pod.started) == ("n1", "n2", PodStatusPhase.RUNNING, NOON_S + 1)
     assert pod.deleted_at == NOON_S + 30
-    assert (pod.membership, pod.queue, pod.protected, pod.reservation_note, pod.timed_out, pod.problems) == (
+    assert (pod.membership, pod.queue, pod.protected, pod.pipelined_node, pod.timed_out, pod.problems) == (
         None,
         "",
         "",
-        None,
+        "",
         False,
         (),
     )
@@ -178,58 +167,6 @@ def test_a_resource_version_that_is_no_number_is_the_oldest(written: str, versio
     assert read_pod(resourceVersion=written).version == version
 
 
-# --- Claims -----------------------------------------------------------------------------------------------------------
-
-
-def test_a_reservation_survives_being_written_and_read() -> None:
-    pod = read_pod(annotations={"muster.dev/claim": write_reservation(RESERVATION, uid="uid-p")})
-    assert (pod.reservation_note, pod.problems) == (RESERVATION, ())
-
-
-def test_a_reservation_is_written_in_few_bytes() -> None:
-    note = ReservationNote(Phase.RESERVED, "n1", since=5.0)
-    assert write_reservation(note, uid="u") == '{"uid":"u","phase":"RESERVED","node":"n1","since":5.0}'
-
-
-def test_a_copied_reservation_is_ignored() -> None:
-    pod = read_pod(annotations={"muster.dev/claim": write_reservation(RESERVATION, uid="somebody-else")})
-    assert (pod.reservation_note, bad_fields(pod)) == (None, ["metadata.annotations[muster.dev/claim]"])
-    assert "another pod ('somebody-else')" in problem_text(pod)
-
-
-COMPLETE = '{"uid":"uid-p","phase":"RESERVED","node":"n1","since":5%s}'
-INCOMPLETE = [
-    "true",
-    "[]",
-    "{}",
-    "{" * 10_000,
-    COMPLETE[:-5],
-    COMPLETE % ',"size":-1',
-    COMPLETE % ',"victims":[7]',
-    COMPLETE % ',"victims":[""]',
-    COMPLETE % ',"devices":[[0,1]]',
-    COMPLETE % ',"devices":[[-1,0,0]]',
-    COMPLETE % "e400",
-    '{"uid":"uid-p","phase":"BOUND","node":"n1","since":5}',
-    '{"uid":"uid-p","phase":"RESERVED","node":"","since":5}',
-    '{"uid":"uid-p","phase":"RESERVED","node":"n1","since":-5}',
-    '{"uid":"uid-p","phase":"RESERVED","node":"n1","since":NaN}',
-    '{"uid":"uid-p","phase":"RESERVED","since":5}',
-]
-
-
-@pytest.mark.parametrize("text", INCOMPLETE, ids=range(len(INCOMPLETE)))
-def test_an_incomplete_reservation_is_none(text: str) -> None:
-    pod = read_pod(annotations={"muster.dev/claim": text})
-    assert (pod.reservation_note, bad_fields(pod)) == (None, ["metadata.annotations[muster.dev/claim]"])
-
-
-def test_the_shortest_reservation_is_complete() -> None:
-    assert read_pod(annotations={"muster.dev/claim": COMPLETE % ""}).reservation_note == ReservationNote(
-        Phase.RESERVED, "n1", since=5.0
-    )
-
-
 # --- Sharing ----------------------------------------------------------------------------------------------------------
 
 
@@ -262,12 +199,3 @@ def test_problems_of_a_shared_template_reach_each_of_its_pods() -> None:
     spec = {"containers": [{"resources": {"requests": {"cpu": "one"}}}]}
     pods = [decoder.decode(pod_manifest(name=name, spec=spec, labels={"pod-group.scheduling.sigs.k8s.io": "G"})) for name in "ab"]
     assert [len(pod.problems) for pod in pods if isinstance(pod, Pod)] == [2, 2]
-
-
-def test_a_reservation_on_one_pod_of_a_template_does_not_spread() -> None:
-    decoder = Decoder()
-    claimed = decoder.decode(pod_manifest(name="a", annotations={"muster.dev/claim": write_reservation(RESERVATION, uid="uid-a")}))
-    other = decoder.decode(pod_manifest(name="b"))
-    assert isinstance(claimed, Pod)
-    assert isinstance(other, Pod)
-    assert (claimed.reservation_note, other.reservation_note) == (RESERVATION, None)

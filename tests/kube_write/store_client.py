@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 from tests.harness.recording_client import as_write
 
+from muster.kube.read.api_resources import WATCHED
 from muster.kube.read.object_references import POD, VOLUME, VOLUME_CLAIM, ApiObjectRef
 from muster.kube.watch.access import Access
-from muster.kube.watch.api_resources import WATCHED
 from muster.kube.watch.client import ApiError, Client
 from muster.kube.write import patch_bodies
 from muster.kube.write.merge_patch import joined, merged
@@ -51,9 +51,16 @@ class StoreClient(Client):
         try:
             if method != "GET":
                 write = as_write(method, path)
-                self._write(write.verb, ref, sent, strategic="strategic" in content_type)
-                self.writes.append(write._replace(kind=ref.kind))
+                if method == "POST" and not ref.name:
+                    ref = ref._replace(name=sent["metadata"]["name"])
+                    self._store.create(sent)
+                else:
+                    verb = method.lower() if write.verb == "save" else write.verb
+                    self._write(verb, ref, sent, strategic="strategic" in content_type)
+                self.writes.append(write._replace(kind=ref.kind, name=ref.full_name))
                 self._on_write()
+            if method == "DELETE" and write.verb == "save":
+                return b"{}"
             return json.dumps(self._store.get(ref)).encode()
         except NotFound as error:
             raise ApiError(404, "NotFound", str(error)) from error
@@ -101,6 +108,6 @@ def _ref_of_path(path: str) -> ApiObjectRef:
     parts = path.strip("/").split("/")
     group, rest = ("", parts[2:]) if parts[0] == "api" else (parts[1], parts[3:])
     namespace = rest[1] if rest[0] == "namespaces" and len(rest) > 2 else ""
-    plural, name, *_ = rest[2:] if namespace else rest
+    plural, name, *_ = [*(rest[2:] if namespace else rest), ""]
     kind = next((one.kind for one in WATCHED if (one.group, one.plural) == (group, plural)), POD[1])
     return ApiObjectRef(group, kind, namespace, name)

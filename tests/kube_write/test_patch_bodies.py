@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
+from muster.kube.read.object_references import ApiObjectRef
 from muster.kube.write import patch_bodies
+from muster.kube.write.status_updates import pod_group_refs
 from muster.model.effects import Bind, QueueStatus
 
 
@@ -23,9 +27,20 @@ def test_a_queue_always_says_what_is_allocated_and_a_quota_never() -> None:
     assert "allocated" not in patch_bodies.queue_status(QueueStatus("quota/team/a", (("used.cpu", "1"),)), present={})["status"]
 
 
-def test_a_gang_key_is_named_after_its_pod_group() -> None:
-    assert patch_bodies.pod_group_of_gang_key("volcano:team/g") == ("scheduling.volcano.sh", "team", "g")
-    assert patch_bodies.pod_group_of_gang_key("koordinator:team/g") == ("scheduling.sigs.k8s.io", "team", "g")
-    assert patch_bodies.pod_group_of_gang_key("sigs:team/g") == ("scheduling.x-k8s.io", "team", "g")
-    assert patch_bodies.pod_group_of_gang_key("native:team/g") == ("scheduling.k8s.io", "team", "g")
-    assert patch_bodies.pod_group_of_gang_key("pod:0000-1") is None
+@pytest.mark.parametrize(
+    ("family", "api_group"),
+    [
+        ("volcano", "scheduling.volcano.sh"),
+        ("koordinator", "scheduling.sigs.k8s.io"),
+        ("sigs", "scheduling.x-k8s.io"),
+        ("native", "scheduling.k8s.io"),
+    ],
+)
+def test_a_gang_key_is_named_after_its_pod_group(family: str, api_group: str) -> None:
+    ref = ApiObjectRef(api_group, "PodGroup", "team", "g")
+    assert pod_group_refs(f"{family}:team/g") == [ref]
+    assert ref in pod_group_refs("team/g")
+
+
+def test_a_single_pod_has_no_pod_group() -> None:
+    assert pod_group_refs("pod:0000-1") == []

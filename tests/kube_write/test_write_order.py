@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 
 import pytest
 from tests.kube_write.store_client import StoreClient
+from tests.kube_write.watch_updates import watch_update
 from tests.sim.sim_manifests import Manifest, node, pod, pod_group
 
+from muster.kube.read.api_resources import resource_of
 from muster.kube.read.decoder import Decoder
 from muster.kube.read.object_references import POD, ApiObjectRef, pod_ref
 from muster.kube.read.pod_index import PodIndex
-from muster.kube.watch.api_resources import resource_of
-from muster.kube.watch.reflector import UpdateType
+from muster.kube.watch.object_tracker import UpdateType
 from muster.kube.write import patch_bodies
 from muster.kube.write.effect_writer import EffectWriter, WriteLimits
-from muster.kube.write.patch_builder import StatusWrite
+from muster.kube.write.effect_writes import EffectWrites, WrittenEffect
+from muster.kube.write.status_updates import StatusWrite
 from muster.kube.write.write_cache import WriteCache
-from muster.kube.write.write_order import WriteStep, order_writes, steps_of
+from muster.kube.write.write_order import order_writes
 from muster.model.effects import (
     Bind,
     CancelEviction,
     Condition,
+    DeletePlan,
     Effect,
     Evict,
     Nominate,
@@ -33,9 +35,12 @@ from muster.model.effects import (
     QueueStatus,
     Release,
     Reserve,
+    SaveHistory,
+    SavePlan,
 )
 from muster.model.events import Event
-from muster.model.pod import Pod
+from muster.model.pod import Phase, Pod
+from muster.model.saved_state import Losses, SavedEvictions, SavedHistory, SavedMember, SavedPlan, saved_plan_name
 from muster.model.volume import VolumeChoice
 from muster.sim.disruption_budgets import DisruptionBudgets
 from muster.sim.executor import EffectExecutor, Write
@@ -47,13 +52,20 @@ MEMBERS = {"default/g": ["default/a", "default/b"]}
 LIMITS = WriteLimits(events_per_s=0, stall_timeout_s=0.5)
 SEEDS = range(60)
 
+WriteAll = Callable[["Cluster", list[Effect]], tuple[list[Write], list[Event]]]
+
 
 def gang_pods(gang_key: str) -> Sequence[ApiObjectRef]:
     return [pod_ref(name) for name in MEMBERS.get(gang_key.partition(":")[2] or gang_key, [])]
 
 
-def nominate(uid: str, *, plan: str, victims: tuple[str, ...], gang: str = "default/g") -> Nominate:
-    return Nominate(uid, f"default/{uid}", "n1", gang, "w", "preempt", 0.0, plan, 2, victims)
+def nominate(uid: str, *, plan: str = "p", gang: str = "default/g") -> Nominate:
+    return Nominate(uid, f"default/{uid}", "n1", gang, "w", "preempt", 0.0, plan, evicts=True)
+
+
+def save(gang: str, *, members: tuple[str, ...] = (), victims: tuple[str, ...] = ()) -> SavePlan:
+    kept = tuple(SavedMember(uid, f"default/{uid}", "n1", Phase.NOMINATED, 0.0, "p") for uid in members)
+    return SavePlan(SavedPlan(gang, kept, (SavedEvictions("p", "preempt", 0.0, victims),), name=saved_plan_name(gang)))
 
 
 def evict(uid: str, *, for_gang: str = "default/g", method: str = "delete") -> Evict:
@@ -65,46 +77,40 @@ RESERVE = Reserve("b", "default/b", "n1", "default/b", "w", "c")
 RELEASE = Release("c", "default/c", "n1", "default/c", "w", "c")
 CANCEL_EVICTION = CancelEviction("d", "default/d", "n1", "default/d", "w", "c")
 STATUS = PodGroupStatus("volcano:default/g", "Running")
+HISTORY = SaveHistory(SavedHistory("default", {"g": Losses("default", 1.0, 2.0)}))
+ENDED = DeletePlan("volcano:default/e", saved_plan_name("volcano:default/e"))
 
 
 # --- The order ----------------------------------------------------------------------------------------------------------------
 
 
-def test_a_batch_is_cancelled_evictions_then_releases_then_reservations_binds_and_evictions_then_status_updates() -> None:
-    plan = nominate("x", plan="p", victims=("v",))
-    batch = order_writes([STATUS, BIND, evict("v"), RESERVE, RELEASE, plan, CANCEL_EVICTION], gang_pods=gang_pods)
+def test_a_batch_is_plans_histories_cancelled_evictions_releases_reservations_binds_and_evictions_then_status_updates() -> None:
+    nomination, plan = nominate("x"), save("volcano:default/g", members=("x",), victims=("v",))
+    effects: list[Effect] = [STATUS, BIND, evict("v"), ENDED, RESERVE, RELEASE, nomination, plan, CANCEL_EVICTION, HISTORY]
+    batch = order_writes(effects, gang_pods=gang_pods)
     assert [[one.effect for one in stage] for stage in batch.stages] == [
+        [plan],
+        [HISTORY],
         [CANCEL_EVICTION],
         [RELEASE],
-        [RESERVE, plan, BIND, evict("v")],
+        [RESERVE, nomination, BIND, evict("v"), ENDED],
     ]
     assert batch.status_writes == (StatusWrite(ApiObjectRef("scheduling.volcano.sh", "PodGroup", "default", "g"), STATUS),)
-    assert batch.size == 6
+    assert batch.size == 9
 
 
-def test_an_eviction_waits_for_all_nominations_of_the_plans_that_name_its_victim() -> None:
-    nominations = [
-        nominate("x", plan="p", victims=("v", "w")),
-        nominate("y", plan="p", victims=("v", "w")),
-        nominate("z", plan="q", victims=("w",), gang="default/h"),
-    ]
-    (stage,) = order_writes([evict("v"), evict("w"), *nominations], gang_pods=gang_pods).stages
-    assert [one.after for one in stage if isinstance(one.effect, Evict)] == [("x", "y"), ("x", "y", "z")]
-
-
-def test_an_eviction_that_no_nomination_names_waits_for_those_of_its_gang_if_there_are_any() -> None:
-    nominations = [nominate("x", plan="p", victims=())]
-    (stage,) = order_writes([evict("v"), evict("w", for_gang="default/h"), *nominations], gang_pods=gang_pods).stages
-    assert [one.after for one in stage if isinstance(one.effect, Evict)] == [(), ("x",)]
-
-
-def test_volumes_are_written_before_the_binding_and_the_disruption_condition_before_a_deletion() -> None:
-    with_volume = Bind("a", "default/a", "n1", "default/a", "w", volumes=(VolumeChoice("default/c", "pv"),))
-    assert steps_of(with_volume) == (WriteStep.VOLUMES, *steps_of(BIND))
-    assert steps_of(BIND) == (WriteStep.BINDING, WriteStep.CLEAR_RESERVATION)
-    assert steps_of(evict("v")) == (WriteStep.DISRUPTION_CONDITION, WriteStep.DELETION)
-    assert steps_of(evict("v", method="evict")) == (WriteStep.EVICTION,)
-    assert steps_of(evict("v", method="soft")) == steps_of(RESERVE) == steps_of(RELEASE) == (WriteStep.PATCH,)
+def test_nominations_and_evictions_wait_for_the_plans_that_name_them() -> None:
+    first = save("volcano:default/g", members=("x", "y"), victims=("v", "w"))
+    second = save("volcano:default/h", members=("z",), victims=("w",))
+    pods: list[Effect] = [evict("v"), evict("w"), evict("u"), nominate("x"), nominate("z", gang="default/h")]
+    _, stage = order_writes([*pods, first, second], gang_pods=gang_pods).stages
+    assert {one.effect.uid: one.plans for one in stage if isinstance(one.effect, Evict | Nominate)} == {
+        "x": ("volcano:default/g",),
+        "z": ("volcano:default/h",),
+        "v": ("volcano:default/g",),
+        "w": ("volcano:default/g", "volcano:default/h"),
+        "u": (),
+    }
 
 
 # --- Random effects on two equal clusters -------------------------------------------------------------------------------------
@@ -133,7 +139,7 @@ class Cluster:
         self.store.create(_claim(name))
         self.store.create(_volume(name))
         if state == "reserved":
-            self.store.patch(ref, patch_bodies.reservation_patch(nominate(self.uid(name), plan="old", victims=())))
+            self.store.patch(ref, patch_bodies.reservation_patch(nominate(self.uid(name), plan="old")))
         elif state == "labelled":
             self.store.patch(ref, patch_bodies.soft_eviction_patch(evict(name, method="soft"), now=self.clock.now))
         elif state == "terminating":
@@ -192,16 +198,31 @@ def random_effects(cluster: Cluster, seed: int, *, volumes: bool) -> list[Effect
         if random.random() < 0.3:
             effects.append(CancelEviction(uid, f"default/{name}", "n1", f"default/{name}", "w", "c"))
         if (uid, name) not in victims:
-            effects += _placement(uid, name, random, victims=tuple(uid for uid, _ in victims), volumes=volumes)
+            effects += _placement(uid, name, random, volumes=volumes)
     if random.random() < 0.7:
         effects.append(Condition("gang", "default/g", ok=False, code="InsufficientCapacity", why="w"))
     if random.random() < 0.5:
         effects += [PodGroupStatus("volcano:default/g", "Running", running=2), QueueStatus("queue/q", (("allocated.cpu", "4"),))]
+    effects += _saved(effects, victims=tuple(uid for uid, _ in victims), random=random)
     random.shuffle(effects)
     return effects
 
 
-def _placement(uid: str, name: str, random: Random, *, victims: tuple[str, ...], volumes: bool) -> list[Effect]:
+def _saved(effects: list[Effect], *, victims: tuple[str, ...], random: Random) -> list[Effect]:
+    """Plans of what is kept, one of which may exist already; a History; and a Plan that has ended."""
+    kept = [one for one in effects if isinstance(one, Nominate | Reserve)]
+    members = tuple(SavedMember(one.uid, one.pod, one.node, Phase.NOMINATED, 1.0, "p") for one in kept)
+    evictions = (SavedEvictions("p", "preempt", 1.0, victims),)
+    found: list[Effect] = [
+        SavePlan(SavedPlan(gang, members if at else members[:1], evictions, name=saved_plan_name(gang)))
+        for at, gang in enumerate(("volcano:default/g", "volcano:default/h"))
+        if random.random() < 0.7
+    ]
+    found += [HISTORY] if random.random() < 0.5 else []
+    return [*found, ENDED] if random.random() < 0.5 else found
+
+
+def _placement(uid: str, name: str, random: Random, *, volumes: bool) -> list[Effect]:
     full_name, node_name = f"default/{name}", random.choice(("n1", "n2", "n2", "absent"))
     kind = random.choice(("bind", "bind", "nominate", "reserve", "none"))
     if kind == "bind":
@@ -209,15 +230,13 @@ def _placement(uid: str, name: str, random: Random, *, victims: tuple[str, ...],
         choices = (VolumeChoice(f"default/claim-{name}", volume),) if volumes and random.random() < 0.5 else ()
         return [Bind(uid, full_name, node_name, full_name, "w", volumes=choices)]
     if kind == "nominate":
-        named = tuple(victim for victim in victims if random.random() < 0.5)
-        plan = random.choice(("p", "q"))
-        return [Nominate(uid, full_name, node_name, "default/g", "w", "preempt", 1.0, plan, 2, named)]
+        return [Nominate(uid, full_name, node_name, "default/g", "w", "preempt", 1.0, "p", evicts=random.random() < 0.5)]
     return [Reserve(uid, full_name, node_name, "default/g", "w", "c", 1.0)] if kind == "reserve" else []
 
 
 def simulated(cluster: Cluster, effects: list[Effect]) -> tuple[list[Write], list[Event]]:
     executor = EffectExecutor(
-        cluster.store, cluster.clock, cluster.index, DisruptionBudgets(cluster.store), BindFaultInjector(NO_FAULTS, seed=0)
+        cluster.store, cluster.clock, cluster.index, DisruptionBudgets(cluster.store), BindFaultInjector(NO_FAULTS)
     )
     failed = executor.execute(effects, max_writes=None)
     return executor.writes, failed
@@ -233,7 +252,7 @@ async def _live(cluster: Cluster, effects: list[Effect], *, delays: Random | Non
     def watch() -> None:
         for what, ref, manifest in cluster.store.drain():
             update_type = UpdateType.DELETE if what is ChangeType.DELETED else UpdateType.UPSERT
-            cache.apply_watch(ref[:2], update_type, json.dumps(manifest).encode())
+            cache.apply_watch(watch_update(ref[:2], dict(manifest), update_type))
 
     watch()
     client = StoreClient(cluster.store, on_write=watch, delays=delays)
@@ -258,6 +277,32 @@ async def _live(cluster: Cluster, effects: list[Effect], *, delays: Random | Non
     return client.writes, failed
 
 
+@pytest.mark.parametrize("write_all", [simulated, live])
+@pytest.mark.parametrize(
+    ("method", "verbs"),
+    [("delete", ["patch", "delete"]), ("evict", ["evict"]), ("soft", ["patch"])],
+)
+def test_a_victim_gets_its_disruption_condition_before_it_is_deleted(write_all: WriteAll, method: str, verbs: list[str]) -> None:
+    cluster = Cluster(0)
+    cluster.store.create({**pod("victim", at="n1"), "status": {"phase": "Running"}})
+    effect = Evict(cluster.uid("victim"), "default/victim", "n1", "default/v", "default/h", "w", "preempt", method)
+    writes, failed = write_all(cluster, [effect])
+    assert ([one.verb for one in writes], failed) == (verbs, [])
+
+
+@pytest.mark.parametrize("write_all", [simulated, live])
+@pytest.mark.parametrize(("volume", "kind"), [("volume-late", "PersistentVolume"), ("", "PersistentVolumeClaim")])
+def test_a_pod_gets_its_volume_then_its_node_and_then_loses_its_reservation(write_all: WriteAll, volume: str, kind: str) -> None:
+    cluster = Cluster(0)
+    for manifest in ({**pod("late"), "status": {"phase": "Pending"}}, _claim("late"), _volume("late")):
+        cluster.store.create(manifest)
+    uid, ref = cluster.uid("late"), pod_ref("default/late")
+    cluster.store.patch(ref, patch_bodies.reservation_patch(nominate(uid, plan="old")))
+    choice = VolumeChoice("default/claim-late", volume)
+    writes, failed = write_all(cluster, [Bind(uid, "default/late", "n2", "default/late", "w", volumes=(choice,))])
+    assert ([(one.verb, one.kind) for one in writes], failed) == ([("patch", kind), ("bind", "Pod"), ("patch", "Pod")], [])
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_simulator_and_the_live_writer_write_the_same_in_the_same_order(seed: int) -> None:
     in_sim, on_server = Cluster(seed), Cluster(seed)
@@ -270,7 +315,7 @@ def test_the_simulator_and_the_live_writer_write_the_same_in_the_same_order(seed
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_however_long_writes_take_the_live_writer_keeps_the_stages_and_writes_nominations_before_evictions(seed: int) -> None:
+def test_however_long_writes_take_the_live_writer_keeps_the_stages(seed: int) -> None:
     in_sim, on_server = Cluster(seed), Cluster(seed)
     effects = random_effects(in_sim, seed, volumes=True)
     expected, _ = simulated(in_sim, effects)
@@ -283,22 +328,19 @@ def test_however_long_writes_take_the_live_writer_keeps_the_stages_and_writes_no
 def violations(effects: list[Effect], writes: list[Write], cluster: Cluster) -> list[str]:
     """Pairs of writes in the wrong order. A pod may have effects in two stages: only pods with one are compared."""
     batch = order_writes(effects, gang_pods=cluster.index.gang_pods)
-    stages = [{one.effect.pod for one in stage} for stage in batch.stages]
-    times = Counter(pod for stage in stages for pod in stage)
-    place = {write.name: position for position, write in enumerate(writes) if write.kind == "Pod" and times[write.name] == 1}
-    found = [
+    stages = [{_target(one.effect) for one in stage} for stage in batch.stages]
+    times = Counter(target for stage in stages for target in stage)
+    # An effect that finds nothing to do writes nothing, and the status of its object comes later.
+    reported = {one.ref.full_name for one in batch.status_writes}
+    place = {write.name: position for position, write in enumerate(writes) if times[write.name] == 1 and write.name not in reported}
+    return [
         f"{later} before {earlier}"
         for number, stage in enumerate(stages)
         for earlier in stage & place.keys()
         for later in set().union(*stages[number + 1 :]) & place.keys()
         if place[later] < place[earlier]
     ]
-    name_of = {one.effect.uid: one.effect.pod for stage in batch.stages for one in stage}
-    found += [
-        f"{one.effect.pod} evicted before {name_of[uid]} is nominated"
-        for stage in batch.stages
-        for one in stage
-        for uid in one.after
-        if one.effect.pod in place and name_of[uid] in place and place[one.effect.pod] < place[name_of[uid]]
-    ]
-    return found
+
+
+def _target(effect: WrittenEffect) -> str:
+    return EffectWrites(ObjectStore(VirtualClock()), now=lambda: 0.0, pending_status=lambda *_: None).target(effect).full_name

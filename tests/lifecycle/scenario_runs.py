@@ -19,8 +19,8 @@ class _RecordingPlay(ScenarioRunner):
 
     outcomes: list[Outcome]
 
-    def cycle(self) -> Outcome:
-        outcome = super().cycle()
+    def cycle(self, *, max_writes: int | None = None) -> Outcome:
+        outcome = super().cycle(max_writes=max_writes)
         self.__dict__.setdefault("outcomes", []).append(outcome)
         return outcome
 

@@ -63,6 +63,15 @@ def test_a_failed_bind_returns_to_its_nomination_with_its_age_and_plan() -> None
     ]
 
 
+def test_an_event_of_a_pod_on_its_way_does_not_lose_its_nomination() -> None:
+    store = gang_nominated_to_two_nodes()
+    before = dict(store.world(1010.0).placements.by_uid)
+    run_cycle(store.world(1010.0), POLICY)
+    store.fold(Upsert(replace(store.world(1010.0).facts.pods["g-1"], version=9, labels={"written": "meanwhile"})))
+    store.fold(BindFailed("g-1", before["g-1"].node or "", "refused"))
+    assert store.world(1011.0).placements.by_uid["g-1"] == before["g-1"]
+
+
 def test_a_nomination_that_was_lost_meanwhile_ends_with_a_reason() -> None:
     store = gang_nominated_to_two_nodes()
     node = store.world(1010.0).placements.by_uid["g-1"].node or ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.lifecycle.test_binds import ONE_CPU, POLICY
 
 from muster.engine.cycle import run_cycle
-from muster.model.effects import Evict, Nominate, Release
+from muster.model.effects import Evict, Nominate, Release, SaveHistory
 from muster.model.events import EvictFailed, ReservationFailed, Upsert
 from muster.model.gang import PodGroup
 from muster.model.node import Node
@@ -40,7 +40,9 @@ def test_a_nomination_that_could_not_be_written_ends_and_its_victim_is_not_evict
     assert world.placements.by_uid["low"].phase is Phase.BOUND
     # No budget is named that could change: time alone can, and not at once.
     for now in range(1002, 1300, 10):
-        assert not run_cycle(store.world(float(now)), POLICY).effects
+        effects = run_cycle(store.world(float(now)), POLICY).effects
+        # The history says, a minute later, that nothing was lost.
+        assert all(isinstance(effect, SaveHistory) and now >= 1060 for effect in effects)
     later = run_cycle(store.world(1310.0), POLICY)
     assert [effect.uid for effect in later.effects if isinstance(effect, Evict)] == ["low"]
 

@@ -39,8 +39,8 @@ class _StageRecorder(ScenarioRunner):
         self.changes: set[tuple[str, str]] = set()
         self._stages: dict[str, str] = {}
 
-    def cycle(self) -> Outcome:
-        outcome = super().cycle()
+    def cycle(self, *, max_writes: int | None = None) -> Outcome:
+        outcome = super().cycle(max_writes=max_writes)
         now = {key: stage(self.world, gang).value for key, gang in self.world.facts.gangs.items()}
         for key in {*now, *self._stages}:
             self.changes.add((self._stages.get(key, GONE), now.get(key, GONE)))
@@ -72,5 +72,5 @@ def test_the_table_knows_every_stage_and_no_other() -> None:
 def test_every_annotation_that_carries_state_is_in_the_table_of_facts() -> None:
     text = " ".join(" ".join(row) for row in table("Where each fact lives"))
     named = {word for word in re.findall(r"`([^`]+)`", text) if re.match(r"[a-z.]+/", word)}
-    assert named == {*RESERVATION_ANNOTATIONS, names.GANG_TIMEOUT, names.SOFT_EVICTION, names.EVICTION_CANCELLED_AT}
+    assert named == {*RESERVATION_ANNOTATIONS, names.GANG_TIMEOUT, names.SOFT_EVICTION}
     assert named <= names.WRITTEN_ANNOTATIONS

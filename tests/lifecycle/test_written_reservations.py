@@ -1,13 +1,13 @@
-"""What stands on objects: a claim whole or not at all, gone when it is over, and nothing of anybody else touched (P1)."""
+"""What is written of a reservation: in its Plan, and on the pod for others to read; gone when it is over (P1)."""
 
 from __future__ import annotations
-
-import json
 
 from tests.lifecycle.scenario_runs import EVICTING, annotations_of, nominated, pod, run_scenario
 
 from muster.kube.read import names
+from muster.kube.read.object_references import Manifest
 from muster.kube.write.patch_bodies import RESERVATION_ANNOTATIONS
+from muster.scenario.scenario_runner import ScenarioRunner
 
 PREEMPTING = f"""
 {EVICTING}
@@ -30,18 +30,25 @@ steps:
 """
 
 
-def test_a_nomination_is_written_on_the_pod_in_volcanos_annotations_and_our_own() -> None:
+def plan_of(play: ScenarioRunner) -> Manifest:
+    (plan,) = play.cluster.listed("Plan")
+    spec: Manifest = plan["spec"]
+    return spec
+
+
+def test_a_nomination_is_written_in_a_plan_and_on_the_pod_in_volcanos_annotations() -> None:
     play = run_scenario(PREEMPTING)
     written = annotations_of(play, "g-0")
     assert written[names.PIPELINED_STATUS] == "true"
     assert written[names.PIPELINED_NODE] == nominated(play, "g-0") == "n1"
     assert written[names.EVICTION_OCCURRED] == "true"
-    claim = json.loads(written[names.RESERVATION])
-    victims = [pod(play, name)["metadata"]["uid"] for name in ("low-0", "low-1")]
-    assert claim["uid"] == pod(play, "g-0")["metadata"]["uid"]
-    assert (claim["phase"], claim["node"], claim["size"]) == ("NOMINATED", "n1", 2)
-    assert claim["since"] == play.cluster.now
-    assert sorted(claim["victims"]) == sorted(victims)
+    plan = plan_of(play)
+    member, (entry,) = plan["members"][0], plan["evictions"]
+    assert (plan["gang"], len(plan["members"])) == ("volcano:default/g", 2)
+    assert member["uid"] == pod(play, "g-0")["metadata"]["uid"]
+    assert (member["phase"], member["node"], member["plan"]) == ("NOMINATED", "n1", entry["plan"])
+    assert member["since"] == entry["since"] == play.cluster.now
+    assert sorted(entry["victims"]) == sorted(pod(play, name)["metadata"]["uid"] for name in ("low-0", "low-1"))
 
 
 def test_a_nomination_for_which_nobody_is_evicted_does_not_say_so() -> None:
@@ -66,8 +73,8 @@ def test_a_reservation_is_written_too_but_not_as_a_nomination() -> None:
     play = run_scenario(WAITING_ON_PERMIT)
     written = annotations_of(play, "g-0")
     assert names.PIPELINED_STATUS not in written
-    claim = json.loads(written[names.RESERVATION])
-    assert (claim["phase"], claim["node"]) == ("RESERVED", "n1")
+    (member,) = plan_of(play)["members"]
+    assert (member["phase"], member["node"]) == ("RESERVED", "n1")
     assert nominated(play, "g-0") == "n1"
 
 
@@ -79,6 +86,7 @@ def test_all_of_a_reservation_is_removed_when_it_is_bound() -> None:
         play = run_scenario(story)
         assert not set(RESERVATION_ANNOTATIONS) & set(annotations_of(play, "g-0"))
         assert nominated(play, "g-0") is None
+        assert play.cluster.listed("Plan") == []
 
 
 def test_all_of_a_reservation_is_removed_when_it_is_released() -> None:
@@ -87,6 +95,7 @@ def test_all_of_a_reservation_is_removed_when_it_is_released() -> None:
     )
     written = annotations_of(play, "g-0")
     assert not set(RESERVATION_ANNOTATIONS) & set(written)
+    assert play.cluster.listed("Plan") == []
     assert written[names.GANG_TIMEOUT] == annotations_of(play, "g-1")[names.GANG_TIMEOUT] == "true"
     assert nominated(play, "g-0") is None
 
@@ -104,7 +113,6 @@ def test_a_reservation_that_is_found_on_a_bound_pod_is_removed() -> None:
             annotations:
               volcano.sh/pipelined-status: "true"
               volcano.sh/pipelined-node: n1
-              muster.dev/claim: '{"uid":"u-1","phase":"NOMINATED","node":"n1","since":0}'
               example.com/mine: kept
           spec: {schedulerName: muster, nodeName: n1, containers: [{name: c, resources: {requests: {nvidia.com/gpu: 1}}}]}
           status: {phase: Running}
@@ -137,4 +145,5 @@ def test_the_start_of_a_reservation_is_written_anew_after_its_wait_was_paused() 
     )
     began = play.cluster.now - play.at_s
     # The victim should have been gone after 30 s; 60 s later nobody counted on it any more.
-    assert json.loads(annotations_of(play, "g-0")[names.RESERVATION])["since"] == began + 90
+    (member,) = plan_of(play)["members"]
+    assert member["since"] == began + 90

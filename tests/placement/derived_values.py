@@ -5,9 +5,10 @@ from __future__ import annotations
 from copy import deepcopy
 
 import numpy as np
+from tests.checks.counter_drift import drifted_counters
 
 from muster.state.derived.host_ports import HostPorts
-from muster.state.derived.placement_counters import counter_of, drifted_counters
+from muster.state.derived.placement_counters import counter_of
 from muster.state.derived.topology_counts import SelectorView, TermHolders
 from muster.state.derived.volume_mounts import Mounts
 from muster.state.world import World

@@ -6,11 +6,12 @@ import re
 from collections import Counter
 from pathlib import Path
 
+from tests.checks.counter_drift import drifted_counters
 from tests.placement.worlds import Case, make_world, node, pod
 
 from muster.model.pod import Phase, Placement, Pod
 from muster.plugins import PLUGINS
-from muster.state.derived.placement_counters import PlacementCounter, counter_of, drifted_counters
+from muster.state.derived.placement_counters import PlacementCounter, counter_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "placement.md").read_text(encoding="utf-8")
 

@@ -20,6 +20,7 @@ from muster.model.pod import Pod
 from muster.model.pod_constraints import PodTerm, TaintEffect
 from muster.model.volume import StorageClass
 from muster.plugins import pod_affinity, pod_affinity_preference, ports, spread_constraints, volumes
+from muster.plugins._untolerated_taints import UNSCHEDULABLE_TAINT
 from muster.state import pod_terms
 from muster.state.derived import host_ports as host_ports
 from muster.state.derived import placement_counters, topology_counts, volume_choice, volume_mounts
@@ -74,7 +75,9 @@ def terminating_pods_count_as_placed(patch: pytest.MonkeyPatch) -> None:
 def placement_changes_are_missed(patch: pytest.MonkeyPatch) -> None:
     real = placement_counters.PlacementCounter.follow
     patch.setattr(
-        placement_counters.PlacementCounter, "follow", lambda self, world: real(self, world) if self._position < 0 else None
+        placement_counters.PlacementCounter,
+        "follow",
+        lambda self, world, moved=None: real(self, world) if moved is None else None,
     )
 
 
@@ -221,8 +224,8 @@ def taints_are_never_honored(patch: pytest.MonkeyPatch) -> None:
 def taints_are_honored_but_cordons_are_not(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         spread_constraints,
-        "_UNSCHEDULABLE_TAINT",
-        replace(spread_constraints._UNSCHEDULABLE_TAINT, effect=TaintEffect.PREFER_NO_SCHEDULE),
+        "UNSCHEDULABLE_TAINT",
+        replace(UNSCHEDULABLE_TAINT, effect=TaintEffect.PREFER_NO_SCHEDULE),
     )
 
 

@@ -54,7 +54,7 @@ def twin_of(case: Case) -> TwinWorld:
 def place(case: Case) -> dict[str, str]:
     """Each pod in turn on the best node that every check allows, ties by name; those who find none are left out."""
     world, found = twin_of(case), {}
-    for pod in sorted(case.pending_pods, key=lambda each: needs_others(world, each)):
+    for pod in sorted(case.pending_pods, key=lambda each: (needs_others(world, each), *flexibility(case, each))):
         allowed = [
             name for name in sorted(world.nodes) if (case.only is None or name in case.only) and fits(world, pod, name, case.phase)
         ]
@@ -71,6 +71,17 @@ def needs_others(world: TwinWorld, pod: Pod) -> bool:
     return not all(term_selects(world, term, pod, pod) for term in pod.signature.affinity.required)
 
 
+def flexibility(case: Case, pod: Pod) -> tuple[int, float, int]:
+    """The most constrained come first: fewest nodes match, then the largest request; pods of one signature together."""
+    matching = [node for node in case.nodes if (case.only is None or node.name in case.only) and matches(pod, node)]
+    shares = [
+        amount / max(sum(cpu_of(node.allocatable.items, resource) for node in case.nodes), 1)
+        for resource, amount in pod.signature.request.items
+    ]
+    first = next(at for at, other in enumerate(case.pending_pods) if other.signature == pod.signature)
+    return len(matching), -max(shares, default=0.0), first
+
+
 def _reversed(name: str) -> tuple[int, ...]:
     """Orders names backwards, so that the first name wins among equals."""
     return tuple(-ord(letter) for letter in name)
@@ -78,15 +89,20 @@ def _reversed(name: str) -> tuple[int, ...]:
 
 def fits(world: TwinWorld, pod: Pod, name: str, phase: Phase) -> bool:
     node = world.nodes[name]
-    if node.unschedulable and not tolerated(Taint("node.kubernetes.io/unschedulable", TaintEffect.NO_SCHEDULE), pod):
-        return False
-    if any(taint.effect.value != "PreferNoSchedule" and not tolerated(taint, pod) for taint in node.taints):
-        return False
-    if not node_affinity(pod, node):
+    if not matches(pod, node):
         return False
     if not fits_resources(world, pod, node, phase) or not ports(world, pod, node, phase):
         return False
     return pod_affinity(world, pod, node, phase) and spread(world, pod, node, phase)
+
+
+def matches(pod: Pod, node: Node) -> bool:
+    """What no eviction changes: labels and taints."""
+    if node.unschedulable and not tolerated(Taint("node.kubernetes.io/unschedulable", TaintEffect.NO_SCHEDULE), pod):
+        return False
+    if any(taint.effect.value != "PreferNoSchedule" and not tolerated(taint, pod) for taint in node.taints):
+        return False
+    return node_affinity(pod, node)
 
 
 def score(world: TwinWorld, pod: Pod, allowed: Sequence[str]) -> dict[str, float]:

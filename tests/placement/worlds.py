@@ -8,6 +8,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from hypothesis import strategies as st
+from tests.harness.row_index import rows_of
 
 from muster.engine.hooks import WHOLE_CLUSTER, Domain, Plugin, Policy
 from muster.engine.session import Session
@@ -41,7 +42,6 @@ from muster.plugins.spread_constraints import SpreadConstraints
 from muster.plugins.taints import Taints
 from muster.plugins.unschedulable import Unschedulable
 from muster.plugins.volumes import Volumes
-from muster.state.node_table import rows_of
 from muster.state.store import Store
 from muster.state.world import World
 

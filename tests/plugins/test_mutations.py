@@ -24,15 +24,17 @@ from muster.engine.node_scores import REFUSED, NodeScores
 from muster.engine.session import Session
 from muster.model import pod_constraints as selector_model
 from muster.model.pod import Phase, Pod
-from muster.plugins import _node_allocation, _node_selector_terms
-from muster.plugins import fit as fit_module
+from muster.plugins import _node_allocation
+from muster.plugins.fit import Fit
 from muster.plugins.nominated import Nominated
 from muster.plugins.taint_preference import TaintPreference
 from muster.plugins.unschedulable import Unschedulable
+from muster.state.derived import node_term_matches
 from muster.state.node_table import NodeRows, NodeTable
 from muster.state.placements import Placements
 from muster.state.placements import Step as Move
 from muster.state.trial import Trial
+from muster.state.world import World
 
 SEARCH = settings(max_examples=400, phases=[Step.generate], derandomize=True, database=None, deadline=None)
 
@@ -108,51 +110,60 @@ def fit_counts_are_one_too_low(patch: pytest.MonkeyPatch) -> None:
 
 
 def one_resource_is_not_checked(patch: pytest.MonkeyPatch) -> None:
-    real = fit_module._required_free
+    real = World.request
 
-    def least(s: Session, pod: Pod) -> object:
-        amounts = real(s, pod).copy()
-        amounts[s.world.columns.position["memory"]] = 0
+    def without_memory(world: World, pod: Pod) -> object:
+        amounts = real(world, pod).copy()
+        amounts[world.columns.position["memory"]] = 0
         return amounts
 
-    patch.setattr(fit_module, "_required_free", least)
+    def fit(plugin: Fit, s: Session, pod: Pod, rows: NodeRows) -> object:
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(World, "request", without_memory)
+            return real_fit(plugin, s, pod, rows)
+
+    real_fit = Fit.fit
+    patch.setattr(Fit, "fit", fit)
 
 
 def the_pod_itself_does_not_fill_its_node(patch: pytest.MonkeyPatch) -> None:
-    real = _node_allocation._make_weighted_request
+    real = _node_allocation._weighted_columns
 
     def weigh(s: Session, pod: Pod, weights: Mapping[str, float]) -> object:
-        found = real(s, pod, weights)
-        return _node_allocation._WeightedRequest(
-            tuple((column, 0, weight) for column, _, weight in found.weighted_columns), found.total
-        )
+        weighted, total = real(s, pod, weights)
+        return tuple((column, 0, weight) for column, _, weight in weighted), total
 
-    patch.setattr(_node_allocation, "_make_weighted_request", weigh)
+    patch.setattr(_node_allocation, "_weighted_columns", weigh)
 
 
 def an_empty_term_matches_every_node(patch: pytest.MonkeyPatch) -> None:
-    real = _node_selector_terms.matches_term
+    real = node_term_matches.matches_term
     patch.setattr(
-        _node_selector_terms,
+        node_term_matches,
         "matches_term",
         lambda table, term: real(table, term) if term.expressions or term.fields else np.ones(len(table), dtype=np.bool_),
     )
 
 
 def not_in_needs_the_label(patch: pytest.MonkeyPatch) -> None:
-    real = _node_selector_terms.matches_label
+    real = node_term_matches.matches_label
 
     def matches_label(table: NodeTable, wanted: selector_model.Requirement) -> object:
         has_it = table.label_codes(wanted.key)[0] >= 0
         return real(table, wanted) & (has_it | (wanted.operator is not selector_model.Operator.NOT_IN))
 
-    patch.setattr(_node_selector_terms, "matches_label", matches_label)
+    patch.setattr(node_term_matches, "matches_label", matches_label)
 
 
 def greater_than_takes_any_text(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(
-        _node_selector_terms, "whole_number", lambda text: int("".join(letter for letter in text if letter.isdigit()) or 0)
-    )
+    def digits(text: str) -> int:
+        return int("".join(letter for letter in text if letter.isdigit()) or 0)
+
+    def compares(value: str, wanted: selector_model.Requirement) -> bool:
+        above = digits(value) - digits(wanted.values[0]) if len(wanted.values) == 1 else 0
+        return above > 0 if wanted.operator is selector_model.Operator.GT else above < 0
+
+    patch.setattr(selector_model, "_compares", compares)
 
 
 def effects_of_tolerations_do_not_matter(patch: pytest.MonkeyPatch) -> None:

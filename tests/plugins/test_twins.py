@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.harness.row_index import rows_of
 from tests.plugins import twins
 from tests.plugins.worlds import Case, MadeWorld, cases, labelled_cases, make_world
 
@@ -23,7 +24,7 @@ from muster.plugins.spread import Spread
 from muster.plugins.taint_preference import TaintPreference
 from muster.plugins.taints import Taints
 from muster.plugins.unschedulable import Unschedulable
-from muster.state.node_table import NodeRows, rows_of
+from muster.state.node_table import NodeRows
 
 MANY = settings(max_examples=150, deadline=None)
 
@@ -85,7 +86,10 @@ def assert_bulk_is_one_by_one(case: Case, phase: Phase, within: list[str] | None
         chosen = [made.world.placement(pod).node for pod in made.wanted]
         assert chosen == expected
         assert placed.count == len(expected) - expected.count(None)
-        refused = [pod for pod, node in zip(made.wanted, expected, strict=True) if node is None]
+        everywhere = list(made.world.facts.nodes.values())
+        inside = [node for node in everywhere if within is None or node.name in within]
+        order = twins.most_constrained_first(made.wanted, inside, everywhere)
+        refused = [made.wanted[at] for at in order if expected[at] is None]
         assert placed.first_refused == (refused[0] if refused else None)
         assert_cached_columns_are_fresh(made)
     assert_cached_columns_are_fresh(made)

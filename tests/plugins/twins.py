@@ -195,9 +195,27 @@ class Weights:
 
 
 def fits(pod: Pod, node: Node, there: PlacedRequests, *, after_releases: bool) -> bool:
-    kind = pod.signature
-    labels = selectors_match(kind, node) and taints_match(kind, node) and is_schedulable(kind, node)
-    return labels and fits_resources(kind, node, there, after_releases=after_releases)
+    return matches(pod.signature, node) and fits_resources(pod.signature, node, there, after_releases=after_releases)
+
+
+def matches(kind: PodSignature, node: Node) -> bool:
+    return selectors_match(kind, node) and taints_match(kind, node) and is_schedulable(kind, node)
+
+
+def most_constrained_first(pods: Sequence[Pod], nodes: Sequence[Node], everywhere: Sequence[Node]) -> list[int]:
+    """Positions of the pods: fewest nodes match, then the largest part of the cluster, then the first of its kind."""
+    total: dict[str, int] = {}
+    for node in everywhere:
+        for resource, amount in node.allocatable.items:
+            total[resource] = total.get(resource, 0) + amount
+    kinds = list(dict.fromkeys(pod.signature for pod in pods))
+
+    def key(at: int) -> tuple[int, float, int]:
+        kind = pods[at].signature
+        share = max((asked / max(1, total.get(resource, 0)) for resource, asked in kind.request.items), default=0.0)
+        return sum(matches(kind, node) for node in nodes), -share, kinds.index(kind)
+
+    return sorted(range(len(pods)), key=key)
 
 
 def score(pod: Pod, node: Node, there: PlacedRequests, weights: Weights) -> float:
@@ -217,20 +235,22 @@ def score(pod: Pod, node: Node, there: PlacedRequests, weights: Weights) -> floa
 def place_one_by_one(
     world: World, pods: Sequence[Pod], weights: Weights, *, phase: Phase, within: Sequence[str] | None = None
 ) -> list[str | None]:
-    """Each pod in turn goes to the node with the highest score among those that take it; of equals, to the first by name."""
+    """Each pod in turn goes to the node with the highest score among those that take it; of equals, to the first by name. The most
+    constrained pod comes first."""
     there = placed_requests(world)
-    chosen: list[str | None] = []
-    for pod in pods:
+    chosen: dict[int, str | None] = {}
+    inside = [world.facts.nodes[name] for name in sorted(world.facts.nodes if within is None else within)]
+    for at in most_constrained_first(pods, inside, list(world.facts.nodes.values())):
+        pod = pods[at]
         best: str | None = None
         best_score = 0.0
-        for name in sorted(world.facts.nodes if within is None else within):
-            node = world.facts.nodes[name]
+        for node in inside:
             if not fits(pod, node, there, after_releases=phase is Phase.NOMINATED):
                 continue
             points = score(pod, node, there, weights)
             if best is None or points > best_score:
-                best, best_score = name, points
+                best, best_score = node.name, points
         if best is not None:
             there.put(pod.signature, best, phase)
-        chosen.append(best)
-    return chosen
+        chosen[at] = best
+    return [chosen[at] for at in range(len(pods))]

@@ -1,4 +1,4 @@
-"""Preemption for one pod, slow and obvious: node by node, unit by unit, with plain numbers. It shares no code with the engine.
+"""Preemption for one pod, slow and obvious: on each node every set of units, with plain numbers. It shares no code with the engine.
 
 It knows single pods, Volcano gangs (surplus members, and the rest as a whole), Koordinator gangs that are running (pod by pod),
 nominations, host ports, affinity and anti-affinity, disruption budgets, lost work and a queue's limit.
@@ -7,10 +7,13 @@ nominations, host ports, affinity and anti-affinity, disruption budgets, lost wo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations, product
 
-Key = tuple[object, ...]
+LOWEST_PRIORITY = -(2**31)
+
+Key = tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -61,10 +64,14 @@ class TwinCluster:
 
 @dataclass(frozen=True)
 class EvictionUnit:
+    """`sort`: a claim, a surplus member, or what counts as whole (a gang, a single pod, a member of a gang of single pods)."""
+
     pods: tuple[TwinPod, ...]
     gang: TwinGang
-    surplus: bool
-    free: bool
+    sort: int
+
+
+CLAIM, SURPLUS, WHOLE = 0, 1, 2
 
 
 @dataclass(frozen=True)
@@ -74,131 +81,71 @@ class Chosen:
     released: frozenset[str]
 
 
-def decide(cluster: TwinCluster) -> Chosen | None:
-    """The cheapest node, ties by name."""
-    units = allowed(cluster, [unit for gang in cluster.gangs for unit in units_of(cluster, gang)])
-    found: list[tuple[Key, str, Chosen]] = []
-    for node in sorted(cluster.nodes):
-        here = [unit for unit in units if any(pod.node == node for pod in unit.pods)]
-        taken = on_node(cluster, node, here) if here else None
-        if taken is not None:
-            alone, taken = len(taken), with_followers(cluster, taken, units)
-            before = len(taken) if len(taken) == alone else None
-            while before != len(taken):
-                before = len(taken)
-                for unit in put_back_order(cluster, [unit for unit in taken if not is_follower(unit, taken)]):
-                    rest = [other for other in taken if other is not unit]
-                    taken = rest if passes(cluster, node, rest) else taken
-        if taken is not None and passes(cluster, node, taken):
-            victims = [pod for unit in taken for pod in unit.pods if not pod.reserved]
-            released = frozenset(pod.name for unit in taken for pod in unit.pods if pod.reserved)
-            found.append((cost(cluster, taken, victims), node, Chosen(node, frozenset(v.name for v in victims), released)))
-    return min(found, key=lambda option: option[:2])[2] if found else None
+def decide(cluster: TwinCluster) -> list[Chosen]:
+    """The plans of which none is better than another; none where there is no plan."""
+    found = [(key(cluster, taken), chosen(node, taken)) for node in sorted(cluster.nodes) for taken in plans_on(cluster, node)]
+    best = min((each for each, _ in found), default=None)
+    return [plan for each, plan in found if each == best]
+
+
+def chosen(node: str, taken: Sequence[EvictionUnit]) -> Chosen:
+    pods = [pod for unit in taken for pod in unit.pods]
+    victims, released = (frozenset(pod.name for pod in pods if pod.reserved is reserved) for reserved in (False, True))
+    return Chosen(node, victims, released)
 
 
 # -- units -------------------------------------------------------------------------------------------------------------------------
 
 
-def units_of(cluster: TwinCluster, gang: TwinGang) -> list[EvictionUnit]:
+def choices_of(cluster: TwinCluster, gang: TwinGang, node: str) -> list[tuple[EvictionUnit, ...]]:
+    """What may be evicted of a gang for a pod on this node: nothing, some members one by one, or all of it."""
     if gang.queue != "q" or gang.priority >= cluster.asking_pod.priority:
-        return []
-    bound = [pod for pod in gang.members if pod.node is not None and not pod.reserved]
-    nominated = tuple(pod for pod in gang.members if pod.reserved)
-    units = [EvictionUnit(nominated, gang, surplus=True, free=True)] if nominated else []
-    if gang.kind == "per pod":
-        return units + [EvictionUnit((pod,), gang, surplus=False, free=False) for pod in bound]
-    by_use = sorted(bound, key=lambda pod: (-min(pod.gpus, cluster.asking_pod.gpus), pod.priority, pod.gpus, pod.name))
-    over = max(0, len(bound) - gang.least)
-    units += [EvictionUnit((pod,), gang, surplus=True, free=False) for pod in by_use[:over]]
-    if by_use[over:]:
-        units.append(EvictionUnit(tuple(by_use[over:]), gang, surplus=False, free=False))
+        return [()]
+    claims = tuple(pod for pod in gang.members if pod.reserved)
+    if claims:
+        return [(), (EvictionUnit(claims, gang, CLAIM),)] if claims[0].node == node else [()]
+    here = [pod for pod in gang.members if pod.node == node]
+    most = len(gang.members) if gang.kind == "per pod" else len(gang.members) - gang.least
+    sort = WHOLE if gang.kind == "per pod" else SURPLUS
+    singly = [pods for count in range(min(most, len(here)) + 1) for pods in combinations(here, count)]
+    found = [tuple(EvictionUnit((pod,), gang, sort) for pod in pods) for pods in singly]
+    if gang.kind != "per pod" and here:
+        found.append((EvictionUnit(gang.members, gang, WHOLE),))
+    return found
+
+
+def units_evicted(cluster: TwinCluster, evicted: Collection[str]) -> list[EvictionUnit]:
+    """The units that these pods were evicted in: of a gang all that it has, or members one by one."""
+    units: list[EvictionUnit] = []
+    for gang in cluster.gangs:
+        pods = tuple(pod for pod in gang.members if pod.name in evicted)
+        if pods and gang.kind != "per pod" and len(pods) == len(gang.members):
+            units.append(EvictionUnit(pods, gang, CLAIM if pods[0].reserved else WHOLE))
+        else:
+            units += [EvictionUnit((pod,), gang, WHOLE if gang.kind == "per pod" else SURPLUS) for pod in pods]
     return units
 
 
-def allowed(cluster: TwinCluster, units: Sequence[EvictionUnit]) -> list[EvictionUnit]:
-    """With hard budgets no pod is evicted whose budget has nothing left."""
-    if not cluster.hard:
-        return list(units)
-    return [unit for unit in units if all(cluster.budgets.get(pod.app, 1) > 0 for pod in unit.pods if not pod.reserved)]
-
-
-def violates(cluster: TwinCluster, unit: EvictionUnit, evicted_before: Sequence[TwinPod] = ()) -> bool:
-    """Would its eviction violate a budget, with these evicted already?"""
-    evicted = Counter(pod.app for pod in unit.pods if not pod.reserved)
-    before = Counter(pod.app for pod in evicted_before if not pod.reserved)
-    return any(app in cluster.budgets and count > cluster.budgets[app] - before[app] for app, count in evicted.items())
-
-
-def order(cluster: TwinCluster, unit: EvictionUnit) -> Key:
-    """Whose budget allows it first, then the lowest priority; of equals the surplus, and what gains most for what it costs, loses
-    least, is youngest, by name."""
-    hours = sum(worked_hours(cluster, pod) for pod in unit.pods)
-    cost = round(sum(pod.gpus / cluster.asking_pod.gpus * (1.0 + worked_hours(cluster, pod)) for pod in unit.pods), 9)
-    gain = min(sum(pod.gpus for pod in unit.pods), cluster.asking_pod.gpus) / cluster.asking_pod.gpus
-    worth = 0.0 if unit.surplus or cost <= 0 else float(round(gain / cost / 0.05))
-    kind = 0 if unit.free else 1 if unit.surplus else 2
-    member = unit.gang.members.index(unit.pods[0])
-    tail = (kind, -worth, hours, -unit.gang.created, unit.gang.name, member)
-    return (violates(cluster, unit), unit.gang.priority, not unit.surplus, *tail)
-
-
-def worked_hours(cluster: TwinCluster, pod: TwinPod) -> int:
-    """What is only nominated has not started."""
-    return 0 if pod.reserved else cluster.now - pod.started
+def broken_budgets(cluster: TwinCluster, taken: Sequence[EvictionUnit]) -> int:
+    evicted = Counter(pod.app for unit in taken for pod in unit.pods if not pod.reserved)
+    return sum(count > cluster.budgets[app] for app, count in evicted.items() if app in cluster.budgets)
 
 
 # -- one node ----------------------------------------------------------------------------------------------------------------------
 
 
-def on_node(cluster: TwinCluster, node: str, units: Sequence[EvictionUnit]) -> list[EvictionUnit] | None:
-    """Evict in order until the pod passes, then put back from the highest priority on whatever leaves the pod passing; it may be
-    just one of these that the pod needs beside it, so others may follow in another round. None: that does not help."""
-    in_order = sorted(units, key=lambda unit: order(cluster, unit))
-    taken: list[EvictionUnit] = []
-    for unit in in_order:
-        if passes(cluster, node, taken):
-            break
-        if not (cluster.hard and violates(cluster, unit, [pod for other in taken for pod in other.pods])):
-            taken.append(unit)
-    before = None
-    while before != len(taken):
-        before = len(taken)
-        back = sorted(taken, key=lambda unit: in_order.index(unit), reverse=True)
-        for unit in sorted(back, key=lambda unit: not violates(cluster, unit)):
-            rest = [other for other in taken if other is not unit]
-            if passes(cluster, node, rest):
-                taken = rest
-    return taken if passes(cluster, node, taken) else None
+def plans_on(cluster: TwinCluster, node: str) -> Iterator[list[EvictionUnit]]:
+    """All sets of units with which the pod passes on this node, and with none of them put back; empty where it passes as it is."""
+    for parts in product(*(choices_of(cluster, gang, node) for gang in cluster.gangs)):
+        taken = [unit for part in parts for unit in part]
+        if works(cluster, node, taken):
+            if not any(works(cluster, node, [other for other in taken if other is not unit]) for unit in taken):
+                yield taken
 
 
-def put_back_order(cluster: TwinCluster, taken: Sequence[EvictionUnit]) -> list[EvictionUnit]:
-    """Whose budget is violated first, then the highest priority."""
-    back = sorted(taken, key=lambda unit: order(cluster, unit), reverse=True)
-    return sorted(back, key=lambda unit: not violates(cluster, unit))
-
-
-def is_follower(unit: EvictionUnit, taken: Sequence[EvictionUnit]) -> bool:
-    """Whether it is evicted because its gang is."""
-    return unit.surplus and unit.gang.kind != "per pod" and any(not o.surplus and o.gang is unit.gang for o in taken)
-
-
-def with_followers(cluster: TwinCluster, taken: list[EvictionUnit], units: Sequence[EvictionUnit]) -> list[EvictionUnit]:
-    """What is left of a gang that is evicted whole ends with it. What a budget protects stays; and all of it does where the gang
-    then has as many as it needs."""
-    for leader in [unit for unit in taken if not unit.surplus and unit.gang.kind != "per pod"]:
-        others = sorted((u for u in units if u.gang is leader.gang and u not in taken), key=lambda unit: order(cluster, unit))
-        evicted: list[EvictionUnit] = []
-        for unit in others:
-            if not (cluster.hard and violates(cluster, unit, [pod for other in (*taken, *evicted) for pod in other.pods])):
-                evicted.append(unit)
-        if len(evicted) == len(others) or not keeps_minimum(leader.gang, taken):
-            taken = [*taken, *evicted]
-    return taken
-
-
-def keeps_minimum(gang: TwinGang, taken: Sequence[EvictionUnit]) -> bool:
-    evicted = {pod.name for unit in taken for pod in unit.pods}
-    return sum(pod.node is not None and not pod.reserved and pod.name not in evicted for pod in gang.members) >= gang.least
+def works(cluster: TwinCluster, node: str, taken: Sequence[EvictionUnit]) -> bool:
+    """With hard budgets none may be violated."""
+    return not (cluster.hard and broken_budgets(cluster, taken)) and passes(cluster, node, taken)
 
 
 def passes(cluster: TwinCluster, node: str, taken: Sequence[EvictionUnit]) -> bool:
@@ -235,20 +182,28 @@ def _near(cluster: TwinCluster, node: str, there: Sequence[TwinPod], topology: s
     return [pod for pod in there if pod.node is not None and cluster.nodes[pod.node][1] == zone]
 
 
-def cost(cluster: TwinCluster, taken: Sequence[EvictionUnit], victims: Sequence[TwinPod]) -> Key:
-    evicted = Counter(pod.app for pod in victims)
-    beyond = sum(max(0, count - max(0, cluster.budgets[app])) for app, count in evicted.items() if app in cluster.budgets)
+def key(cluster: TwinCluster, taken: Sequence[EvictionUnit]) -> Key:
+    """The one order of plans, up to the age of the gangs: the lower is better. Claims cost nothing."""
+    evicting = [unit for unit in taken if unit.sort != CLAIM]
+    victims = [pod for unit in evicting for pod in unit.pods]
     return (
-        beyond,
-        sum(_is_gang(unit) and not keeps_minimum(unit.gang, taken) for unit in taken),
-        max((pod.priority for pod in victims), default=-(2**31)),
-        sum(pod.priority for pod in victims),
+        broken_budgets(cluster, taken),
+        max((unit.sort for unit in evicting), default=CLAIM),
+        max((pod.priority for pod in victims), default=LOWEST_PRIORITY),
+        sum(pod.priority - LOWEST_PRIORITY for pod in victims),
+        sum(left_below_minimum(gang, victims) for gang in cluster.gangs),
+        round(sum(cost(cluster, unit) for unit in evicting), 6),
         len(victims),
-        sum(cluster.now - pod.started for pod in victims),
-        -max((pod.started for pod in victims), default=float("-inf")),
+        -min((unit.gang.created for unit in evicting), default=0),
     )
 
 
-def _is_gang(unit: EvictionUnit) -> bool:
-    """A gang of several members, or the rest of one."""
-    return not unit.surplus and unit.gang.kind != "per pod" and sum(pod.node is not None for pod in unit.gang.members) > 1
+def left_below_minimum(gang: TwinGang, victims: Sequence[TwinPod]) -> bool:
+    left = sum(pod not in victims for pod in gang.members)
+    return 0 < left < gang.least and left < len(gang.members)
+
+
+def cost(cluster: TwinCluster, unit: EvictionUnit) -> float:
+    """Parts of what is requested, with the hours of work that are lost; of surplus members only the latter count."""
+    base = 0 if unit.sort == SURPLUS else 1
+    return sum(pod.gpus / cluster.asking_pod.gpus * (base + cluster.now - pod.started) for pod in unit.pods)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.queues.fixture_cluster import FixtureCluster, queue, res
+from tests.queues.over_share import over_share
 
 from muster.engine.hooks import Ask, Purpose
 from muster.model.pod import ApiFlavour, Phase
@@ -79,9 +80,17 @@ def test_a_non_preemptible_job_must_fit_below_the_maximum_as_well() -> None:
 
 
 def test_a_minimum_in_which_a_resource_is_not_configured_does_not_bound_it() -> None:
-    cluster = FixtureCluster([ElasticQuotas()]).nodes(2).upsert(queue("t/q", deserved=res(cpu=4, gpu=0), limit=res(gpu=8)))
+    cluster = FixtureCluster([ElasticQuotas()]).nodes(2).upsert(queue("t/q", deserved=res(cpu=4), limit=res(gpu=8)))
     job(cluster, "own", 6, labels=NON_PREEMPTIBLE).cycle()
     assert cluster.runs("own") == 6
+
+
+def test_a_minimum_of_zero_leaves_nothing_to_non_preemptible_jobs_and_lets_others_borrow() -> None:
+    cluster = FixtureCluster([ElasticQuotas()]).nodes(2).upsert(queue("t/q", deserved=res(cpu=4, gpu=0), limit=res(gpu=8)))
+    job(cluster, "own", 1, labels=NON_PREEMPTIBLE).cycle()
+    job(cluster, "loose", 6, labels=PREEMPTIBLE).cycle()
+    assert (cluster.runs("own"), cluster.runs("loose")) == (0, 6)
+    assert cluster.verdict("own").why == "quota t/q: gpu 0 used by non-preemptible pods + 1 requested > 0 min"
 
 
 def test_a_job_whose_pods_disagree_is_refused_and_the_pods_are_named() -> None:
@@ -168,7 +177,7 @@ def test_a_quota_deserves_its_minimum() -> None:
     job(cluster, "g", 6).cycle()
     s = cluster.session()
     assert s.deserved("quota/t/q") == Resources.of({GPU: 4})
-    assert s.over_share("quota/t/q") == Resources.of({GPU: 2})
+    assert over_share(s, "quota/t/q") == Resources.of({GPU: 2})
 
 
 # -- runtimes ----------------------------------------------------------------------------------------------------------------------

@@ -92,11 +92,11 @@ def test_an_elastic_gang_whose_minimum_does_not_fit_gets_nothing() -> None:
     assert cluster.verdict("g").why == "queue a: gpu 0 used + 4 requested > 3 limit"
 
 
-def test_the_minimum_of_a_later_gang_goes_before_nothing_but_its_own_surplus() -> None:
+def test_the_minimum_of_a_later_gang_goes_before_the_surplus_of_an_earlier_one() -> None:
     cluster = FixtureCluster().nodes(2).upsert(queue("a", limit=res(gpu=6)))
     cluster.gang("first", 5, queue="a", least=2).gang("second", 2, queue="a").cycle()
-    assert (cluster.runs("first"), cluster.runs("second")) == (5, 0)
-    assert cluster.verdict("second").why == "queue a: gpu 5 used + 2 requested > 6 limit"
+    assert (cluster.runs("first"), cluster.runs("second")) == (4, 2)
+    assert "queue a: gpu 6 used + 1 requested > 6 limit" in cluster.verdict("first").why
 
 
 def test_lowering_a_limit_evicts_nobody_and_raising_it_admits_the_next() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.queues.fixture_cluster import FixtureCluster, queue, res
 
-from muster.engine.gang_order import WaitingGangs, gangs_in_order
+from muster.engine.gang_order import WaitingGangs, gangs_to_attempt, order_gangs
 from muster.engine.hooks import Plugin
 from muster.engine.session import Session
 from muster.model.gang import Gang
@@ -19,7 +19,8 @@ from muster.plugins.proportion import Proportion
 
 
 def order(cluster: FixtureCluster) -> list[str]:
-    return [gang.full_name.split("/")[1] for gang in gangs_in_order(cluster.session())]
+    s = cluster.session()
+    return [gang.full_name.split("/")[1] for gang in order_gangs(s, gangs_to_attempt(s))]
 
 
 def test_without_a_plugin_that_orders_queues_gangs_go_by_priority_whatever_their_queue() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.queues.fixture_cluster import FixtureCluster, queue, res
+from tests.queues.over_share import over_share
 
 from muster.engine.hooks import Plugin
 from muster.engine.shares import dominant_share
@@ -35,8 +36,8 @@ def test_drf_gives_each_queue_that_asks_its_part_by_weight() -> None:
     cluster.gang("x", 4, queue="a", at="n1").gang("y", 4, queue="b", at="n1")
     s = cluster.session()
     assert [gpus(s.deserved(key)) for key in ("queue/a", "queue/b", "queue/idle")] == [6, 2, None]
-    assert gpus(s.over_share("queue/a")) is None
-    assert gpus(s.over_share("queue/b")) == 2
+    assert gpus(over_share(s, "queue/a")) is None
+    assert gpus(over_share(s, "queue/b")) == 2
 
 
 # -- proportion --------------------------------------------------------------------------------------------------------------------
@@ -89,8 +90,8 @@ def test_over_share_says_in_which_dimension_and_by_how_much() -> None:
     cluster = FixtureCluster([Proportion()]).nodes(1, gpu=8, cpu=64).upsert(queue("a"), queue("b"))
     cluster.gang("x", 6, res(gpu=1, cpu=1), queue="a", at="n1").gang("y", 8, res(gpu=1, cpu=1), queue="b")
     s = cluster.session()
-    assert s.over_share("queue/a") == Resources.of({GPU: 2})
-    assert s.over_share("queue/b") == Resources()
+    assert over_share(s, "queue/a") == Resources.of({GPU: 2})
+    assert over_share(s, "queue/b") == Resources()
 
 
 def test_idle_capacity_may_be_borrowed_unless_shares_are_strict() -> None:
@@ -180,7 +181,7 @@ def test_zero_in_deserved_and_guarantee_is_not_configured() -> None:
     assert cluster.runs("g") == 8
     s = cluster.session()
     assert s.deserved("queue/a") == Resources.of({CPU: 4000})
-    assert s.over_share("queue/a") == Resources()
+    assert over_share(s, "queue/a") == Resources()
 
 
 def test_deserved_is_no_more_than_the_queue_may_have_and_no_less_than_its_guarantee() -> None:
@@ -213,7 +214,7 @@ def test_a_parent_without_a_deserved_of_its_own_deserves_what_its_children_do() 
 
 def test_a_queue_for_which_nothing_is_deserved_is_over_its_share_with_all_it_uses() -> None:
     cluster = FixtureCluster([Capacity()]).nodes().upsert(queue("a")).gang("g", 2, res(gpu=1, cpu=1), queue="a", at="n1")
-    assert cluster.session().over_share("queue/a") == Resources.of({GPU: 2, CPU: 2000})
+    assert over_share(cluster.session(), "queue/a") == Resources.of({GPU: 2, CPU: 2000})
 
 
 def test_gangs_wait_in_leaves() -> None:
@@ -249,8 +250,8 @@ def test_a_queue_is_over_its_share_only_as_far_as_all_plugins_agree() -> None:
     cluster.gang("x", 5, queue="a", at="n1").gang("y", 3, queue="b", at="n1")
     s = cluster.session()
     assert gpus(s.deserved("queue/a")) == 2
-    assert gpus(s.over_share("queue/a")) == 1
-    assert gpus(s.over_share("queue/b")) is None
+    assert gpus(over_share(s, "queue/a")) == 1
+    assert gpus(over_share(s, "queue/b")) is None
 
 
 @pytest.mark.parametrize(
@@ -266,12 +267,12 @@ def test_a_cluster_without_nodes_or_gangs_has_no_shares_and_no_faults(plugin: Pl
     )
     assert cluster.runs("g") == 0
     s = cluster.session()
-    assert [s.over_share(key) for key in ("queue/a", "quota/t/q")] == [Resources(), Resources()]
+    assert [over_share(s, key) for key in ("queue/a", "quota/t/q")] == [Resources(), Resources()]
 
 
 def test_memory_counts_like_any_other_resource() -> None:
     cluster = FixtureCluster([Proportion()]).nodes(1).upsert(queue("a"), queue("b"))
     cluster.gang("x", 2, res(memory=2**39), queue="a", at="n1").gang("y", 2, res(memory=2**39), queue="b")
     s = cluster.session()
-    assert s.over_share("queue/a") == Resources.of({MEMORY: 2**39})
+    assert over_share(s, "queue/a") == Resources.of({MEMORY: 2**39})
     assert PODS not in list(s.deserved("queue/a"))

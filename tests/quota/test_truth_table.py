@@ -139,9 +139,10 @@ def test_a_whole_preemptible_job_stays_within_max(
     )
 
 
-@pytest.mark.parametrize(("waiting", "asked", "enters"), [(3, 5, True), (3, 6, False), (6, 4, True), (6, 5, False)])
+@pytest.mark.parametrize(("waiting", "asked", "enters"), [(3, 5, True), (3, 6, False), (4, 4, True), (4, 5, False), (6, 5, True)])
 def test_what_non_preemptible_jobs_wait_for_is_kept_free_up_to_min(*, waiting: int, asked: int, enters: bool) -> None:
-    """A quota of min 4, max 8: a non-preemptible job that waits keeps what it asked for, at most min."""
+    """A quota of min 4, max 8: a non-preemptible job that waits keeps what it asked for; one that can never be admitted keeps
+    nothing."""
     waits = {
         "name": "waits",
         "pods": waiting,

@@ -10,13 +10,13 @@ from tests.checks import run_checks
 from muster.scenario import Report, Scenario, parse, run
 from muster.yaml_positions import InputError
 
-FILE = "story.yaml"
+FILE = "scenario.yaml"
 
 
 def parse_one(text: str) -> Scenario:
     """The one scenario of a text; `name` may be left out."""
     text = dedent(text).lstrip("\n")
-    (found,) = parse(text if text.startswith("name:") else f"name: a story\n{text}", file=FILE)
+    (found,) = parse(text if text.startswith("name:") else f"name: a scenario\n{text}", file=FILE)
     return found
 
 

@@ -33,14 +33,14 @@ def run_steps(text: str = BUSY, *, twin: bool = False) -> ScenarioRunner:
 
 
 def violated_invariants(found: ScenarioRunner) -> set[str]:
-    """Which laws the next cycles break."""
+    """Which invariants the next cycles break."""
     for _ in range(3):
         found.cycle()
     return {violation.invariant for violation in found.violations}
 
 
 def invariants_violated_after(found: ScenarioRunner, outcome: Outcome) -> set[str]:
-    """Which laws the world breaks as it stands, after this outcome."""
+    """Which invariants the world breaks as it stands, after this outcome."""
     return {violation.invariant for violation in InvariantChecker(found.policy).check_cycle(found.world, outcome)}
 
 

@@ -17,8 +17,8 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 from tests.checks import run_checks
 
 from muster.scenario import parse
+from muster.scenario.field_reader import Field
 from muster.scenario.loader import from_document
-from muster.scenario.object_parser import ParseScope
 from muster.scenario.scenario_runner import ScenarioRunner
 from muster.scenario.step_parser import parse_step
 from muster.scenario.symbol_table import SymbolTable
@@ -66,12 +66,12 @@ class Histories(RuleBasedStateMachine):
         return multiple(*NODES)
 
     def step(self, written: Document) -> None:
-        """Append a step to the story, and do it."""
+        """Append a step to the history, and do it."""
         steps = self.document["steps"]
         steps.append(written)
         faults = InputFaults("history")
-        scope = ParseScope(SymbolTable(yaml_value(self.document)), faults)
-        found = parse_step(yaml_value(written), path=f"steps[{len(steps) - 1}]", scope=scope)
+        at = Field(yaml_value(written), f"steps[{len(steps) - 1}]", faults)
+        found = parse_step(at, SymbolTable(yaml_value(self.document)))
         faults.raise_any()
         assert found is not None
         self.play.run_step(found)
@@ -139,7 +139,7 @@ class Histories(RuleBasedStateMachine):
             assert not self.play.violations, self.as_scenario_file()
 
     def as_scenario_file(self) -> str:
-        """The story so far as a scenario file, and what is wrong with it."""
+        """The history so far as a scenario file, and what is wrong with it."""
         text = yaml.safe_dump(self.document, sort_keys=False, default_flow_style=None, width=130)
         assert parse(text, file="history")
         file = Path(tempfile.gettempdir()) / "muster-history.yaml"

@@ -1,4 +1,4 @@
-"""Each law notices its own kind of bug: the code is broken on purpose, and the law fires. Unbroken, none does."""
+"""Each invariant notices its own kind of bug: the code is broken on purpose, and the invariant fires. Unbroken, none does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from tests.scenario.running_scenarios import BUSY, run_steps, violated_invariant
 
 from muster.engine import cycle, explain
 from muster.engine.commit import collect_effects
-from muster.engine.gang_order import gangs_in_order
 from muster.engine.hooks import QuotaFit
 from muster.engine.session import Refusals, Session
 from muster.model.device import Device, DeviceSlot
@@ -40,6 +39,11 @@ gangs:
 - {name: low, pods: 4, min: 1, requests: {gpu: 1}, runningOn: "n[1-4]", terminationDuration: 0s, controller: recreate}
 steps:
 - submit: {name: high, priority: 9, pods: 1, requests: {gpu: 2}}
+"""
+TOO_LARGE = """
+nodes: [{name: "n[1-2]", gpu: 1}]
+steps:
+- submit: {name: large, pods: 3, requests: {gpu: 1}}
 """
 DOMAINS = """
 nodes: [{name: "n[1-4]", gpu: 1}]
@@ -138,7 +142,7 @@ def binds_are_sent_again(patch: Patch) -> Violated:
 
 def nothing_is_undone(patch: Patch) -> Violated:
     patch.setattr(Trial, "undo_to", lambda _self, _mark: None)
-    return violated_invariants(run_steps())
+    return violated_invariants(run_steps(TOO_LARGE))
 
 
 def refusals_are_silent(patch: Patch) -> Violated:
@@ -152,7 +156,7 @@ def topology_constraints_are_ignored(patch: Patch) -> Violated:
 
 
 def _evicting(patch: Patch, evict: Callable[[Session], Iterator[tuple[Pod, str]]], *, cycles: int = 3) -> Violated:
-    """An eviction action that does what it is told, right or wrong."""
+    """An eviction action that evicts what it is given, right or wrong."""
 
     def action(s: Session, _refusals: Refusals) -> None:
         for pod, gang in evict(s):
@@ -161,8 +165,6 @@ def _evicting(patch: Patch, evict: Callable[[Session], Iterator[tuple[Pod, str]]
                 trial.commit()
 
     patch.setitem(cycle.ACTIONS, "gang-preempt", action)
-    # The cycle itself takes back evictions that serve nobody: that is a second line of defence, not the law.
-    patch.setattr(cycle, "end_orphaned_evictions", lambda _s: None)
     found = run_steps(EVICTING)
     for _ in range(cycles):
         found.cycle()
@@ -178,7 +180,7 @@ def evicted_for_nothing(patch: Patch) -> Violated:
 
 
 def evicted_and_placed(patch: Patch) -> Violated:
-    """Of a gang that was given a node in this cycle, another member is told to go."""
+    """Of a gang that was given a node in this cycle, another member is evicted."""
 
     def evict(s: Session) -> Iterator[tuple[Pod, str]]:
         if any(placement.phase is Phase.BINDING for placement in s.world.placements.by_uid.values()):
@@ -190,11 +192,11 @@ def evicted_and_placed(patch: Patch) -> Violated:
 
 
 def _nominate(s: Session) -> Gang:
-    """A claim for `high`, as if somebody had made room for it."""
+    """A nomination for `high`, as if somebody had been evicted for it."""
     gang = next(gang for gang in s.world.facts.gangs.values() if gang.full_name == "default/high")
     pod = gang.pods()[0]
     if s.world.phase(pod) is not Phase.NOMINATED:
-        s.world.memory.plans.set("p", ActivePlan(gang.key, 1, (), s.now))
+        s.world.memory.plans.set("p", ActivePlan(gang.key, (), s.now))
         with s.trial("a bug", cause="Bug") as trial:
             trial.restore(pod, Placement(Phase.NOMINATED, "n1", s.now, plan="p"))
             trial.commit()
@@ -214,24 +216,23 @@ def evicting_for_ever(patch: Patch) -> Violated:
 
 
 def a_release_gives_back_too_little(patch: Patch) -> Violated:
-    charge = Ledger.charge
+    change_phase = Ledger.change_phase
 
-    def stingy(self: Ledger, queue: str, amounts: Amounts, *, phase: Phase, preemptible: bool, count: int) -> None:
-        less = amounts - 1 if count < 0 and phase is Phase.NOMINATED else amounts
-        charge(self, queue, less, phase=phase, preemptible=preemptible, count=count)
+    def stingy(self: Ledger, queue: str, amounts: Amounts, *, before: Phase, now: Phase, preemptible: bool) -> None:
+        less = amounts - 1 if before is Phase.NOMINATED else amounts
+        change_phase(self, queue, less, before=before, now=now, preemptible=preemptible)
 
-    patch.setattr(Ledger, "charge", stingy)
+    patch.setattr(Ledger, "change_phase", stingy)
     return violated_invariants(run_steps())
 
 
 def the_order_is_random(patch: Patch) -> Violated:
     chance = random.Random(1)
 
-    def shuffled(s: Session) -> list[Gang]:
-        gangs = list(gangs_in_order(s))
+    def shuffled(_: Session, gangs: list[Gang]) -> list[Gang]:
         return chance.sample(gangs, len(gangs))
 
-    patch.setattr("muster.engine.allocate.gangs_in_order", shuffled)
+    patch.setattr("muster.engine.allocate.order_gangs", shuffled)
     submit = ", ".join(f"{{name: g{number}, pods: 2, requests: {{gpu: 1}}}}" for number in range(8))
     return violated_invariants(run_steps(f"nodes: [{{name: n1, gpu: 4}}]\nsteps: [{{submit: [{submit}]}}]\n", twin=True))
 

@@ -1,11 +1,11 @@
-"""A file with a key or value of before is told the present one, with its line."""
+"""A retired key or value is reported with the present one and its line."""
 
 from __future__ import annotations
 
 import pytest
 from tests.scenario.inline_scenarios import load_error
 
-from muster.scenario.key_tables import KEY_TABLES, RETIRED_VALUES, retired_keys
+from muster.scenario.key_tables import KEY_TABLES, RETIRED_KEYS, RETIRED_VALUES
 
 TEMPLATES = {
     "scenario": "name: a\n{key}: []\n",
@@ -21,7 +21,7 @@ TEMPLATES = {
     "expect": "name: a\nsteps: [{{expect: {{{key}: x}}}}]\n",
     "queue amounts": "name: a\nqueues: [{{name: q}}]\nsteps: [{{expect: {{queues: {{q: {{{key}: {{}}}}}}}}}}]\n",
 }
-RETIRED = [(table, key.retired, key.name) for table, keys in KEY_TABLES.items() for key in keys if key.retired]
+RETIRED = [(table, old, new) for table, keys in RETIRED_KEYS.items() for old, new in keys.items() if new in KEY_TABLES[table]]
 
 
 @pytest.mark.parametrize(("table", "old", "new"), RETIRED, ids=[f"{table}: {old}" for table, old, _ in RETIRED])
@@ -55,5 +55,5 @@ def test_a_retired_topology_is_told_its_present_form(old: str, new: str) -> None
 
 
 def test_a_present_key_is_never_a_retired_one_of_its_table() -> None:
-    for table, keys in KEY_TABLES.items():
-        assert not {key.name for key in keys} & set(retired_keys(table))
+    for table, retired in RETIRED_KEYS.items():
+        assert not set(KEY_TABLES[table]) & set(retired)

@@ -53,8 +53,8 @@ def test_a_waiting_gang_says_why_in_the_report() -> None:
 
 def test_an_effect_keeps_its_cycle_and_its_time() -> None:
     report = run_one("nodes: [{name: n1}]\nsteps: [cycle, {advance: 1m}, {submit: {name: g}}, cycle]\n")
-    binds = [deed for deed in report.decided_effects if type(deed.effect).__name__ == "Bind"]
-    assert [(deed.cycle, deed.at_s) for deed in binds] == [(2, 60.0)]
+    binds = [decided for decided in report.decided_effects if type(decided.effect).__name__ == "Bind"]
+    assert [(decided.cycle, decided.at_s) for decided in binds] == [(2, 60.0)]
 
 
 def test_marks_show_what_happened_to_nodes_and_to_the_scheduler() -> None:
@@ -206,8 +206,8 @@ def test_a_restart_keeps_nothing_of_the_scheduler() -> None:
 def test_what_no_api_server_would_accept_is_reported_with_its_line() -> None:
     with pytest.raises(InputError) as caught:
         run_one("nodes: [{name: n1}]\nsteps:\n- node: {recover: n1}\n")
-    assert (caught.value.file, caught.value.line) == (FILE, 4)
-    assert "n1 did not fail" in caught.value.message
+    assert (caught.value.faults[0].file, caught.value.faults[0].line) == (FILE, 4)
+    assert "n1 did not fail" in caught.value.faults[0].message
 
 
 def test_deleting_a_gang_takes_its_pods_and_its_pod_group_for_good() -> None:
@@ -266,9 +266,10 @@ def test_a_failed_eviction_and_a_failed_bind_are_reported_to_the_scheduler() -> 
         steps:
         - submit: {name: g, requests: {gpu: 1}}
         - fail: {bind: g, times: 3}
-        - cycle: 3
+        - run: {for: 25s, every: 1s}
         - expect: {bound: [], writes: {bind: 0}}
-        - cycle
+        # The second refusal begins a pause, and the third, at its end, a longer one.
+        - run: {for: 2m, every: 1s}
         - expect: {bound: [g], attempts: {g: 4}}
         """
     )

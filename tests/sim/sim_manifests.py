@@ -1,4 +1,4 @@
-"""Manifests for stories about the embedded cluster: the shortest that say what a story needs."""
+"""Manifests for tests of the simulated cluster: the shortest that say what a test needs."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ Manifest = dict[str, Any]
 
 
 def node(name: str = "n1", *, cpu: int = 8, gpu: int = 0, taints: list[Manifest] | None = None, **labels: str) -> Manifest:
-    room = {"cpu": str(cpu), "memory": "64Gi", **({"nvidia.com/gpu": str(gpu)} if gpu else {})}
+    capacity = {"cpu": str(cpu), "memory": "64Gi", **({"nvidia.com/gpu": str(gpu)} if gpu else {})}
     return {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": name, "labels": labels},
         "spec": {"taints": taints} if taints else {},
-        "status": {"capacity": room},
+        "status": {"capacity": capacity},
     }
 
 
@@ -52,14 +52,14 @@ def pod(
     }
 
 
-def pod_group(name: str = "g", *, dialect: str = "volcano", min_member: int = 2, namespace: str = "default") -> Manifest:
+def pod_group(name: str = "g", *, flavour: str = "volcano", min_member: int = 2, namespace: str = "default") -> Manifest:
     api_version = {
         "volcano": "scheduling.volcano.sh/v1beta1",
         "koordinator": "scheduling.sigs.k8s.io/v1alpha1",
         "sigs": "scheduling.x-k8s.io/v1alpha1",
         "native": "scheduling.k8s.io/v1beta1",
-    }[dialect]
-    spec = {"schedulingPolicy": {"gang": {"minCount": min_member}}} if dialect == "native" else {"minMember": min_member}
+    }[flavour]
+    spec = {"schedulingPolicy": {"gang": {"minCount": min_member}}} if flavour == "native" else {"minMember": min_member}
     return {"apiVersion": api_version, "kind": "PodGroup", "metadata": {"name": name, "namespace": namespace}, "spec": spec}
 
 

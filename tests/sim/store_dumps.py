@@ -41,7 +41,9 @@ def store_contents(store: Store, *, now: float) -> StoreContents:
 def _without_versions(gang: Gang) -> Gang:
     """News of a pod that says nothing new is no reason to make its gang anew."""
     roles = (replace(role, pods=_at_zero(role.pods), terminating=_at_zero(role.terminating)) for role in gang.roles)
-    return replace(gang, roles=tuple(roles))
+    # When a gang was created is not saved with its members that succeeded.
+    created = 0.0 if any(role.succeeded for role in gang.roles) else gang.created
+    return replace(gang, roles=tuple(roles), created=created)
 
 
 def _at_zero(pods: tuple[Pod, ...]) -> tuple[Pod, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.harness.scheduling_turn import step
 from tests.sim.sim_manifests import bind, evict, found, node, pod, pod_group, pods_in, uid_of
 
 from muster.engine.hooks import Policy
@@ -13,7 +14,7 @@ from muster.model.events import Delete, Event, Upsert
 from muster.model.gang import PodGroup
 from muster.model.pod import Pod
 from muster.plugins.fit import Fit
-from muster.scheduler import Scheduler, step
+from muster.scheduler import Scheduler
 from muster.sim.api_kinds import BadManifest
 from muster.sim.cluster import SimCluster
 from muster.sim.fault_injection import FaultRates
@@ -94,9 +95,9 @@ def test_pods_of_other_schedulers_are_read_but_are_not_ours() -> None:
 
 def test_a_kind_of_several_groups_is_found_where_its_name_is() -> None:
     cluster = SimCluster()
-    cluster.apply(pod_group("g", dialect="volcano"))
-    cluster.apply(pod_group("h", dialect="volcano"))
-    cluster.apply(pod_group("h", dialect="native"))
+    cluster.apply(pod_group("g", flavour="volcano"))
+    cluster.apply(pod_group("h", flavour="volcano"))
+    cluster.apply(pod_group("h", flavour="native"))
     assert cluster.get("PodGroup", "default", "g") is not None
     with pytest.raises(BadManifest, match=r"write PodGroup\.scheduling\.volcano\.sh or PodGroup\.scheduling\.k8s\.io"):
         cluster.get("PodGroup", "default", "h")
@@ -179,7 +180,7 @@ def test_an_object_that_cannot_be_read_is_remembered_and_stops_nobody() -> None:
 def random_day(seed: int) -> tuple[list[Event], list[Any]]:
     """A day in which much goes wrong, with a scheduler that binds what it sees."""
     faults = FaultRates(seed=seed, delayed=0.2, dropped=0.2, duplicated=0.2, reordered=0.3, bind_failures=0.3)
-    cluster = SimCluster(seed=seed, faults=faults)
+    cluster = SimCluster(faults=faults)
     heard: list[Event] = []
     for i in range(3):
         cluster.apply(node(f"n{i}"))

@@ -1,4 +1,4 @@
-"""Disruption budgets: what they can spare, and evictions that they refuse."""
+"""Disruption budgets: how many disruptions they allow, and evictions that they refuse."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def failures(events: list[Event]) -> list[EvictFailed]:
 
 
 @pytest.mark.parametrize(
-    ("spec", "spare"),
+    ("spec", "allowed"),
     [
         ({"minAvailable": 3}, 1),
         ({"minAvailable": "50%"}, 2),
@@ -42,10 +42,10 @@ def failures(events: list[Event]) -> list[EvictFailed]:
         ({"minAvailable": 9}, 0),
     ],
 )
-def test_the_status_says_how_many_disruptions_are_allowed(spec: dict[str, object], spare: int) -> None:
+def test_the_status_says_how_many_disruptions_are_allowed(spec: dict[str, object], allowed: int) -> None:
     cluster = running(4, **spec)
     status = found(cluster, "PodDisruptionBudget", "b")["status"]
-    assert (status["expectedPods"], status["currentHealthy"], status["disruptionsAllowed"]) == (4, 4, spare)
+    assert (status["expectedPods"], status["currentHealthy"], status["disruptionsAllowed"]) == (4, 4, allowed)
     assert status["disruptionsAllowed"] == max(0, status["currentHealthy"] - status["desiredHealthy"])
 
 

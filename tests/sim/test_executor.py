@@ -3,19 +3,40 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.sim.sim_manifests import bind, evict, found, node, phase, pod, pod_group, uid_of
 
+from muster.kube.read import names
 from muster.model.device import DeviceSlot
-from muster.model.effects import Bind, Condition, Effect, Nominate, PodGroupStatus, QueueStatus, Release, Reserve
-from muster.model.events import BindFailed, Event, EvictFailed, ReservationFailed, Upsert
-from muster.model.pod import Phase, Pod, ReservationNote
+from muster.model.effects import (
+    Bind,
+    Condition,
+    DeletePlan,
+    Effect,
+    Nominate,
+    PodGroupStatus,
+    QueueStatus,
+    Release,
+    Reserve,
+    SaveHistory,
+    SavePlan,
+)
+from muster.model.events import BindFailed, Event, EvictFailed, Upsert
+from muster.model.pod import Phase, Pod
+from muster.model.saved_state import (
+    CancelledEviction,
+    Losses,
+    SavedEvictions,
+    SavedHistory,
+    SavedMember,
+    SavedPlan,
+    saved_plan_name,
+)
 from muster.sim.cluster import SimCluster
 from muster.sim.executor import Write
-
-RESERVATION = "muster.dev/claim"
 
 
 @pytest.fixture
@@ -28,10 +49,17 @@ def cluster() -> SimCluster:
     return cluster
 
 
-def nominate(cluster: SimCluster, name: str = "a", *, to: str = "n1", victims: tuple[str, ...] = ("v1", "v2")) -> Nominate:
+def nominate(cluster: SimCluster, name: str = "a", *, to: str = "n1", evicts: bool = True) -> Nominate:
     uid = uid_of(cluster, name)
     slots = (DeviceSlot(0, 4, 50),)
-    return Nominate(uid, f"default/{name}", to, f"default/{name}", "room", "Preempted", cluster.now, "p1", 1, victims, slots)
+    return Nominate(uid, f"default/{name}", to, f"default/{name}", "fits", "Preempted", cluster.now, "p1", evicts, slots)
+
+
+def saved_plan(cluster: SimCluster, name: str = "a", *, victims: tuple[str, ...] = ("v1", "v2")) -> SavedPlan:
+    uid, slots = uid_of(cluster, name), (DeviceSlot(0, 4, 50),)
+    member = SavedMember(uid, f"default/{name}", "n1", Phase.NOMINATED, cluster.now, "p1", slots)
+    entry = SavedEvictions("p1", "preempt", cluster.now, victims)
+    return SavedPlan(f"pod:{uid}", (member,), (entry,), ("c1",), name=saved_plan_name(f"pod:{uid}"))
 
 
 def reserve(cluster: SimCluster, name: str = "a", *, to: str = "n1") -> Reserve:
@@ -86,9 +114,9 @@ def test_a_pod_that_is_bound_to_the_target_already_is_bound(cluster: SimCluster)
 def test_a_pod_found_bound_loses_what_is_left_of_its_reservation(cluster: SimCluster) -> None:
     cluster.execute([nominate(cluster)])
     cluster.execute([bind(cluster, "a")], max_writes=1)
-    assert RESERVATION in found(cluster, "Pod", "a")["metadata"]["annotations"]
+    assert names.PIPELINED_NODE in found(cluster, "Pod", "a")["metadata"]["annotations"]
     cluster.execute([bind(cluster, "a")])
-    assert RESERVATION not in found(cluster, "Pod", "a")["metadata"]["annotations"]
+    assert names.PIPELINED_NODE not in found(cluster, "Pod", "a")["metadata"]["annotations"]
 
 
 def test_a_pod_that_is_bound_elsewhere_cannot_be_bound(cluster: SimCluster) -> None:
@@ -144,23 +172,45 @@ def test_a_nomination_is_written_on_the_pod(cluster: SimCluster) -> None:
     assert cluster.writes == [Write("patch", "Pod", "default/a")]
 
 
-def test_a_new_scheduler_reads_the_whole_reservation(cluster: SimCluster) -> None:
-    cluster.advance(2.5)
+def test_a_new_scheduler_reads_the_nomination_on_the_pod(cluster: SimCluster) -> None:
     cluster.execute([nominate(cluster)])
     read = last_pod(cluster.relist())
-    assert read.reservation_note == ReservationNote(
-        Phase.NOMINATED, "n1", cluster.now, "p1", 1, ("v1", "v2"), (DeviceSlot(0, 4, 50),)
-    )
-    assert read.nominated_node == "n1"
+    assert (read.nominated_node, read.pipelined_node) == ("n1", "n1")
     cluster.execute([reserve(cluster, to="n2")])
     read = last_pod(cluster.relist())
-    assert read.reservation_note == ReservationNote(Phase.RESERVED, "n2", cluster.now)
-    assert read.nominated_node == "n2"
-    assert "volcano.sh/pipelined-node" not in read.annotations
+    assert (read.nominated_node, read.pipelined_node) == ("n2", "")
+
+
+def test_a_new_scheduler_reads_the_whole_plan(cluster: SimCluster) -> None:
+    cluster.advance(2.5)
+    plan = saved_plan(cluster)
+    cluster.execute([SavePlan(plan)])
+    assert [replace(read, version=0) for read in plans(cluster)] == [plan]
+    fewer = replace(plan, members=(), evictions=(), cancelled=())
+    cluster.execute([SavePlan(fewer)])
+    assert [replace(read, version=0) for read in plans(cluster)] == [fewer]
+    cluster.execute([DeletePlan(plan.gang, plan.name)])
+    assert plans(cluster) == []
+    cluster.execute([DeletePlan(plan.gang, plan.name)])
+    assert [write.verb for write in cluster.writes] == ["save"] * 3
+
+
+def plans(cluster: SimCluster) -> list[SavedPlan]:
+    return [event.obj for event in cluster.relist() if isinstance(event, Upsert) and isinstance(event.obj, SavedPlan)]
+
+
+def test_a_new_scheduler_reads_the_whole_history(cluster: SimCluster) -> None:
+    lost = Losses("default", 1.5, 10.0, 0.5, 20.0, 3.25, (("a", 2),), ("p1", "p2"))
+    losses = {"u-1": lost, "volcano:default/g": Losses("default", hours=1.0)}
+    full = SavedHistory("default", losses, {"volcano:default/g": 5.0}, {"u-2": CancelledEviction(7.0, 2)})
+    for history in (full, SavedHistory("default")):
+        cluster.execute([SaveHistory(history)])
+        read = [event.obj for event in cluster.relist() if isinstance(event, Upsert) and isinstance(event.obj, SavedHistory)]
+        assert [replace(one, version=0) for one in read] == [history]
 
 
 def test_a_nomination_that_evicts_nobody_does_not_mention_evictions(cluster: SimCluster) -> None:
-    cluster.execute([nominate(cluster, victims=())])
+    cluster.execute([nominate(cluster, evicts=False)])
     assert "volcano.sh/eviction-occurred" not in found(cluster, "Pod", "a")["metadata"]["annotations"]
 
 
@@ -194,14 +244,6 @@ def test_a_reservation_of_the_old_pod_is_not_written_onto_the_new_one_of_its_nam
     assert cluster.writes == []
 
 
-def test_a_copied_reservation_belongs_to_nobody(cluster: SimCluster) -> None:
-    cluster.execute([nominate(cluster)])
-    copied = found(cluster, "Pod", "a")
-    cluster.apply({**pod("b"), "metadata": {"name": "b", "annotations": copied["metadata"]["annotations"]}})
-    read = last_pod(cluster.events())
-    assert (read.name, read.reservation_note) == ("b", None)
-
-
 # --- Evictions ----------------------------------------------------------------------------------------------------------------
 
 
@@ -226,19 +268,6 @@ def test_a_pod_gets_the_disruption_condition_before_it_is_deleted(cluster: SimCl
     assert [write.verb for write in cluster.writes] == ["patch", "delete"]
 
 
-def test_no_pod_is_evicted_for_a_plan_of_which_a_nomination_cannot_be_written(cluster: SimCluster) -> None:
-    cluster.apply(pod("victim", at="n1"))
-    nomination = nominate(cluster, victims=(uid_of(cluster, "victim"),))
-    cluster.delete("Pod", "default", "a")
-    cluster.execute([nomination, evict(cluster, "victim")])
-    failed = [event for event in cluster.events() if isinstance(event, EvictFailed | ReservationFailed)]
-    assert [event.why for event in failed] == [
-        "pod default/a is gone",
-        "pod default/victim was not evicted: 1 of 1 nominations for default/hi could not be written",
-    ]
-    assert cluster.writes == []
-
-
 def test_a_scheduler_may_die_between_any_two_writes(cluster: SimCluster) -> None:
     cluster.apply(pod("b"))
     cluster.apply(pod("victim", at="n1"))
@@ -258,8 +287,8 @@ def test_a_soft_eviction_marks_the_pod_and_leaves_it_running(cluster: SimCluster
     key = "scheduling.koordinator.sh/soft-eviction"
     marked = found(cluster, "Pod", "victim")["metadata"]
     assert marked["labels"][key] == "true"
-    told = json.loads(marked["annotations"][key])
-    assert told == {"preemptJob": "default/hi", "timestamp": "2026-01-01T00:00:02Z", "reason": "default/hi needs cpu 4"}
+    written = json.loads(marked["annotations"][key])
+    assert written == {"preemptJob": "default/hi", "timestamp": "2026-01-01T00:00:02Z", "reason": "default/hi needs cpu 4"}
     assert phase(cluster, "victim") == "Running"
     cluster.advance(5)
     cluster.execute([evict(cluster, "victim", manner="soft")])
@@ -297,16 +326,16 @@ FULL = Condition("gang", "default/g", ok=False, code="InsufficientCapacity", why
 DONE = Condition("gang", "default/g", ok=True, code="Scheduled", why="every member has a node")
 
 
-def gang_of_two(dialect: str) -> SimCluster:
+def gang_of_two(flavour: str) -> SimCluster:
     cluster = SimCluster()
     cluster.apply(node())
-    cluster.apply(pod_group("g", dialect=dialect))
-    label = {"koordinator": "pod-group.scheduling.sigs.k8s.io", "sigs": "scheduling.x-k8s.io/pod-group"}.get(dialect)
+    cluster.apply(pod_group("g", flavour=flavour))
+    label = {"koordinator": "pod-group.scheduling.sigs.k8s.io", "sigs": "scheduling.x-k8s.io/pod-group"}.get(flavour)
     for name in ("a", "b"):
         member: dict[str, Any] = {"labels": {label: "g"}} if label else {}
-        if dialect == "native":
+        if flavour == "native":
             member = {"spec": {"schedulingGroup": {"podGroupName": "g"}}}
-        cluster.apply(pod(name, gang="g" if dialect == "volcano" else "", **member))
+        cluster.apply(pod(name, gang="g" if flavour == "volcano" else "", **member))
     cluster.apply(pod("stranger"))
     return cluster
 
@@ -316,12 +345,12 @@ def group_conditions(cluster: SimCluster) -> dict[str, tuple[str, str]]:
     return {c["type"]: (c["status"], c["message"]) for c in conditions}
 
 
-@pytest.mark.parametrize("dialect", ["volcano", "koordinator", "sigs", "native"])
+@pytest.mark.parametrize("flavour", ["volcano", "koordinator", "sigs", "native"])
 @pytest.mark.parametrize("by", ["title", "key"])
-def test_the_waiting_members_of_a_gang_say_why(dialect: str, by: str) -> None:
-    cluster = gang_of_two(dialect)
+def test_the_waiting_members_of_a_gang_say_why(flavour: str, by: str) -> None:
+    cluster = gang_of_two(flavour)
     cluster.execute([bind(cluster, "a")])
-    key = "default/g" if by == "title" else f"{dialect}:default/g"
+    key = "default/g" if by == "title" else f"{flavour}:default/g"
     cluster.execute([Condition("gang", key, ok=False, code="InsufficientCapacity", why="1/2 members placed")])
     assert pod_scheduled(cluster, "a")["status"] == "True"
     waiting = pod_scheduled(cluster, "b")
@@ -331,7 +360,7 @@ def test_the_waiting_members_of_a_gang_say_why(dialect: str, by: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dialect", "waiting", "done"),
+    ("flavour", "waiting", "done"),
     [
         ("volcano", {"Unschedulable": "True"}, {"Unschedulable": "False", "Scheduled": "True"}),
         ("koordinator", {"Scheduled": "False"}, {"Scheduled": "True"}),
@@ -339,8 +368,8 @@ def test_the_waiting_members_of_a_gang_say_why(dialect: str, by: str) -> None:
         ("native", {"PodGroupInitiallyScheduled": "False"}, {"PodGroupInitiallyScheduled": "True"}),
     ],
 )
-def test_a_pod_group_gets_the_condition_of_its_flavour(dialect: str, waiting: dict[str, str], done: dict[str, str]) -> None:
-    cluster = gang_of_two(dialect)
+def test_a_pod_group_gets_the_condition_of_its_flavour(flavour: str, waiting: dict[str, str], done: dict[str, str]) -> None:
+    cluster = gang_of_two(flavour)
     cluster.execute([FULL])
     assert {kind: status for kind, (status, _) in group_conditions(cluster).items()} == waiting
     assert all("1/2 members placed" in message for _, message in group_conditions(cluster).values())
@@ -395,7 +424,7 @@ def test_all_gangs_of_a_gang_group_get_the_condition() -> None:
     cluster = gang_of_two("volcano")
     cluster.apply(pod_group("h"))
     cluster.apply(pod("c", gang="h"))
-    cluster.execute([Condition("gang", "default/g+default/h", ok=False, code="InsufficientCapacity", why="no room")])
+    cluster.execute([Condition("gang", "default/g+default/h", ok=False, code="InsufficientCapacity", why="no free capacity")])
     assert [pod_scheduled(cluster, name)["status"] for name in ("a", "b", "c")] == ["False"] * 3
 
 
@@ -422,7 +451,7 @@ def test_other_objects_get_a_condition_with_their_errors(subject: str, key: str,
 
 
 @pytest.mark.parametrize(
-    ("dialect", "status"),
+    ("flavour", "status"),
     [
         ("volcano", {"phase": "Running", "running": 2, "succeeded": 1, "failed": 0}),
         (
@@ -436,16 +465,29 @@ def test_other_objects_get_a_condition_with_their_errors(subject: str, key: str,
                 "scheduleStartTime": "2026-01-01T00:00:00Z",
             },
         ),
-        ("native", None),
+        (
+            "native",
+            {
+                "conditions": [
+                    {
+                        "type": "PodGroupInitiallyScheduled",
+                        "status": "True",
+                        "reason": "Scheduled",
+                        "message": "4 of its members have had a node, as many as it needs",
+                        "lastTransitionTime": "2026-01-01T00:00:00Z",
+                    }
+                ]
+            },
+        ),
     ],
 )
-def test_a_pod_group_shows_the_counts_that_it_has_fields_for(dialect: str, status: dict[str, Any] | None) -> None:
-    cluster = gang_of_two(dialect)
-    effect = PodGroupStatus(f"{dialect}:default/g", "Running", 3, 2, 1, 0, cluster.now)
+def test_a_pod_group_shows_the_counts_that_it_has_fields_for(flavour: str, status: dict[str, Any]) -> None:
+    cluster = gang_of_two(flavour)
+    effect = PodGroupStatus(f"{flavour}:default/g", "Running", 3, 2, 1, 0, cluster.now)
     cluster.execute([effect])
     cluster.execute([effect])
     assert found(cluster, "PodGroup", "g").get("status") == status
-    assert len(cluster.writes) == (0 if status is None else 1)
+    assert len(cluster.writes) == 1
 
 
 def test_the_amounts_of_a_queue_are_written_whole() -> None:

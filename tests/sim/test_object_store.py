@@ -30,8 +30,8 @@ def test_what_the_server_sets_is_set_on_creation(store: ObjectStore) -> None:
 def test_a_name_exists_once_in_its_kind_and_namespace(store: ObjectStore) -> None:
     store.create(pod())
     store.create(pod(namespace="other"))
-    store.create(pod_group("a", dialect="volcano"))
-    store.create(pod_group("a", dialect="koordinator"))
+    store.create(pod_group("a", flavour="volcano"))
+    store.create(pod_group("a", flavour="koordinator"))
     with pytest.raises(Conflict, match="Pod default/a exists already"):
         store.create(pod())
 
@@ -85,16 +85,6 @@ def test_a_new_spec_is_a_new_generation_a_new_status_is_not(store: ObjectStore) 
     store.create(pod())
     assert store.patch(A, {"status": {"phase": "Running"}})["metadata"]["generation"] == 1
     assert store.patch(A, {"spec": {"nodeName": "n1"}})["metadata"]["generation"] == 2
-
-
-def test_an_update_of_an_old_version_is_a_conflict(store: ObjectStore) -> None:
-    old = dict(store.create(pod()))
-    store.patch(A, {"metadata": {"labels": {"x": "1"}}})
-    with pytest.raises(Conflict, match="has version 2, not 1"):
-        store.update(old)
-    fresh = store.get(A)
-    fresh["metadata"]["labels"] = {"x": "2"}
-    assert store.update(fresh)["metadata"]["labels"] == {"x": "2"}
 
 
 def test_a_patch_cannot_change_who_an_object_is(store: ObjectStore) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,13 +13,14 @@ from tests.sim.sim_manifests import Manifest, bind, evict, node, pod, pod_group
 from tests.sim.store_dumps import differences, fresh_store, store_contents
 
 from muster.model.events import Delete, Event, Upsert
+from muster.model.gang import PodGroup
 from muster.model.pod import Pod
 from muster.sim.cluster import SimCluster
 from muster.sim.fault_injection import MAX_DELAY_S, FaultRates
 from muster.sim.virtual_clock import VIRTUAL_START
 from muster.state.store import Store
 
-PODS = [f"{gang}-{i}" for gang in ("v", "k", "x", "lone") for i in range(2)]
+PODS = [f"{gang}-{i}" for gang in ("v", "k", "x", "single") for i in range(2)]
 NODES = ["n1", "n2", "n3"]
 SHARES = st.sampled_from([0.0, 0.2, 0.7])
 GROUPS = st.sampled_from([None, '["default/x", "default/k"]', '["default/k", "default/x", "default/y"]'])
@@ -26,7 +28,7 @@ MEMBERS: dict[str, dict[str, Any]] = {
     "v": {"gang": "v"},
     "k": {"labels": {"pod-group.scheduling.sigs.k8s.io": "k"}},
     "x": {"annotations": {"gang.scheduling.koordinator.sh/name": "x", "gang.scheduling.koordinator.sh/min-available": "2"}},
-    "lone": {},
+    "single": {},
 }
 
 
@@ -86,7 +88,7 @@ class Readers(RuleBasedStateMachine):
         rank=st.sampled_from(["", "high"]),
     )
     def declare(self, name: str, least: int, queue: str, rank: str) -> None:
-        group = pod_group(name, dialect="koordinator" if name == "k" else "volcano", min_member=least)
+        group = pod_group(name, flavour="koordinator" if name == "k" else "volcano", min_member=least)
         self.cluster.apply({**group, "spec": {**group["spec"], "queue": queue, "priorityClassName": rank}})
 
     @rule(kind=st.sampled_from(["PodGroup", "Pod"]), name=st.sampled_from(["k", "x-0", "x-1"]), groups=GROUPS)
@@ -210,7 +212,7 @@ def gangs_and_queues(groups: str | None = None) -> list[Event]:
         cluster.apply(member(name, at=NODES[0] if i % 3 == 0 else ""))
     for name in ("x-0", "x-1"):
         cluster.patch("Pod", "default", name, patch)
-    for manifest in (pod_group("v"), pod_group("k", dialect="koordinator"), queue("q"), queue("r", parent="q")):
+    for manifest in (pod_group("v"), pod_group("k", flavour="koordinator"), queue("q"), queue("r", parent="q")):
         cluster.apply(manifest)
     cluster.patch("PodGroup", "default", "k", patch)
     cluster.patch("PodGroup", "default", "v", {"spec": {"queue": "r", "priorityClassName": "high"}})
@@ -233,9 +235,24 @@ def test_the_order_in_which_objects_arrive_does_not_matter(order: list[int], loo
     assert differences(store_contents(store, now=0.0), store_contents(fresh_store(GANGS_AND_QUEUES), now=0.0)) == {}
 
 
+def with_pod_groups(kept: set[int]) -> set[int]:
+    """Pods whose PodGroup is deleted stay in the queue that it named: a PodGroup is there as long as its pods are."""
+    groups = {
+        event.obj.name: i
+        for i, event in enumerate(GANGS_AND_QUEUES)
+        if isinstance(event, Upsert) and isinstance(event.obj, PodGroup)
+    }
+    pods = {
+        i: event.obj.name for i, event in enumerate(GANGS_AND_QUEUES) if isinstance(event, Upsert) and isinstance(event.obj, Pod)
+    }
+    gangs = {pods[i].partition("-")[0] for i in kept & pods.keys()}
+    return kept | {groups[gang] for gang in gangs & groups.keys()}
+
+
 @settings(max_examples=150, deadline=None)
 @given(order=st.permutations(range(len(GANGS_AND_QUEUES))), kept=INDEX_SETS, looks=INDEX_SETS)
 def test_deleted_objects_leave_no_trace(order: list[int], kept: set[int], looks: set[int]) -> None:
+    kept = with_pod_groups(kept)
     store = fresh_store(GANGS_AND_QUEUES)
     store.world(0.0)
     for i in order:
@@ -312,10 +329,20 @@ FAULTS = {
 }
 
 
+def started_anew(store: Store, events: list[Event]) -> Store:
+    """A store that reads what there is now, and the History that the other one would have written of members that succeeded."""
+    anew = Store()
+    for _, saved in store.world(0.0).facts.succeeded.saved():
+        anew.world(0.0).facts.succeeded.recover(saved)
+    for event in events:
+        anew.fold(event)
+    return anew
+
+
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("faults", FAULTS.values(), ids=FAULTS.keys())
 def test_a_busy_day_is_known_in_full_after_a_resync(faults: FaultRates, seed: int) -> None:
-    cluster, store = SimCluster(seed=seed, faults=faults), Store()
+    cluster, store = SimCluster(faults=replace(faults, seed=seed)), Store()
     for name in NODES:
         cluster.apply(node(name))
     for name in PODS:
@@ -330,10 +357,27 @@ def test_a_busy_day_is_known_in_full_after_a_resync(faults: FaultRates, seed: in
             cluster.fail_node("n2", gone=True)
         if cycle == 7:
             cluster.recover_node("n2")
-            cluster.execute([evict(cluster, "v-1"), evict(cluster, "lone-0")])
+            cluster.execute([evict(cluster, "v-1"), evict(cluster, "single-0")])
         cluster.advance(6)
     cluster.resync()
     for event in cluster.events():
         store.fold(event)
     now = cluster.now
-    assert differences(store_contents(store, now=now), store_contents(fresh_store(cluster.relist()), now=now)) == {}
+    assert differences(store_contents(store, now=now), store_contents(started_anew(store, cluster.relist()), now=now)) == {}
+
+
+def test_a_minimum_that_is_only_remembered_is_forgotten_with_the_last_pod_of_its_gang() -> None:
+    things = {event.obj.name: event for event in GANGS_AND_QUEUES if isinstance(event, Upsert)}
+    store = fresh_store(GANGS_AND_QUEUES)
+    memory = store.world(0.0).memory
+    store.fold(gone(things["v"]))
+    store.fold(gone(things["v-1"]))
+    (gang,) = (gang for gang in store.world(0.0).facts.gangs.values() if gang.full_name == "default/v")
+    assert (gang.min, memory.with_last_minimums(gang).min) == (1, 2)
+    store.fold(gone(things["v-0"]))
+    assert store.world(0.0).memory.last_minimums.items() == []
+    pod_before = things["v-0"].obj
+    assert isinstance(pod_before, Pod)
+    store.fold(Upsert(replace(pod_before, uid="another", version=5000)))
+    (gang,) = (gang for gang in store.world(0.0).facts.gangs.values() if gang.full_name == "default/v")
+    assert memory.with_last_minimums(gang).min == 1

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 import pytest
+from tests.harness.scheduling_turn import step
 from tests.sim.sim_manifests import found, node, pod, pod_group
 
 from muster.engine.hooks import Policy
 from muster.plugins.fit import Fit
-from muster.scheduler import Scheduler, step
+from muster.scheduler import Scheduler
 from muster.sim.cluster import SimCluster
 from muster.sim.fault_injection import FaultRates
 
@@ -30,7 +32,7 @@ class Day:
     """Gangs come, nodes fail and return, the scheduler is restarted now and then."""
 
     def __init__(self, faults: FaultRates, *, seed: int) -> None:
-        self.cluster = SimCluster(seed=seed, faults=faults)
+        self.cluster = SimCluster(faults=replace(faults, seed=seed))
         self.chance = Random(seed)
         self.gangs = 0
         self.refused: set[str] = set()

@@ -34,7 +34,7 @@ def test_an_evicted_pod_is_made_anew_when_it_is_gone(cluster: SimCluster) -> Non
 def test_the_new_pod_has_nothing_that_the_scheduler_wrote_onto_the_old_one(cluster: SimCluster) -> None:
     cluster.apply(pod(controller="recreate", annotations={"team": "x"}, labels={"app": "y"}))
     uid = uid_of(cluster, "a")
-    cluster.execute([Nominate(uid, "default/a", "n1", "default/a", "room", "Preempted", 1.0, "p1", 1, ("v",))])
+    cluster.execute([Nominate(uid, "default/a", "n1", "default/a", "fits", "Preempted", 1.0, "p1", evicts=True)])
     cluster.execute([evict(cluster, "a", manner="soft")])
     cluster.delete("Pod", "default", "a")
     new = found(cluster, "Pod", "a")["metadata"]

@@ -61,7 +61,7 @@ def hypernode(
 
 def tree_of(nodes: Iterable[Node], specs: Iterable[DomainSpec] = (), tiers: Mapping[str, str] | None = None) -> DomainTree:
     world = World()
-    world.table.lay_out_empty({each.name: each for each in nodes})
+    world.table.lay_out({each.name: each for each in nodes})
     return build_tree({spec.name: spec for spec in specs}, world.table, tuple((tiers or {}).items()), NodeNames())
 
 

@@ -83,7 +83,7 @@ def test_labels_make_domains_of_nodes_with_the_same_values_up_to_the_top() -> No
     tree = tree_of(cluster, tiers={"rack": "rack", "block": "block"})
     assert domains(tree) == [(0, "f"), (1, "7"), (1, "x/1"), (1, "y/1"), (2, "x"), (2, "y")]
     table = World().table
-    table.lay_out_empty({each.name: each for each in cluster})
+    table.lay_out({each.name: each for each in cluster})
     assert names_in(tree, table)["x"] == {"a", "c", "d"}
     assert tree.show_tier(1) == "1 (rack)"
     assert tree.tier_numbers == {"rack": 1, "block": 2}
@@ -105,7 +105,7 @@ def test_of_two_hypernodes_of_one_tier_the_older_keeps_a_node() -> None:
     specs = [hypernode("young", nodes_of(["a", "b"]), created=2), hypernode("old", nodes_of(["b", "c"]), created=1)]
     tree = tree_of(cluster, specs)
     table = World().table
-    table.lay_out_empty({each.name: each for each in cluster})
+    table.lay_out({each.name: each for each in cluster})
     assert names_in(tree, table) == {"old": {"b", "c"}, "young": {"a"}}
     assert problems(tree, "young") == "spec.members: b is in HyperNode old of the same tier 1 too and stays there"
     assert "old" not in tree.problems
@@ -127,7 +127,7 @@ def test_a_node_stays_in_the_lower_tier_where_a_higher_one_beside_it_wants_it_to
     cluster = [node("a"), node("b")]
     tree = tree_of(cluster, [hypernode("rack", nodes_of(["a"]), created=9), hypernode("other", nodes_of(["a", "b"]), tier=2)])
     table = World().table
-    table.lay_out_empty({each.name: each for each in cluster})
+    table.lay_out({each.name: each for each in cluster})
     assert names_in(tree, table) == {"rack": {"a"}, "other": {"b"}}
     assert problems(tree, "other") == "spec.members: a is in HyperNode rack of tier 1 too and stays there"
 
@@ -295,7 +295,7 @@ some_tiers = st.sampled_from([{}, {"rack": "rack"}, {"rack": "rack", "block": "b
 
 def assert_trees_agree(nodes: Sequence[Node], specs: Sequence[DomainSpec], tiers: Mapping[str, str]) -> None:
     world = World()
-    world.table.lay_out_empty({each.name: each for each in nodes})
+    world.table.lay_out({each.name: each for each in nodes})
     tree = build_tree({spec.name: spec for spec in specs}, world.table, tuple(tiers.items()), NodeNames())
     twin = SlowTree(nodes, specs, tiers)
     found = {(d.tier or 0, d.name): {world.table.names[row] for row in rows_in(d.rows, world.table)} for d in tree.domains}
@@ -338,7 +338,7 @@ def test_cached_name_matches_change_nothing(
     names = NodeNames()
     for nodes, some in ((first, specs), (then, specs), (then, other), (first, other)):
         world = World()
-        world.table.lay_out_empty({each.name: each for each in nodes})
+        world.table.lay_out({each.name: each for each in nodes})
         known = {spec.name: spec for spec in some}
         tree, fresh = build_tree(known, world.table, (), names), build_tree(known, world.table, (), NodeNames())
         assert names_in(tree, world.table) == names_in(fresh, world.table)

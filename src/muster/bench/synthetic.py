@@ -61,24 +61,22 @@ def gang(
     yield Upsert(group)
     membership = Membership(ApiFlavour.VOLCANO, name)
     for index in range(size):
-        yield Upsert(
-            Pod(
-                uid=f"{name}-{index}",
-                namespace="bench",
-                name=f"{name}-{index}",
-                signature=each,
-                created=created,
-                version=1,
-                priority=priority,
-                membership=membership,
-                node=on_nodes[index] if on_nodes is not None else None,
-                status_phase=PodStatusPhase.RUNNING if on_nodes is not None else PodStatusPhase.PENDING,
-                started=started if on_nodes is not None else None,
-            )
-        )
+        node = on_nodes[index] if on_nodes is not None else None
+        yield pod(f"{name}-{index}", each, created=created, priority=priority, node=node, started=started, membership=membership)
 
 
-def single_pod(name: str, each: PodSignature, *, created: float = 0.0, priority: int = 0, node: str | None = None) -> Event:
+def pod(
+    name: str,
+    each: PodSignature,
+    *,
+    created: float = 0.0,
+    priority: int = 0,
+    node: str | None = None,
+    started: float = 0.0,
+    membership: Membership | None = None,
+    run_s: float | None = None,
+) -> Event:
+    """`node`: where it is running already, since `started`."""
     return Upsert(
         Pod(
             uid=name,
@@ -88,8 +86,10 @@ def single_pod(name: str, each: PodSignature, *, created: float = 0.0, priority:
             created=created,
             version=1,
             priority=priority,
+            membership=membership,
             node=node,
             status_phase=PodStatusPhase.PENDING if node is None else PodStatusPhase.RUNNING,
-            started=None if node is None else 0.0,
+            started=None if node is None else started,
+            run_s=run_s,
         )
     )

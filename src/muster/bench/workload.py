@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +20,15 @@ class Measurement:
 
 
 @dataclass(frozen=True, slots=True)
+class SeededRow:
+    """A workload over random clusters of one kind: it can be run on some seeds only, and one cluster shown as a scenario."""
+
+    name: str
+    run: Callable[[range], Measurement]
+    show: Callable[[int], str]
+
+
+@dataclass(frozen=True, slots=True)
 class Workload:
     """`target` None: measured only. `at_least`: higher is better."""
 
@@ -28,30 +38,39 @@ class Workload:
     run: Callable[[], Measurement]
     target: float | None = None
     at_least: bool = True
+    row: SeededRow | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
+    """`measured` None: the workload failed, and `error` says why."""
+
     workload: Workload
-    measured: Measurement
-    seconds: float
+    measured: Measurement | None
+    seconds: float = 0.0
+    error: str = ""
+
+    @property
+    def missed_by(self) -> float | None:
+        """The share of the target by which it was missed: 0 where it was met, None where there is no target."""
+        target = self.workload.target
+        if self.measured is None:
+            return math.inf
+        if target is None:
+            return None
+        below = target - self.measured.value
+        gap = max(0.0, below if self.workload.at_least else -below)
+        # Of a target of nothing everything is too much.
+        return gap / target if target else math.inf if gap else 0.0
 
     @property
     def met(self) -> bool | None:
-        target = self.workload.target
-        if target is None:
-            return None
-        return self.measured.value >= target if self.workload.at_least else self.measured.value <= target
+        return None if self.missed_by is None else not self.missed_by
 
     @property
     def missed_badly(self) -> bool:
         """Missed by more than the tolerance."""
-        target = self.workload.target
-        if target is None:
-            return False
-        if self.workload.at_least:
-            return self.measured.value < target * (1 - TARGET_TOLERANCE)
-        return self.measured.value > target * (1 + TARGET_TOLERANCE)
+        return self.missed_by is not None and self.missed_by > TARGET_TOLERANCE
 
 
 def measure(workload: Workload) -> Result:
@@ -61,15 +80,15 @@ def measure(workload: Workload) -> Result:
 
 
 class Stopwatch:
-    """Seconds spent inside `with` blocks."""
+    """CPU seconds of this process inside `with` blocks: other load on the machine does not count."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
         self._start = 0.0
 
     def __enter__(self) -> Stopwatch:
-        self._start = time.perf_counter()
+        self._start = time.process_time()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.seconds += time.perf_counter() - self._start
+        self.seconds += time.process_time() - self._start

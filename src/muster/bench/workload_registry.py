@@ -13,8 +13,8 @@ from muster import bench
 from muster.bench.workload import Workload
 
 FIRST_GROUP = "core"
-ON_DEMAND = ("live",)
-"""Groups that run only when named: they take minutes, and need an etcd and a kube-apiserver."""
+ON_DEMAND = ("live", "quality")
+"""Groups that run only when named: they take minutes, and `live` needs an etcd and a kube-apiserver."""
 
 _CHECKOUT = Path(__file__).parents[3]
 _BENCHMARKS = "benchmarks"

@@ -9,9 +9,13 @@ needs when it runs. Tests: tests/cli, and tests/kube for `run`, `demo --kube` an
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 OK, FAILED, BAD_INPUT, BUG, INTERRUPTED = 0, 1, 2, 70, 130
 """Exit codes: success; an expectation, invariant or target does not hold; invalid input; an internal error; Ctrl-C."""
+
+USAGE_ERROR = 64
+"""Invalid input of a command whose other exit codes are an answer."""
 
 DEBUG = "--debug"
 
@@ -22,14 +26,11 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit code. A traceback is shown with --debug only."""
-    from muster.cli.errors import UserError, show_bug, show_user_error
+    from muster.cli.errors import show_bug
 
     remaining = [argument for argument in arguments if argument != DEBUG]
     try:
         return _dispatch(remaining)
-    except UserError as error:
-        show_user_error(error)
-        return BAD_INPUT
     except KeyboardInterrupt:
         print("\ninterrupted", file=sys.stderr)
         return INTERRUPTED
@@ -47,7 +48,7 @@ def _dispatch(arguments: list[str]) -> int:
     from muster.cli.app import app
 
     try:
-        app(args=arguments, prog_name="muster")
+        app(args=arguments, prog_name="kubectl muster" if Path(sys.argv[0]).name == "kubectl-muster" else "muster")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else OK if end.code is None else FAILED
     return OK

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperCommand
 
 from muster import __version__
-from muster.cli.errors import UserError
-from muster.cli.usage_errors import UsageErrorCommand
+from muster.cli import BAD_INPUT, USAGE_ERROR
+from muster.cli.errors import UserError, show_user_error
 
 app = typer.Typer(
     name="muster",
@@ -26,6 +27,36 @@ _SIM_CODES = "Exit codes: 0 success, 1 an expectation or invariant does not hold
 _REPLAY_CODES = "Exit codes: 0 identical, 1 a decision differs, 2 the input is invalid."
 _BENCH_CODES = "Exit codes: 0 success, 1 a workload failed or, with --check, a target is missed, 2 the input is invalid."
 _OTHER_CODES = "Exit codes: 0 success, 2 the input is invalid."
+
+
+_POLICY = typer.Option(metavar="FILE", help="Use this policy file in place of the scenario's own.")
+_KUBECONFIG = typer.Option(metavar="FILE", help="The kubeconfig; else KUBECONFIG, the pod's service account, or ~/.kube/config.")
+_CLUSTER = typer.Option(
+    "--cluster",
+    "-c",
+    metavar="FILE",
+    help="A scenario (`file.yaml:12`), a snapshot, or what `kubectl get -o json|yaml` prints; else the kubeconfig's cluster.",
+)
+_AFTER_STEPS = typer.Option("--after-steps", help="Run the scenario's steps first; by default they are skipped.")
+_AS_SCHEDULER = typer.Option(metavar="NAME", help="Look at the pods that this scheduler serves, such as volcano.")
+_AT = typer.Option(metavar="TIME", help="When, in a decision log or a scenario: 14:05, or 1h19m after its beginning.")
+_NAMESPACE = typer.Option("--namespace", "-n", help="The namespace.")
+_JSON = typer.Option("--json", help="Print the result as JSON.")
+_ANSWER_CODES = "Exit codes: 0 success, 64 the input is invalid."
+_OUTPUT = typer.Option("--output", "-o", metavar="json|yaml|wide", help="The output format.")
+_CONTEXT = typer.Option(help="The context in the kubeconfig.")
+
+
+class _AnsweringCommand(TyperCommand):
+    """A command whose exit code is an answer: an invalid option must not look like one."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            if getattr(error, "exit_code", None) == BAD_INPUT:
+                error.exit_code = USAGE_ERROR  # type: ignore[attr-defined]
+            raise
 
 
 def _version(requested: bool) -> None:
@@ -46,32 +77,22 @@ def muster(
 def sim(
     files: Annotated[
         list[str] | None,
-        typer.Argument(
-            help="Scenario files, folders of them, or snapshots; `file.yaml:12` selects the scenario at that line.",
-            show_default=False,
-        ),
+        typer.Argument(help="Scenario files, folders of them, or snapshots; `file.yaml:12` selects the scenario at that line."),
     ] = None,
     generate: Annotated[
         str | None,
         typer.Option(
-            metavar="nodes=500,gangs=200,seed=7",
-            help="Generate a scenario from a seed instead of reading files; also events=300.",
-            show_default=False,
+            metavar="nodes=500,gangs=200,seed=7", help="Generate a scenario from a seed instead of reading files; also events=300."
         ),
     ] = None,
-    policy: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Use this policy file in place of the scenarios' own.", show_default=False)
-    ] = None,
+    policy: Annotated[Path | None, _POLICY] = None,
     decision_log: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write the decision log to this file, for `muster replay`.", show_default=False),
+        Path | None, typer.Option(metavar="FILE", help="Write the decision log to this file, for `muster replay`.")
     ] = None,
     timeline: Annotated[
         bool | None,
         typer.Option(
-            "--timeline/--no-timeline",
-            help="Print the whole timeline, or none of it; by default as much as fits one screen.",
-            show_default=False,
+            "--timeline/--no-timeline", help="Print the whole timeline, or none of it; by default as much as fits one screen."
         ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="List every gang, finished ones included.")] = False,
@@ -96,12 +117,9 @@ def sim(
 
 @app.command(short_help="Replay a decision log and verify every decision.", epilog=_REPLAY_CODES)
 def replay(
-    log: Annotated[
-        Path, typer.Argument(help="A decision log, written by `muster sim --decision-log` or `muster run`.", show_default=False)
-    ],
+    log: Annotated[Path, typer.Argument(help="A decision log, written by `muster sim --decision-log` or `muster run`.")],
     policy: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Decide with this policy file instead of the one in the log.", show_default=False),
+        Path | None, typer.Option(metavar="FILE", help="Decide with this policy file instead of the one in the log.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
@@ -112,40 +130,97 @@ def replay(
 
 
 @app.command(
-    cls=UsageErrorCommand,
+    cls=_AnsweringCommand,
     short_help="Predict whether a job would run, and what it would evict.",
     epilog="Exit codes: 0 the job runs now, 2 it runs after evictions, 3 it cannot run, 64 the input is invalid.",
 )
 def plan(
-    job: Annotated[Path, typer.Argument(help="The job: Kubernetes manifests, or a gang in scenario syntax.", show_default=False)],
-    cluster: Annotated[
-        str,
-        typer.Option(
-            metavar="FILE",
-            help="The cluster: a scenario (`file.yaml:12`), a snapshot, or the output of `kubectl get -o json`.",
-            show_default=False,
-        ),
+    job: Annotated[
+        str, typer.Argument(help="The job: manifests of any workload in a file, a folder or `-`, or a gang in scenario syntax.")
     ],
-    policy: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Use this policy file in place of the scenario's own.", show_default=False)
-    ] = None,
-    after_steps: Annotated[
-        bool, typer.Option("--after-steps", help="Run the scenario's steps first; by default they are skipped.")
-    ] = False,
+    cluster: Annotated[str, _CLUSTER] = "",
+    policy: Annotated[Path | None, _POLICY] = None,
+    after_steps: Annotated[bool, _AFTER_STEPS] = False,
+    as_scheduler: Annotated[str, _AS_SCHEDULER] = "",
+    kubeconfig: Annotated[Path | None, _KUBECONFIG] = None,
+    context: Annotated[str, _CONTEXT] = "",
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="The namespace of what names none.")] = "",
+    minimum: Annotated[int | None, typer.Option("--min", min=1, help="So many pods must start together.")] = None,
+    queue: Annotated[str, typer.Option(help="The queue, in place of the job's own.")] = "",
+    priority: Annotated[str, typer.Option(metavar="CLASS|NUMBER", help="The priority, in place of the job's own.")] = "",
+    pods: Annotated[str, typer.Option(metavar="PATH", help="Where a kind that is not known has its pod template.")] = "",
+    replicas: Annotated[str, typer.Option(metavar="PATH", help="Where such a kind has the number of its pods.")] = "spec.replicas",
+    output: Annotated[str, _OUTPUT] = "",
     json: Annotated[bool, typer.Option("--json", help="Print the full forecast as JSON.")] = False,
 ) -> None:
     """Predict whether a job would run, on which nodes, and which pods would be evicted for it. Nothing is changed."""
-    from muster.cli.plan import PlanOptions
+    from muster.cli.cluster_state import ClusterOptions
+    from muster.cli.job_input import JobOptions
     from muster.cli.plan import plan as make_plan
+    from muster.workloads import WorkloadOptions
 
-    raise typer.Exit(make_plan(PlanOptions(job=job, cluster=cluster, policy=policy, after_steps=after_steps, json=json)))
+    json = _is_json(output, json=json)
+    looked_at = ClusterOptions(cluster, policy, after_steps, as_scheduler, kubeconfig, context, quiet=json)
+    workload = WorkloadOptions(namespace=namespace, minimum=minimum, queue=queue, priority=priority)
+    options = JobOptions(workload, pods, replicas)
+    _end("plan", json=json, work=lambda: make_plan(job, looked_at, options, json=json), bad_input=USAGE_ERROR)
+
+
+@app.command(cls=_AnsweringCommand, short_help="Say why a gang waits, or why it runs where it does.", epilog=_ANSWER_CODES)
+def why(
+    gang: Annotated[str, typer.Argument(help="The gang, with or without its namespace, or one of its pods.")],
+    cluster: Annotated[str, _CLUSTER] = "",
+    at: Annotated[str, _AT] = "",
+    policy: Annotated[Path | None, _POLICY] = None,
+    as_scheduler: Annotated[str, _AS_SCHEDULER] = "",
+    kubeconfig: Annotated[Path | None, _KUBECONFIG] = None,
+    context: Annotated[str, _CONTEXT] = "",
+    namespace: Annotated[str, _NAMESPACE] = "",
+    output: Annotated[str, _OUTPUT] = "",
+    json: Annotated[bool, _JSON] = False,
+) -> None:
+    """Say what a gang waits for, since when, what is before it and what it holds; or where it runs, and what it may lose."""
+    from muster.cli.cluster_state import ClusterOptions
+    from muster.cli.why import why as explain
+
+    json = _is_json(output, json=json)
+    looked_at = ClusterOptions(cluster, policy, False, as_scheduler, kubeconfig, context, quiet=json, at=at, to_the_end=True)
+    _end("why", json=json, work=lambda: explain(gang, looked_at, namespace=namespace, json=json), bad_input=USAGE_ERROR)
+
+
+def _add_table(name: str, sentence: str) -> None:
+    @app.command(name, cls=_AnsweringCommand, short_help=sentence, help=sentence, epilog=_ANSWER_CODES)
+    def table(
+        cluster: Annotated[str, _CLUSTER] = "",
+        at: Annotated[str, _AT] = "",
+        policy: Annotated[Path | None, _POLICY] = None,
+        as_scheduler: Annotated[str, _AS_SCHEDULER] = "",
+        kubeconfig: Annotated[Path | None, _KUBECONFIG] = None,
+        context: Annotated[str, _CONTEXT] = "",
+        namespace: Annotated[str, _NAMESPACE] = "",
+        queue: Annotated[str, typer.Option(help="Only gangs of this queue.")] = "",
+        stage: Annotated[str, typer.Option(help="Only gangs of this stage, such as waiting.")] = "",
+        everything: Annotated[bool, typer.Option("--all", "-A", help="All rows, of all namespaces.")] = False,
+        output: Annotated[str, _OUTPUT] = "",
+        json: Annotated[bool, _JSON] = False,
+    ) -> None:
+        from muster.cli import tables
+        from muster.cli.cluster_state import ClusterOptions
+
+        json = _is_json(output, json=json)
+        looked_at = ClusterOptions(cluster, policy, False, as_scheduler, kubeconfig, context, quiet=json, at=at, to_the_end=True)
+        options = tables.TableOptions(namespace, queue, stage, everything, json, output == "wide")
+        _end(name, json=json, work=lambda: getattr(tables, name)(looked_at, options), bad_input=USAGE_ERROR)
+
+
+_add_table("queues", "List the queues with what they use and deserve, and the gangs that wait in them.")
+_add_table("gangs", "List the gangs, those that need attention first.")
+_add_table("nodes", "List the nodes with what is free on them, those that are not ready first.")
 
 
 @app.command(short_help="Validate policy files and summarise them.", epilog=_OTHER_CODES)
 def check(
-    files: Annotated[
-        list[Path] | None, typer.Argument(help="Policy files; without any, the default policy is shown.", show_default=False)
-    ] = None,
+    files: Annotated[list[Path] | None, typer.Argument(help="Policy files; without any, the default policy is shown.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Validate policy files and summarise each: its actions, its plugins and their options."""
@@ -156,17 +231,23 @@ def check(
 
 @app.command(short_help="Measure throughput and latency against the targets.", epilog=_BENCH_CODES)
 def bench(
-    groups: Annotated[
-        list[str] | None, typer.Argument(help="Groups of workloads; by default all that need no API server.", show_default=False)
-    ] = None,
+    groups: Annotated[list[str] | None, typer.Argument(help="Groups of workloads; by default all that need no API server.")] = None,
     only_list: Annotated[bool, typer.Option("--list", help="List the workloads without running them.")] = False,
     check_targets: Annotated[bool, typer.Option("--check", help="Fail where a target is missed by more than 20 %.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the measurements as JSON.")] = False,
+    row: Annotated[str, typer.Option(metavar="ROW", help="Only this kind of random clusters.", show_default=False)] = "",
+    seeds: Annotated[str, typer.Option(metavar="FROM-TO", help="Only random clusters of these seeds.", show_default=False)] = "",
+    show: Annotated[
+        str, typer.Option(metavar="ROW:SEED", help="Print a random cluster as a scenario, with what was wrong.", show_default=False)
+    ] = "",
 ) -> None:
     """Measure scheduling throughput and latency on this machine, against the targets."""
     from muster.cli.bench_command import bench as run_bench
 
-    _end("bench", json=json, work=lambda: run_bench(groups or (), json=json, check=check_targets, only_list=only_list))
+    def work() -> int:
+        return run_bench(groups or (), json=json, check=check_targets, only_list=only_list, row=row, seeds=seeds, show=show)
+
+    _end("bench", json=json, work=work)
 
 
 @app.command(short_help="Demonstrate Muster, in the simulator or on a real API server.", epilog=_SIM_CODES)
@@ -177,35 +258,30 @@ def demo(
     seconds: Annotated[float, typer.Option(help="Duration with --kube, in seconds.")] = 60.0,
 ) -> None:
     """Demonstrate Muster: two hours in the simulator, or with --kube a minute on a real API server."""
-    from muster.cli.demo import DemoOptions
-    from muster.cli.demo import demo as run_demo
+    from muster.cli.demo import demo_in_simulator, demo_on_kube
 
-    raise typer.Exit(run_demo(DemoOptions(kube=kube, seconds=seconds)))
+    _end("demo", work=lambda: demo_on_kube(seconds) if kube else demo_in_simulator())
 
 
 @app.command(short_help="Convert a Volcano scheduler configuration to a policy.", epilog=_OTHER_CODES)
 def convert(
-    file: Annotated[Path, typer.Argument(help="volcano-scheduler.conf, or the ConfigMap that contains it.", show_default=False)],
+    file: Annotated[Path, typer.Argument(help="volcano-scheduler.conf, or a ConfigMap, a List or Helm values with it.")],
+    strict: Annotated[bool, typer.Option("--strict", help="Fail with code 1 where a decision changes.")] = False,
 ) -> None:
     """Convert a Volcano scheduler configuration to a policy file. Differences are reported on standard error."""
     from muster.cli.convert import convert_file
 
-    raise typer.Exit(convert_file(file))
+    _end("convert", work=lambda: convert_file(file, strict=strict))
 
 
-_KUBECONFIG = typer.Option(
-    metavar="FILE", help="The kubeconfig; else KUBECONFIG, the pod's service account, or ~/.kube/config.", show_default=False
+@app.command(
+    epilog="Exit codes: 0 stopped by a signal, 2 the input is invalid, 3 the lease was lost, "
+    "4 Plan and History are not installed, 70 an internal error."
 )
-_CONTEXT = typer.Option(help="The context in the kubeconfig.", show_default=False)
-
-
-@app.command(epilog="Exit codes: 0 stopped by a signal, 2 the input is invalid, 3 the lease was lost, 70 an internal error.")
 def run(
     kubeconfig: Annotated[Path | None, _KUBECONFIG] = None,
     context: Annotated[str, _CONTEXT] = "",
-    policy: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The policy file; by default the default policy.", show_default=False)
-    ] = None,
+    policy: Annotated[Path | None, typer.Option(metavar="FILE", help="The policy file; by default the default policy.")] = None,
     bind_address: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Serve /healthz, /readyz and /metrics here; empty disables them.")
     ] = "127.0.0.1:10259",
@@ -213,43 +289,42 @@ def run(
         bool,
         typer.Option("--leader-election/--no-leader-election", help="Hold a Lease, so that one of several replicas is active."),
     ] = True,
-    lease_namespace: Annotated[
-        str, typer.Option(help="Namespace of the Lease; else the pod's, or kube-system.", show_default=False)
-    ] = "",
+    lease_namespace: Annotated[str, typer.Option(help="Namespace of the Lease; else the pod's, or kube-system.")] = "",
     lease_name: Annotated[str, typer.Option(help="Name of the Lease.")] = "muster",
+    namespace: Annotated[str, typer.Option(help="Namespace of Plans and Histories; else the pod's, or kube-system.")] = "",
     lease_duration: Annotated[
         float, typer.Option(help="Seconds without renewal after which another replica may take the Lease.")
     ] = 15.0,
     renew_deadline: Annotated[float, typer.Option(help="Seconds after which a leader that cannot renew the Lease stops.")] = 10.0,
     retry_period: Annotated[float, typer.Option(help="Seconds between two renewals.")] = 2.0,
     decision_log: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write every event and decision to this file, for `muster replay`.", show_default=False),
+        Path | None, typer.Option(metavar="FILE", help="Write every event and decision to this file, for `muster replay`.")
     ] = None,
     log_size: Annotated[int, typer.Option(help="Rotate the decision log at this size, in MiB.", min=1)] = 256,
     log_files: Annotated[int, typer.Option(help="Files of the decision log to keep.", min=1)] = 5,
     log_format: Annotated[str, typer.Option(metavar="json|text", help="Format of log lines.")] = "json",
-    qps: Annotated[
-        float | None, typer.Option(help="API requests per second, at most; by default unlimited.", show_default=False)
-    ] = None,
+    queue_metrics: Annotated[
+        bool, typer.Option("--queue-metrics", help="Serve metrics with names of queues to other machines, too.")
+    ] = False,
 ) -> None:
     """Schedule a real cluster until SIGTERM or SIGINT."""
-    from muster.cli.run import RunOptions, run_scheduler
+    from muster.cli.run import run_scheduler, service_settings
 
-    options = RunOptions(
-        kubeconfig=kubeconfig,
-        context=context,
-        policy=policy,
-        bind_address=bind_address,
-        lease=(lease_namespace, lease_name) if leader_election else None,
-        lease_times=(lease_duration, renew_deadline, retry_period),
-        decision_log=decision_log,
-        log_size=log_size,
-        log_files=log_files,
-        log_format=log_format,
-        qps=qps,
-    )
-    raise typer.Exit(run_scheduler(options))
+    def work() -> int:
+        settings = service_settings(
+            policy=policy,
+            bind_address=bind_address,
+            lease=(lease_namespace, lease_name) if leader_election else None,
+            namespace=namespace,
+            lease_times=(lease_duration, renew_deadline, retry_period),
+            decision_log=decision_log,
+            log_size=log_size,
+            log_files=log_files,
+            queue_metrics=queue_metrics,
+        )
+        return run_scheduler(settings, kubeconfig=kubeconfig, context=context, log_format=log_format)
+
+    _end("run", work=work)
 
 
 @app.command(short_help="Print or install the CustomResourceDefinitions.", epilog=_OTHER_CODES)
@@ -261,14 +336,12 @@ def crds(
     """Print the CustomResourceDefinitions that Muster reads, or install the missing ones."""
     from muster.cli.crds import install_missing, show
 
-    raise typer.Exit(install_missing(kubeconfig, context) if install else show())
+    _end("crds", work=lambda: install_missing(kubeconfig, context) if install else show())
 
 
 @app.command(short_help="Save a cluster's state to a file, for plan and sim.", epilog=_OTHER_CODES)
 def snapshot(
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="Output file, such as cluster.json.gz.", show_default=False)
-    ],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Output file, such as cluster.json.gz.")],
     kubeconfig: Annotated[Path | None, _KUBECONFIG] = None,
     context: Annotated[str, _CONTEXT] = "",
     anonymous: Annotated[bool, typer.Option("--anonymous", help="Replace all names consistently.")] = False,
@@ -276,16 +349,29 @@ def snapshot(
     """Save what the scheduler reads of a cluster, as input for `muster plan --cluster` and `muster sim`."""
     from muster.cli.snapshot import save
 
-    raise typer.Exit(save(output, kubeconfig=kubeconfig, context=context, anonymous=anonymous))
+    _end("snapshot", work=lambda: save(output, kubeconfig=kubeconfig, context=context, anonymous=anonymous))
 
 
-def _end(command: str, *, json: bool, work: Callable[[], int]) -> NoReturn:
-    """Run the command and exit with its code. With `--json`, invalid input is reported as JSON, too."""
+def _is_json(output: str, *, json: bool) -> bool:
+    from muster.cli.json_output import use_yaml
+
+    if output not in ("", "json", "yaml", "wide"):
+        show_user_error(UserError(f"--output: {output!r} is none of json, yaml, wide"))
+        raise typer.Exit(USAGE_ERROR)
+    use_yaml(output == "yaml")
+    return json or output in ("json", "yaml")
+
+
+def _end(command: str, *, work: Callable[[], int], json: bool = False, bad_input: int = BAD_INPUT) -> NoReturn:
+    """Run the command and exit with its code. Invalid input is reported on the error stream, and with `--json` as JSON, too."""
+    from muster.yaml_positions import InputError
+
     try:
         raise typer.Exit(work())
-    except UserError as error:
+    except (UserError, InputError) as error:
         if json:
             from muster.cli.json_output import errors_document, write_json
 
             write_json(command, ok=False, errors=errors_document(error))
-        raise
+        show_user_error(error)
+        raise typer.Exit(bad_input) from None

@@ -2,54 +2,53 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
 
 from rich.console import Console
 from rich.status import Status
+from rich.text import Text
 
 from muster.bench.machine_speed import numpy_rows, python_loops
-from muster.bench.workload import TARGET_TOLERANCE, Result, Workload, measure
+from muster.bench.workload import TARGET_TOLERANCE, Result, SeededRow, Workload, measure
 from muster.bench.workload_registry import ON_DEMAND, groups
 from muster.cli import FAILED, OK
 from muster.cli.errors import UserError
 from muster.cli.json_output import JsonDocument, write_json
-from muster.cli.screen import BAD, DIM, GOOD, NOTE, PLAIN, Screen, TextLine, to_stdout
+from muster.cli.screen import BAD, DIM, GOOD, NOTE, Screen, TextPart, styled, to_stdout
 from muster.cli.text_format import count, real_time
-from muster.cli.text_table import Column, TableCell, lay_out
+from muster.cli.text_table import lay_out
 from muster.lab.assets import NoServerBinaries
-from muster.lab.certificates import NoCertificateLibrary
 from muster.lab.scheduler_process import SchedulerProcessEnded
+from muster.lab.servers import NoCertificateLibrary
 from muster.yaml_positions import nearest
 
-RUN_FAILED = "failed"
 
-
-def bench(names: Sequence[str], *, json: bool, check: bool, only_list: bool) -> int:
-    selected = _selected(names, include_on_demand=only_list)
+def bench(names: Sequence[str], *, json: bool, check: bool, only_list: bool, row: str = "", seeds: str = "", show: str = "") -> int:
+    selected = _selected(names, include_on_demand=only_list or bool(row or show))
+    if show:
+        return _show_cluster(selected, show)
+    selected = _of_seeds(selected, row, seeds)
     if only_list:
         _show_list(selected, json=json)
         return OK
     screen = to_stdout(quiet=json)
     machine = _machine()
     screen.print_lines(_machine_lines(machine))
-    results: list[Result | tuple[Workload, str]] = []
-    console = Console(stderr=True)
-    for workload in selected:
-        with Status(f"{workload.group}: {workload.name}", console=console) if console.is_terminal else nullcontext():
-            results.append(_run(workload))
+    results = [_run(workload) for workload in selected]
     screen.print_lines(_table(results, screen))
-    missed = [result for result in results if not isinstance(result, tuple) and result.met is False]
-    badly = [result for result in missed if result.missed_badly]
-    failed = [result for result in results if isinstance(result, tuple)]
+    failed = any(result.measured is None for result in results)
+    badly = any(result.missed_badly for result in results)
     if json:
-        write_json("bench", ok=not badly and not failed, machine=machine, results=[_document(each) for each in results])
-    screen.print_line()
-    screen.print_line(_totals_line(len(results), missed=len(missed), badly=len(badly), failed=len(failed)))
+        write_json("bench", ok=not badly, machine=machine, results=[_document(result) for result in results])
+    screen.print_lines([styled(""), _totals_line(results)])
     if not names:
-        screen.print_lines([TextLine.of((f" not run: {name}; `muster bench {name}` measures it.", DIM)) for name in ON_DEMAND])
+        screen.print_lines(styled((f" not run: {name}; `muster bench {name}` measures it.", DIM)) for name in ON_DEMAND)
     return FAILED if failed or (check and badly) else OK
 
 
@@ -64,12 +63,48 @@ def _selected(names: Sequence[str], *, include_on_demand: bool) -> list[Workload
     return [workload for name, workloads in known.items() if name in selected for workload in workloads]
 
 
-def _run(workload: Workload) -> Result | tuple[Workload, str]:
+def _show_cluster(selected: Sequence[Workload], name: str) -> int:
+    """One random cluster, named as ROW:SEED."""
+    row, _, seed = name.rpartition(":")
+    found = _of_row(selected, row)
+    if not row or not found:
+        raise UserError(f"{name!r} names no cluster: write ROW:SEED, such as racks:17")
+    print(found[0][1].show(_seeds(seed).start))
+    return OK
+
+
+def _of_row(selected: Sequence[Workload], row: str) -> list[tuple[Workload, SeededRow]]:
+    """The workloads over random clusters, of this row or of all."""
+    rows = {workload.row.name: None for workload in selected if workload.row is not None}
+    if row and row not in rows:
+        near = nearest(row, rows)
+        raise UserError(f"unknown row {row!r}. " + (f"Did you mean {near!r}?" if near else f"Rows: {', '.join(rows) or 'none'}."))
+    return [(workload, workload.row) for workload in selected if workload.row is not None and row in ("", workload.row.name)]
+
+
+def _of_seeds(selected: list[Workload], row: str, seeds: str) -> list[Workload]:
+    """These workloads, only those of a row, or all over random clusters on some seeds only."""
+    if not seeds:
+        return [workload for workload, _ in _of_row(selected, row)] if row else selected
+    return [replace(workload, run=partial(found.run, _seeds(seeds))) for workload, found in _of_row(selected, row)]
+
+
+def _seeds(text: str) -> range:
+    """`17`, or `0-49`."""
+    first, _, last = text.partition("-")
+    if not first.isdecimal() or not (last or first).isdecimal():
+        raise UserError(f"{text!r} is no seed: write a number such as 17, or 0-49 for the first fifty")
+    return range(int(first), int(last or first) + 1)
+
+
+def _run(workload: Workload) -> Result:
     """A workload checks its own outcome; where that is wrong, there is no measurement."""
-    try:
-        return measure(workload)
-    except (AssertionError, NoServerBinaries, NoCertificateLibrary, SchedulerProcessEnded) as error:
-        return workload, str(error)
+    console = Console(stderr=True)
+    with Status(f"{workload.group}: {workload.name}", console=console) if console.is_terminal else nullcontext():
+        try:
+            return measure(workload)
+        except (AssertionError, NoServerBinaries, NoCertificateLibrary, SchedulerProcessEnded) as error:
+            return Result(workload, None, error=str(error))
 
 
 # -- output ------------------------------------------------------------------------------------------------------------------------
@@ -84,41 +119,27 @@ def _machine() -> JsonDocument:
     }
 
 
-def _machine_lines(machine: JsonDocument) -> list[TextLine]:
+def _machine_lines(machine: JsonDocument) -> list[Text]:
     details = f"{machine['pythonLoops']} million loop steps/s, {machine['numpyRows']} million rows/s in NumPy"
     return [
-        TextLine.of((f" this machine: Python {machine['python']}, {count(machine['cores'] or 1, 'core')}, {details}", DIM)),
-        TextLine.of(""),
+        styled((f" this machine: Python {machine['python']}, {count(machine['cores'] or 1, 'core')}, {details}", DIM)),
+        styled(""),
     ]
 
 
-def _table(results: Sequence[Result | tuple[Workload, str]], screen: Screen) -> list[TextLine]:
-    columns = [
-        Column("group"),
-        Column("workload"),
-        Column("value", align_right=True),
-        Column("unit"),
-        Column("target", align_right=True),
-        Column("result"),
-        Column("took", align_right=True),
-        Column("details"),
-    ]
-    return lay_out(columns, [list(_cells(result)) for result in results], width=screen.width)
+def _table(results: Sequence[Result], screen: Screen) -> list[Text]:
+    columns = ["group", "workload", ">value", "unit", ">target", "result", ">took", "details"]
+    return lay_out(columns, [_cells(result) for result in results], width=screen.width)
 
 
-def _cells(result: Result | tuple[Workload, str]) -> Iterator[TableCell | str]:
-    workload = result[0] if isinstance(result, tuple) else result.workload
-    yield workload.group
-    yield workload.name
-    if isinstance(result, tuple):
-        yield from ("", workload.unit, _target(workload), TableCell(RUN_FAILED, BAD), "", result[1])
-        return
-    yield _number(result.measured.value)
-    yield workload.unit
-    yield _target(workload)
-    yield _target_verdict(result)
-    yield real_time(result.seconds)
-    yield ", ".join(f"{name} {_number(value)}" for name, value in result.measured.details)
+def _cells(result: Result) -> list[TextPart]:
+    workload, measured = result.workload, result.measured
+    about = [workload.group, workload.name]
+    if measured is None:
+        return [*about, "", workload.unit, _target(workload), ("failed", BAD), "", result.error]
+    details = ", ".join(f"{name} {_number(value)}" for name, value in measured.details)
+    verdict = _target_verdict(result)
+    return [*about, _number(measured.value), workload.unit, _target(workload), verdict, real_time(result.seconds), details]
 
 
 def _target(workload: Workload) -> str:
@@ -127,14 +148,14 @@ def _target(workload: Workload) -> str:
     return f"{'>=' if workload.at_least else '<='} {_number(workload.target)}"
 
 
-def _target_verdict(result: Result) -> TableCell:
+def _target_verdict(result: Result) -> TextPart:
     """In words: colour alone must not carry meaning."""
-    target, value = result.workload.target, result.measured.value
-    if target is None or result.met is None:
-        return TableCell("no target", PLAIN)
+    if result.missed_by is None:
+        return "no target"
     if result.met:
-        return TableCell("met", GOOD)
-    return TableCell(f"missed by {100 * abs(value - target) / target:.0f} %", BAD if result.missed_badly else NOTE)
+        return "met", GOOD
+    by = "" if math.isinf(result.missed_by) else f" by {100 * result.missed_by:.0f} %"
+    return f"missed{by}", BAD if result.missed_badly else NOTE
 
 
 def _number(value: float) -> str:
@@ -143,12 +164,15 @@ def _number(value: float) -> str:
     return f"{value:.0f}" if value >= 100 or value == int(value) else f"{value:.2f}"
 
 
-def _totals_line(results: int, *, missed: int, badly: int, failed: int) -> TextLine:
-    total = f" {count(results, 'workload')}: " + (f"{failed} failed, " if failed else "")
+def _totals_line(results: Sequence[Result]) -> Text:
+    missed = [result for result in results if result.measured is not None and result.met is False]
+    badly = sum(result.missed_badly for result in missed)
+    failed = sum(result.measured is None for result in results)
+    total = f" {count(len(results), 'workload')}: " + (f"{failed} failed, " if failed else "")
     if not missed:
-        return TextLine.of(total, ("all targets met.", GOOD))
+        return styled(total, ("all targets met.", GOOD))
     tolerance = f"{badly or 'none'} by more than {100 * TARGET_TOLERANCE:.0f} %"
-    return TextLine.of(total, (f"{count(missed, 'target')} missed, {tolerance}.", BAD if badly else NOTE))
+    return styled(total, (f"{count(len(missed), 'target')} missed, {tolerance}.", BAD if badly else NOTE))
 
 
 def _show_list(selected: Sequence[Workload], *, json: bool) -> None:
@@ -157,7 +181,7 @@ def _show_list(selected: Sequence[Workload], *, json: bool) -> None:
         write_json("bench", ok=True, workloads=workloads)
         return
     screen = to_stdout()
-    columns = [Column("group"), Column("workload"), Column("unit"), Column("target", align_right=True)]
+    columns = ["group", "workload", "unit", ">target"]
     screen.print_lines(lay_out(columns, [(w.group, w.name, w.unit, _target(w)) for w in selected], width=screen.width))
 
 
@@ -165,16 +189,14 @@ def _about(workload: Workload) -> JsonDocument:
     return {"group": workload.group, "name": workload.name, "unit": workload.unit, "target": workload.target}
 
 
-def _document(result: Result | tuple[Workload, str]) -> JsonDocument:
-    if isinstance(result, tuple):
-        nothing: JsonDocument = {"value": None, "met": False, "missedBadly": True, "details": {}, "seconds": None}
-        return {**_about(result[0]), **nothing, "error": result[1]}
+def _document(result: Result) -> JsonDocument:
+    measured = result.measured
     return {
         **_about(result.workload),
-        "value": result.measured.value,
+        "value": None if measured is None else measured.value,
         "met": result.met,
         "missedBadly": result.missed_badly,
-        "details": dict(result.measured.details),
-        "seconds": result.seconds,
-        "error": None,
+        "details": {} if measured is None else dict(measured.details),
+        "seconds": None if measured is None else result.seconds,
+        "error": result.error or None,
     }

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+import numpy as np
 
 BARS = " ▁▂▃▄▅▆▇█"
 PLAIN_BARS = " .:-=+*#%"
@@ -11,36 +12,29 @@ _EIGHTH_BLOCKS = " ▏▎▍▌▋▊▉"
 _MAX_ROWS = 6
 
 
-@dataclass(frozen=True, slots=True)
 class Series:
-    """A step function: each value holds until the time of the next one."""
+    """A step function: each value holds until the time of the next one, the last until the end."""
 
-    points: tuple[tuple[float, float], ...]
-    until: float
+    def __init__(self, points: Sequence[tuple[float, float]], until: float) -> None:
+        self._times = np.array([*(at for at, _ in points), until])
+        self._values = np.array([value for _, value in points])
+        self._integral = np.concatenate(([0.0], np.cumsum(self._values * np.diff(self._times))))
 
-    def mean(self, start: float | None = None, end: float | None = None) -> float:
-        """The time-weighted mean between two times; the last value where no time passes."""
-        start = self.points[0][0] if start is None else start
-        end = self.until if end is None else end
-        total = covered_s = last = 0.0
-        for (at, value), (until, _) in zip(self.points, (*self.points[1:], (self.until, 0.0)), strict=True):
-            if at <= start:
-                last = value
-            overlap = min(until, end) - max(at, start)
-            if overlap > 0:
-                total += value * overlap
-                covered_s += overlap
-        return total / covered_s if covered_s else last
+    def mean(self) -> float:
+        """The time-weighted mean."""
+        return self.columns(1)[0]
 
     @property
     def peak(self) -> float:
-        return max((value for _, value in self.points), default=0.0)
+        return float(self._values.max())
 
     def columns(self, width: int) -> list[float]:
-        """The mean in each of `width` equal intervals."""
-        start = self.points[0][0]
-        step = (self.until - start) / width
-        return [self.mean(start + i * step, start + (i + 1) * step) for i in range(width)]
+        """The mean in each of `width` equal intervals; the last value where no time passes."""
+        edges, step = np.linspace(self._times[0], self._times[-1], width + 1, retstep=True)
+        if not step:
+            return [float(self._values[-1])] * width
+        means: list[float] = (np.diff(np.interp(edges, self._times, self._integral)) / step).tolist()
+        return means
 
 
 def sparkline(values: Iterable[float], *, top: float, unicode: bool = True) -> str:

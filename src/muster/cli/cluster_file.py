@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
+
+import yaml
 
 from muster.cli.errors import UserError
-from muster.cli.scenario_files import read_text
+from muster.cli.text_files import read_text
+from muster.scenario.field_reader import Field
 from muster.scenario.step_parser import parse_manifest
 from muster.scenario.symbol_table import is_manifest
 from muster.scenario.syntax_tree import RunStep, Scenario, SourceManifest
 from muster.sim.api_kinds import KINDS, BadManifest, ref_of
+from muster.sim.virtual_clock import VIRTUAL_START
 from muster.snapshot.snapshot_file import captured_at
 from muster.yaml_positions import InputError, InputFaults, YamlValue, read_yaml_documents, yaml_value
 
@@ -21,8 +27,22 @@ GZIP_SUFFIX: Final = ".gz"
 CLUSTER_SUFFIXES: Final = (".json", GZIP_SUFFIX)
 """Files that are never scenarios."""
 _FIRST_KINDS = ("Namespace", "PriorityClass", "Node")
+_TIME = re.compile(
+    r'\b(?:creationTimestamp|startTime|startedAt|finishedAt|lastTransitionTime|lastHeartbeatTime|renewTime|time)"?:'
+    r'\s*"?(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)'
+)
+_API_VERSION = re.compile(r"^apiVersion:", re.MULTILINE)
 _DEFAULT_RUN = RunStep(1, seconds=600.0, every_s=10.0)
 """What `muster sim` does with a cluster: ten minutes of virtual time."""
+
+
+class _PlainLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """Times stay the texts that they are in JSON."""
+
+    yaml_implicit_resolvers: ClassVar[Any] = {
+        first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
 
 
 def read_cluster(path: Path) -> Scenario | None:
@@ -30,7 +50,9 @@ def read_cluster(path: Path) -> Scenario | None:
     text = read_text_or_gzip(path)
     if text.lstrip()[:1] == "{" and (document := _json_object(text)) is not None:
         # A snapshot may have a hundred thousand objects: the YAML reader, which keeps positions, would take minutes.
-        return _scenario(path, list(_manifests(document, file=str(path))), starts_at=captured_at(document))
+        return _scenario(
+            path, list(_manifests(document, file=str(path))), starts_at=captured_at(document) or newest_time(text) or VIRTUAL_START
+        )
     try:
         documents = read_yaml_documents(text, file=str(path))
     except InputError:
@@ -39,13 +61,29 @@ def read_cluster(path: Path) -> Scenario | None:
         return None
     faults = InputFaults(str(path))
     objects = [
-        manifest
-        for item in list_items(documents)
-        if _is_known(item)
-        for manifest in parse_manifest(item, path="cluster", faults=faults)
+        manifest for item in list_items(documents) if _is_known(item) for manifest in parse_manifest(Field(item, "cluster", faults))
     ]
     faults.raise_any()
-    return _scenario(path, objects, starts_at=None)
+    return _scenario(path, objects, starts_at=newest_time(text) or VIRTUAL_START)
+
+
+def newest_time(text: str) -> float | None:
+    """The newest time at which something happened to one of the objects: kubectl's output does not say when it was written."""
+    newest = max((found[1] for found in _TIME.finditer(text)), default="")
+    return datetime.fromisoformat(newest).timestamp() if newest else None
+
+
+def plain_manifests(text: str) -> list[dict[str, Any]] | None:
+    """The objects of YAML as kubectl writes it, those in lists included; None where it is something else, such as a scenario."""
+    if not _API_VERSION.search(text):
+        return None
+    try:
+        documents = [document for document in yaml.load_all(text, Loader=_PlainLoader) if document]
+    except yaml.YAMLError:
+        return None
+    if not all(isinstance(document, dict) and "apiVersion" in document for document in documents):
+        return None
+    return [item for document in documents for item in document.get("items", [document]) if isinstance(item, dict)]
 
 
 def read_text_or_gzip(path: Path) -> str:
@@ -96,7 +134,7 @@ def _manifests(document: Mapping[str, Any], *, file: str) -> Iterator[SourceMani
         yield SourceManifest(item, 1)
 
 
-def _scenario(path: Path, objects: list[SourceManifest], *, starts_at: float | None) -> Scenario:
+def _scenario(path: Path, objects: list[SourceManifest], *, starts_at: float) -> Scenario:
     objects.sort(
         key=lambda source: _FIRST_KINDS.index(kind) if (kind := source.manifest["kind"]) in _FIRST_KINDS else len(_FIRST_KINDS)
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from muster.cli import OK
 from muster.cli.errors import UserError
-from muster.cli.screen import DIM, GOOD, TextLine, to_stdout
+from muster.cli.screen import DIM, GOOD, styled, to_stdout
 from muster.crds.crd_definitions import as_yaml
 from muster.crds.crd_install import NotServed, install
 from muster.kube.watch.access import AccessError, read_access
@@ -29,7 +29,7 @@ def install_missing(kubeconfig: Path | None, context: str) -> int:
         raise UserError(f"the API server rejected the definitions: {error}") from None
     screen = to_stdout()
     for name, is_new in definitions:
-        screen.print_line(TextLine.of(("installed  ", GOOD) if is_new else ("present    ", DIM), name))
+        screen.print_line(styled(("installed  ", GOOD) if is_new else ("present    ", DIM), name))
     return OK
 
 

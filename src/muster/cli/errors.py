@@ -9,53 +9,49 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from rich.text import Text
 
-    from muster.cli.screen import TextLine
-    from muster.yaml_positions import InputFault
+    from muster.yaml_positions import InputError, InputFault
 
 
 _KNOWN_PACKAGES = ("muster", "__main__", "msgspec", "numpy", "rich", "typer", "yaml", "_yaml")
 
 
 class UserError(Exception):
-    """Invalid input. The message is all that is shown, so it says what to write instead."""
+    """Invalid input without a position in a file. The message is all that is shown, so it says what to write instead."""
 
 
-class InvalidFiles(UserError):
-    """Faults with their positions in files."""
-
-    def __init__(self, faults: Iterable[InputFault]) -> None:
-        self.faults = tuple(faults)
-        super().__init__("\n".join(str(fault) for fault in self.faults))
+def file_error(path: Path, error: OSError, *, why: str = "") -> UserError:
+    """A file that cannot be read or written, with the reason of the operating system."""
+    return UserError(f"{path}: {why}{(error.strerror or str(error)).lower()}")
 
 
-def show_user_error(error: UserError) -> None:
-    from muster.cli.screen import ERROR, TextLine, to_stderr
+def show_user_error(error: UserError | InputError) -> None:
+    from muster.cli.screen import ERROR, styled, to_stderr
 
     screen = to_stderr()
-    if not isinstance(error, InvalidFiles):
-        screen.print_line(TextLine.of(("muster: ", ERROR), str(error)))
+    if isinstance(error, UserError):
+        first, *rest = str(error).split("\n")
+        screen.print_lines([styled(("muster: ", ERROR), first), *map(styled, rest)])
         return
     for fault in error.faults:
-        for line in fault_lines(fault):
-            screen.print_line(line)
+        screen.print_lines(fault_lines(fault))
     if len(error.faults) > 1:
         screen.print_line(f"{len(error.faults)} errors")
 
 
-def fault_lines(fault: InputFault) -> list[TextLine]:
+def fault_lines(fault: InputFault) -> list[Text]:
     """A fault as it is shown: the message, and below it the source lines with a caret line."""
-    from muster.cli.screen import DIM, ERROR, TextLine
+    from muster.cli.screen import DIM, ERROR, styled
 
     if not _is_file(fault.file):
         hint = f". Did you mean {fault.suggestion!r}?" if fault.suggestion else ""
-        return [TextLine.of((f"{fault.file}: ", ERROR), f"{fault.message}{hint}")]
-    first, *rest = fault.render(_file_text(fault.file)).splitlines()
+        return [styled((f"{fault.file}: ", ERROR), f"{fault.message}{hint}")]
+    first, *rest = fault.render(_file_text(fault.file)).split("\n")
     position = f"{fault.file}:{fault.line}: "
-    lines = [TextLine.of((position, ERROR), first.removeprefix(position))]
+    lines = [styled((position, ERROR), first.removeprefix(position))]
     for number, text in enumerate(rest):
-        lines.append(TextLine.of((text, ERROR if number == len(rest) - 1 else DIM)))
+        lines.append(styled((text, ERROR if number == len(rest) - 1 else DIM)))
     return lines
 
 
@@ -73,11 +69,14 @@ def _file_text(file: str) -> str:
 
 def show_bug(error: BaseException, arguments: list[str]) -> bool:
     """One line with the error and its position, one with what to do. Returns whether the bug is in Muster and not in a plugin."""
+    from muster.model.printable_text import printable
+
     frames = list(traceback.walk_tb(error.__traceback__))
     plugin = next((frame for frame in reversed(frames) if _is_plugin_code(frame[0])), None)
     frame, line = plugin or frames[-1]
     where = f"({Path(frame.f_code.co_filename).name}:{line})"
-    message = f"{type(error).__name__}: {str(error).splitlines()[0][:200] if str(error) else ''} {where}"
+    what = printable(str(error).partition("\n")[0][:200])
+    message = f"{type(error).__name__}: {what} {where}"
     command = " ".join(["muster", "--debug", *arguments])
     if plugin is not None:
         print(f"muster: a plugin failed in {frame.f_code.co_name}: {message}", file=sys.stderr)

@@ -7,36 +7,46 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any, get_args, get_origin, get_type_hints
 
 import msgspec
+import yaml
 
 from muster import __version__
-from muster.cli.errors import InvalidFiles, UserError
+from muster.cli.errors import UserError
+from muster.config.plugin_options import camel_case
+from muster.model.printable_text import printable_json
 from muster.scenario.run_report import Report
-from muster.yaml_positions import InputFault
+from muster.yaml_positions import InputError
 
 SCHEMA_VERSION = 2
 
 JsonDocument = dict[str, Any]
 
 
+_yaml = False
+
+
+def use_yaml(wanted: bool) -> None:
+    """Write documents as YAML from now on."""
+    global _yaml
+    _yaml = wanted
+
+
 def write_json(command: str, *, ok: bool, **parts: object) -> None:
     """One document on standard output, keys in a fixed order."""
     document = {"schema": SCHEMA_VERSION, "muster": __version__, "command": command, "ok": ok, **parts}
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n")
+    if _yaml:
+        sys.stdout.write(yaml.safe_dump(msgspec.json.decode(printable_json(msgspec.json.encode(document))), sort_keys=False))
+        return
+    sys.stdout.write(msgspec.json.format(printable_json(msgspec.json.encode(document)), indent=2).decode() + "\n")
 
 
-def errors_document(error: UserError) -> list[JsonDocument]:
+def errors_document(error: UserError | InputError) -> list[JsonDocument]:
     """The errors of the error stream: with positions and suggestions where they have any, else a message each."""
-    return faults_document(error.faults) if isinstance(error, InvalidFiles) else [{"message": str(error)}]
-
-
-def faults_document(faults: Iterable[InputFault]) -> list[JsonDocument]:
-    return [to_json(fault) for fault in faults]
+    return [to_json(fault) for fault in error.faults] if isinstance(error, InputError) else [{"message": str(error)}]
 
 
 def report_document(report: Report) -> JsonDocument:
@@ -85,8 +95,3 @@ def _json_fields(kind: type) -> tuple[tuple[str, str, bool], ...]:
 def _is_amounts(hint: object) -> bool:
     pair = get_args(hint)[:1]
     return get_origin(hint) is tuple and bool(pair) and get_args(pair[0]) in ((str, int), (str, float))
-
-
-def camel_case(name: str) -> str:
-    first, *rest = (f"{name.removesuffix('_s')}_seconds" if name.endswith("_s") else name).split("_")
-    return first + "".join(word.capitalize() for word in rest)

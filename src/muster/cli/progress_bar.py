@@ -1,18 +1,16 @@
-"""A progress bar while scenarios run, if the error stream is a terminal. It is removed at the end."""
+"""A progress bar while scenarios run or a cluster is read, if the error stream is a terminal. It is removed at the end."""
 
 from __future__ import annotations
 
 import sys
-from time import perf_counter
 from types import TracebackType
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Column
-from rich.text import Text
 
-from muster.cli.screen import escape_control
 from muster.cli.text_format import clock
+from muster.model.printable_text import printable
 from muster.scenario.run_report import CycleUpdate
 
 _MAX_NAME_WIDTH = 28
@@ -26,12 +24,13 @@ class ProgressBar:
         self._progress = Progress(
             TextColumn(" {task.description}", markup=False, table_column=Column(no_wrap=True)),
             BarColumn(bar_width=max(10, min(40, console.width - 80))),
-            _ClockColumn(table_column=Column(no_wrap=True)),
+            TextColumn("{task.fields[at]}", table_column=Column(no_wrap=True)),
+            TimeElapsedColumn(),
             console=console,
             transient=True,
             disable=quiet or not console.is_terminal,
         )
-        self._task = self._progress.add_task("", total=None, cycle=0, at="", began=perf_counter())
+        self._task = self._progress.add_task("", total=None, at="")
 
     def __enter__(self) -> ProgressBar:
         self._progress.start()
@@ -41,23 +40,36 @@ class ProgressBar:
         self._progress.stop()
 
     def begin(self, name: str) -> None:
-        self._progress.update(
-            self._task, description=escape_control(name)[:_MAX_NAME_WIDTH], completed=0, total=None, began=perf_counter()
-        )
+        self._progress.reset(self._task, total=None, description=printable(name)[:_MAX_NAME_WIDTH], at="")
 
     def cycle(self, cycle_update: CycleUpdate) -> None:
-        row = cycle_update.row
-        self._progress.update(
-            self._task,
-            completed=row.at_s,
-            total=cycle_update.total_s or None,
-            cycle=row.cycle,
-            at=f"{clock(row.at_s)} of {clock(cycle_update.total_s)}",
+        row, total_s = cycle_update.row, cycle_update.total_s
+        at = f"cycle {row.cycle}  {clock(row.at_s)} of {clock(total_s)} virtual"
+        self._progress.update(self._task, completed=row.at_s, total=total_s or None, at=at)
+
+
+class Counting:
+    """How much was read so far, if the error stream is a terminal."""
+
+    def __init__(self, what: str, *, quiet: bool = False) -> None:
+        console = Console(file=sys.stderr, highlight=False, markup=False)
+        self._progress = Progress(
+            TextColumn(" {task.description}", markup=False),
+            BarColumn(bar_width=20),
+            TextColumn("{task.completed:,.0f} objects"),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+            disable=quiet or not console.is_terminal,
         )
+        self._task = self._progress.add_task(what, total=None)
 
+    def __enter__(self) -> Counting:
+        self._progress.start()
+        return self
 
-class _ClockColumn(ProgressColumn):
-    def render(self, task: Task) -> Text:
-        fields = task.fields
-        elapsed = f"{perf_counter() - fields['began']:.1f} s real"
-        return Text(f"cycle {fields['cycle']}  {fields['at']} virtual  {elapsed}" if fields["cycle"] else elapsed)
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._progress.stop()
+
+    def show(self, number: int) -> None:
+        self._progress.update(self._task, completed=number)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Any
 
 import msgspec
 from rich.console import Console
 from rich.status import Status
+from rich.text import Text
 
 from muster.cli import FAILED, OK
-from muster.cli.errors import InvalidFiles, UserError
+from muster.cli.errors import UserError, file_error
 from muster.cli.json_output import write_json
-from muster.cli.screen import BAD, BOLD, DIM, ERROR, GOOD, TextLine, to_stdout
+from muster.cli.screen import BAD, BOLD, DIM, ERROR, GOOD, styled, to_stdout
 from muster.cli.text_format import count
 from muster.config import load_policy
 from muster.decision_log import BadDecisionLog
@@ -36,9 +38,9 @@ def replay_log(log: Path, *, policy: Path | None, json: bool) -> int:
     replayed = f"{count(result.cycles, 'cycle')}, {count(result.events, 'event')}"
     if difference is None:
         restarts = f" ({count(result.starts, 'start')} of a scheduler)" if result.starts > 1 else ""
-        screen.print_line(TextLine.of(f"{replayed}: ", ("identical", GOOD), restarts))
+        screen.print_line(styled(f"{replayed}: ", ("identical", GOOD), restarts))
         return OK
-    screen.print_lines(list(_difference_lines(log, difference)))
+    screen.print_lines(_difference_lines(log, difference))
     screen.print_line(f"{replayed} replayed; the {count(result.cycles - 1, 'cycle')} before it: identical.")
     return FAILED
 
@@ -60,43 +62,31 @@ def _replay(log: Path, policy: Path | None) -> ReplayResult:
             loaded = load_policy(policy) if policy is not None else None
             if console.is_terminal:
                 status.start()
-            return replay(_complete_lines(file), file=str(log), policy=loaded, on_cycle=on_cycle)
+            return replay(file, file=str(log), policy=loaded, on_cycle=on_cycle)
     except OSError as error:
-        raise UserError(f"{log}: {(error.strerror or str(error)).lower()}") from None
+        raise file_error(log, error) from None
     except BadDecisionLog as error:
         before = f" ({count(identical, 'cycle')} before it: identical)" if identical else ""
         raise UserError(f"{log}: {error}{before}") from None
     except InputError as error:
         if policy is not None:
-            raise InvalidFiles(error.faults) from None
+            raise
         hint = "move the log to the folder of the policy file, or name a policy file with --policy"
         raise UserError(f"{log}: the policy in this log cannot be loaded here ({error.faults[0].message}); {hint}") from None
     finally:
         status.stop()
 
 
-def _complete_lines(file: IO[bytes]) -> Iterator[bytes]:
-    """The lines of a log; one that does not end is truncated."""
-    for number, line in enumerate(file, start=1):
-        if not line.endswith(b"\n"):
-            try:
-                msgspec.json.decode(line)
-            except msgspec.DecodeError:
-                if number > 1:
-                    raise BadDecisionLog(f"line {number} is truncated") from None
-        yield line
-
-
 # -- the first difference ----------------------------------------------------------------------------------------------------------
 
 
-def _difference_lines(log: Path, difference: CycleDifference) -> Iterator[TextLine]:
+def _difference_lines(log: Path, difference: CycleDifference) -> Iterator[Text]:
     document = _document(difference)
-    yield TextLine.of((f"{log}:{difference.line}: ", ERROR), f"cycle {difference.cycle} differs: {document['what']}")
+    yield styled((f"{log}:{difference.line}: ", ERROR), f"cycle {difference.cycle} differs: {document['what']}")
     for side, style in (("logged", GOOD), ("decided", BAD)):
-        yield TextLine.of((f"    {side:8}  ", DIM), (_effect_text(document[side]), style))
+        yield styled((f"    {side:8}  ", DIM), (_effect_text(document[side]), style))
     if document["fields"]:
-        yield TextLine.of(("    differ in  ", DIM), (", ".join(document["fields"]), BOLD))
+        yield styled(("    differ in  ", DIM), (", ".join(document["fields"]), BOLD))
 
 
 def _document(difference: CycleDifference) -> dict[str, Any]:
@@ -105,11 +95,9 @@ def _document(difference: CycleDifference) -> dict[str, Any]:
     where = {"line": difference.line, "cycle": difference.cycle}
     for part, kind in (("effects", "effect"), ("verdicts", "verdict"), ("stats", "stat")):
         old, new = logged[part], decided[part]
-        for i in range(max(len(old), len(new))):
-            before = old[i] if i < len(old) else None
-            after = new[i] if i < len(new) else None
+        for number, (before, after) in enumerate(zip_longest(old, new), start=1):
             if before != after:
-                what = f"{kind} {i + 1} of {len(old)} logged, {len(new)} decided"
+                what = f"{kind} {number} of {len(old)} logged, {len(new)} decided"
                 return {**where, "what": what, "logged": before, "decided": after, "fields": _fields(before, after)}
     return {**where, "what": "the bytes differ", "logged": None, "decided": None, "fields": []}
 

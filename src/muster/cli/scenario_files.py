@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from muster.cli.errors import InvalidFiles, UserError
+from muster.cli.errors import UserError
+from muster.cli.text_files import read_text
 from muster.scenario import Scenario, parse
-from muster.yaml_positions import InputError, InputFault, nearest
+from muster.yaml_positions import InputError, InputFault
 
 SCENARIO_SUFFIXES = (".yaml", ".yml")
 _FILE_AND_LINE = re.compile(r"(.+):(\d+)")
@@ -27,7 +28,7 @@ def read_scenarios(arguments: Iterable[str]) -> list[Scenario]:
                 continue
             scenarios.extend(parsed if line is None else [_at_line(parsed, line)])
     if faults:
-        raise InvalidFiles(faults)
+        raise InputError(faults)
     return scenarios
 
 
@@ -48,22 +49,3 @@ def _at_line(scenarios: list[Scenario], line: int) -> Scenario:
     """The last scenario that begins at or before this line."""
     before = [scenario for scenario in scenarios if scenario.line <= line]
     return before[-1] if before else scenarios[0]
-
-
-def read_text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file{_hint(path)}") from None
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: not UTF-8 text (byte {error.start})") from None
-    except OSError as error:
-        raise UserError(f"{path}: {(error.strerror or str(error)).lower()}") from None
-
-
-def _hint(path: Path) -> str:
-    folder = path.parent
-    if not folder.is_dir():
-        return ""
-    near = nearest(path.name, [file.name for file in folder.iterdir()])
-    return f". Did you mean {str(folder / near)!r}?" if near else ""

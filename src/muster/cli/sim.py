@@ -8,18 +8,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
+from rich.text import Text
+
 from muster.cli import BAD_INPUT, FAILED, OK
 from muster.cli.cluster_file import CLUSTER_SUFFIXES, read_cluster
-from muster.cli.errors import InvalidFiles, UserError, fault_lines
-from muster.cli.json_output import faults_document, report_document, write_json
+from muster.cli.errors import UserError, fault_lines, file_error
+from muster.cli.json_output import report_document, to_json, write_json
 from muster.cli.progress_bar import ProgressBar
 from muster.cli.scenario_files import read_scenarios
-from muster.cli.screen import BAD, BOLD, DIM, ERROR, GOOD, Screen, TextLine, to_stdout
+from muster.cli.screen import BAD, BOLD, DIM, ERROR, GOOD, Screen, styled, to_stdout
 from muster.cli.summary import main_resource, summary
 from muster.cli.text_format import count, duration, real_time
 from muster.cli.timeline import timeline, timeline_lines
 from muster.config import load_policy
 from muster.decision_log import DecisionLogWriter
+from muster.private_file import open_private
 from muster.scenario import Report, Scenario, generate_from_text, run
 from muster.scenario.run_report import ExpectationFailure
 from muster.yaml_positions import InputError, InputFault
@@ -54,20 +57,20 @@ class ScenarioResult:
 
 def simulate(options: SimOptions) -> int:
     scenarios = _scenarios(options)
-    screen = to_stdout(quiet=options.quiet)
+    screen = to_stdout(quiet=options.quiet or options.json)
+    one_line_each = len(scenarios) > 1 and not options.timeline
     results: list[ScenarioResult] = []
     with _open_decision_log(options.decision_log) as log, ProgressBar(quiet=options.quiet or options.json) as progress_bar:
         for scenario in scenarios:
             progress_bar.begin(scenario.name)
             results.append(_run(scenario, progress_bar, log))
-            if len(scenarios) > 1 and options.timeline is not True and not options.json:
+            if one_line_each:
                 _show_line(results[-1], screen, new_file=len(results) == 1 or results[-2].scenario.file != scenario.file)
     if options.json:
         _show_json(results)
-    elif len(scenarios) == 1 or options.timeline:
-        for result in results:
+    else:
+        for result in [] if one_line_each else results:
             _show_report(result, screen, options)
-    if not options.json:
         _show_count(results, screen)
         _show_failures(results, options)
     if any(result.report is None for result in results):
@@ -83,13 +86,11 @@ def _scenarios(options: SimOptions) -> list[Scenario]:
         raise UserError("either files or --generate, not both")
     if options.generate is None and not options.files:
         raise UserError("name a scenario file or a folder of them, such as `muster sim scenarios/demo.yaml`, or use --generate")
-    try:
-        scenarios = [generate_from_text(options.generate)] if options.generate is not None else list(_read(options.files))
-        if options.policy is not None:
-            load_policy(options.policy)
-    except InputError as error:
-        raise InvalidFiles(error.faults) from None
-    return [replace(scenario, policy=options.policy) for scenario in scenarios] if options.policy is not None else scenarios
+    scenarios = [generate_from_text(options.generate)] if options.generate is not None else list(_read(options.files))
+    if options.policy is None:
+        return scenarios
+    load_policy(options.policy)
+    return [replace(scenario, policy=options.policy) for scenario in scenarios]
 
 
 def _read(arguments: Sequence[str]) -> Iterator[Scenario]:
@@ -110,9 +111,9 @@ def _open_decision_log(path: Path | None) -> Iterator[DecisionLogWriter | None]:
         return
     file: IO[bytes]
     try:
-        file = path.open("wb")
+        file = open_private(path, "wb")
     except OSError as error:
-        raise UserError(f"{path}: the decision log cannot be written: {(error.strerror or str(error)).lower()}") from None
+        raise file_error(path, error, why="the decision log cannot be written: ") from None
     with file:
         yield DecisionLogWriter(file)
 
@@ -136,25 +137,25 @@ def _show_report(result: ScenarioResult, screen: Screen, options: SimOptions) ->
         screen.print_line()
         entries = timeline(report, resource=main_resource(report))
         screen.print_lines(timeline_lines(entries, width=screen.width, complete=bool(options.timeline)))
-    screen.print_lines(list(summary(report, screen, all_gangs=options.all_gangs)))
+    screen.print_lines(summary(report, screen, all_gangs=options.all_gangs))
     screen.print_line()
 
 
-def _headline(report: Report) -> TextLine:
+def _headline(report: Report) -> Text:
     elapsed = f"{count(report.cycles, 'cycle')}, {duration(report.virtual_s)} virtual in {real_time(report.wall_s)}"
-    return TextLine.of(" ", (report.name, BOLD), (f"   {elapsed}", DIM))
+    return styled(" ", (report.name, BOLD), (f"   {elapsed}", DIM))
 
 
 def _show_line(result: ScenarioResult, screen: Screen, *, new_file: bool) -> None:
     """One line for a scenario, below a line with the name of its file where that changes."""
     scenario, report = result.scenario, result.report
     if new_file:
-        screen.print_line(TextLine.of((f" {scenario.file}", BOLD)))
+        screen.print_line(styled((f" {scenario.file}", BOLD)))
     status, style = ("ok", GOOD) if result.ok else ("failed", BAD) if report is not None else ("error", BAD)
     elapsed = ""
     if report is not None:
         elapsed = f"   {count(report.cycles, 'cycle')}, {duration(report.virtual_s)} in {real_time(report.wall_s)}"
-    screen.print_line(TextLine.of((f"   {status:6} ", style), (f":{scenario.line:<4} ", DIM), scenario.name, (elapsed, DIM)))
+    screen.print_line(styled((f"   {status:6} ", style), (f":{scenario.line:<4} ", DIM), scenario.name, (elapsed, DIM)))
 
 
 def _show_count(results: list[ScenarioResult], screen: Screen) -> None:
@@ -164,7 +165,7 @@ def _show_count(results: list[ScenarioResult], screen: Screen) -> None:
     failed = len(results) - passed
     failures = f", {failed} failed" if failed else ""
     screen.print_line()
-    screen.print_line(TextLine.of((f" {count(len(results), 'scenario')}: {passed} ok{failures}.", BAD if failed else GOOD)))
+    screen.print_line(styled((f" {count(len(results), 'scenario')}: {passed} ok{failures}.", BAD if failed else GOOD)))
 
 
 def _show_failures(results: list[ScenarioResult], options: SimOptions) -> None:
@@ -173,10 +174,10 @@ def _show_failures(results: list[ScenarioResult], options: SimOptions) -> None:
     for number, result in enumerate(result for result in results if not result.ok):
         if number or not options.quiet:
             screen.print_line()
-        screen.print_lines(list(_failed_lines(result)))
+        screen.print_lines(_failed_lines(result))
 
 
-def _failed_lines(result: ScenarioResult) -> Iterator[TextLine]:
+def _failed_lines(result: ScenarioResult) -> Iterator[Text]:
     for fault in result.faults:
         yield from fault_lines(fault)
     if result.report is None:
@@ -186,26 +187,26 @@ def _failed_lines(result: ScenarioResult) -> Iterator[TextLine]:
     scenario = result.scenario
     for violation in result.report.violations:
         place = f"{scenario.file}:{scenario.line}: "
-        yield TextLine.of((place, ERROR), f"invariant violated in cycle {violation.cycle}: {violation.invariant}")
-        yield TextLine.of(f"  {violation.text}")
-    yield TextLine.of((f"  scenario: {scenario.name}", DIM))
+        yield styled((place, ERROR), f"invariant violated in cycle {violation.cycle}: {violation.invariant}")
+        yield styled(f"  {violation.text}")
+    yield styled((f"  scenario: {scenario.name}", DIM))
     if not scenario.file.startswith("<"):
-        yield TextLine.of((f"  rerun:    muster sim {scenario.file}:{scenario.line}", DIM))
+        yield styled((f"  rerun:    muster sim {scenario.file}:{scenario.line}", DIM))
 
 
-def _failure_lines(failure: ExpectationFailure) -> Iterator[TextLine]:
-    yield TextLine.of((f"{failure.file}:{failure.line}: ", ERROR), f"after {duration(failure.at_s)} this does not hold:")
+def _failure_lines(failure: ExpectationFailure) -> Iterator[Text]:
+    yield styled((f"{failure.file}:{failure.line}: ", ERROR), f"after {duration(failure.at_s)} this does not hold:")
     for each in failure.mismatches:
         where = "" if each.line in (0, failure.line) else f" (line {each.line})"
-        yield TextLine.of(("  ", ""), (each.what, BOLD), where)
-        yield TextLine.of(("    expected  ", DIM), (each.expected, GOOD))
-        yield TextLine.of(("    found     ", DIM), (each.found, BAD))
+        yield styled(("  ", ""), (each.what, BOLD), where)
+        yield styled(("    expected  ", DIM), (each.expected, GOOD))
+        yield styled(("    found     ", DIM), (each.found, BAD))
 
 
 def _show_json(results: list[ScenarioResult]) -> None:
     write_json(
         "sim",
         ok=all(result.ok for result in results),
-        errors=faults_document(fault for result in results for fault in result.faults),
+        errors=[to_json(fault) for result in results for fault in result.faults],
         scenarios=[report_document(result.report) for result in results if result.report is not None],
     )

@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 from muster.cli import OK
-from muster.cli.errors import UserError
+from muster.cli.errors import UserError, file_error
 from muster.cli.screen import to_stdout
 from muster.cli.text_format import count
 from muster.kube.read.object_references import Manifest
@@ -29,7 +29,7 @@ def save(output: Path, *, kubeconfig: Path | None, context: str, anonymous: bool
     try:
         size = write(output, anonymize(objects) if anonymous else objects, now=time.time())
     except OSError as error:
-        raise UserError(f"{output}: {(error.strerror or str(error)).lower()}") from None
+        raise file_error(output, error) from None
     kinds = Counter(str(manifest["kind"]) for manifest in objects)
     counts = f"{count(kinds['Node'], 'node')}, {count(kinds['Pod'], 'pod')}, {count(len(objects), 'object')} in total"
     to_stdout().print_line(f"{output}: {counts}, {size / 1024:.0f} KiB{', names replaced' if anonymous else ''}")

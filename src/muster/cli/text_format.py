@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from muster.model.queue import ROOT_QUEUE
@@ -38,6 +39,11 @@ def join_names(names: Sequence[str], *, limit: int = 3) -> str:
     if len(names) > limit:
         return f"{', '.join(names[: limit - 1])} and {len(names) - limit + 1} more"
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1]))) if names else ""
+
+
+def count_by_gang(gangs: Iterable[str]) -> str:
+    """`2 of a/train and 1 of a/tune`: the gangs of some pods."""
+    return join_names([f"{pods} of {gang}" for gang, pods in Counter(gangs).items()])
 
 
 def amount_of(amounts: ResourceAmounts, resource: str) -> int:
@@ -83,30 +89,28 @@ def compact_name_list(names: Iterable[str]) -> list[str]:
 
 def _merge(pieces: list[tuple[str, ...]], at: int) -> list[tuple[str, ...]]:
     """Merge names that differ only in the number at this position."""
+    padded = {_around(piece, at, len(piece[at])) for piece in pieces if at < len(piece) and _is_padded(piece[at])}
     groups: dict[object, list[tuple[str, ...]]] = {}
     for piece in pieces:
+        key: object = piece
         if at < len(piece) and len(piece[at]) <= _MAX_DIGITS:
-            # Zero-padded numbers are grouped by their width.
-            padded = len(piece[at]) if piece[at].startswith("0") and len(piece[at]) > 1 else 0
-            groups.setdefault((padded or "plain", piece[:at], piece[at + 1 :]), []).append(piece)
-        else:
-            groups.setdefault(piece, []).append(piece)
-    return [group[0] if len(group) == 1 else _join_numbers(group, at) for group in _with_padded(groups, at)]
+            # `08`, `09` and `10` are one range: numbers of the width of a zero-padded one join it.
+            width = len(piece[at])
+            key = _around(piece, at, width if _around(piece, at, width) in padded else 0)
+        groups.setdefault(key, []).append(piece)
+    return [group[0] if len(group) == 1 else _join_numbers(group, at) for group in groups.values()]
 
 
-def _with_padded(groups: dict[object, list[tuple[str, ...]]], at: int) -> list[list[tuple[str, ...]]]:
-    """`08`, `09` and `10` are one range: unpadded numbers join the padded ones of their width."""
-    for key, group in list(groups.items()):
-        if isinstance(key, tuple) and isinstance(key[0], int):
-            plain = groups.get(("plain", *key[1:]), [])
-            group += [piece for piece in plain if len(piece[at]) == key[0]]
-            groups[("plain", *key[1:])] = [piece for piece in plain if len(piece[at]) != key[0]]
-    return [group for group in groups.values() if group]
+def _around(piece: tuple[str, ...], at: int, width: int) -> tuple[object, ...]:
+    return (width, piece[:at], piece[at + 1 :])
+
+
+def _is_padded(number: str) -> bool:
+    return number.startswith("0") and len(number) > 1
 
 
 def _join_numbers(group: list[tuple[str, ...]], at: int) -> tuple[str, ...]:
-    padded = any(piece[at].startswith("0") and len(piece[at]) > 1 for piece in group)
-    width = max(len(piece[at]) for piece in group) if padded else 0
+    width = len(group[0][at]) if any(_is_padded(piece[at]) for piece in group) else 0
     numbers = sorted(int(piece[at]) for piece in group)
     runs: list[list[int]] = []
     for number in numbers:

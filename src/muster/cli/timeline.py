@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from muster.cli.screen import BAD, DIM, GOOD, NOTE, PLAIN, TextLine
-from muster.cli.text_format import amount, clock, compact_name_list, count, join_names, reason_pattern
-from muster.cli.text_table import Column, TableCell, lay_out
+from rich.text import Text
+
+from muster.cli.screen import BAD, DIM, GOOD, NOTE, PLAIN, styled
+from muster.cli.text_format import amount, clock, compact_name_list, count, count_by_gang, join_names, reason_pattern
+from muster.cli.text_table import lay_out
 from muster.engine.explain import PREEMPTING
 from muster.model.effects import Bind, Condition, Effect, Evict, Nominate, PodGroupStatus, Release, Reserve
 from muster.scenario.run_report import Report
@@ -37,7 +38,7 @@ def timeline(report: Report, *, resource: str) -> list[TimelineEntry]:
     return sorted(_TimelineBuilder(report, resource).entries(), key=lambda entry: (entry.at_s, entry.cycle))
 
 
-def timeline_lines(entries: Sequence[TimelineEntry], *, width: int | None, complete: bool) -> list[TextLine]:
+def timeline_lines(entries: Sequence[TimelineEntry], *, width: int | None, complete: bool) -> list[Text]:
     """As many entries as fit one screen, routine ones left out first; a note counts what was left out."""
     shown, note = list(entries), ""
     if not complete and len(shown) > MAX_LINES:
@@ -47,12 +48,12 @@ def timeline_lines(entries: Sequence[TimelineEntry], *, width: int | None, compl
             shown = shown[:MAX_LINES]
             note = f"{count(len(entries) - len(shown), 'more line')}: --timeline shows all"
     rows = [
-        (TableCell(clock(entry.at_s) if is_first else "", DIM), TableCell(entry.text, entry.style))
+        ((clock(entry.at_s) if is_first else "", DIM), (entry.text, entry.style))
         for _, same_time in groupby(shown, key=lambda entry: entry.at_s)
         for is_first, entry in zip((True, *([False] * len(shown))), same_time, strict=False)
     ]
-    lines = lay_out([Column(""), Column("")], rows, width=width)
-    return [*lines, TextLine.of((f" ({note})", DIM))] if note else lines
+    lines = lay_out(["", ""], rows, width=width)
+    return [*lines, styled((f" ({note})", DIM))] if note else lines
 
 
 class _TimelineBuilder:
@@ -63,7 +64,8 @@ class _TimelineBuilder:
         self._reported_codes: dict[str, set[str]] = {}
         """The codes of the verdicts that were reported for each gang since it last had all its members placed."""
         self._ended: dict[str, str] = {}
-        self._freed = {(eviction.cycle, eviction.pod): eviction.request for eviction in report.evictions}
+        evictions = (*report.evictions, *report.undone_evictions)
+        self._freed = {(eviction.cycle, eviction.pod): eviction.request for eviction in evictions}
 
     def entries(self) -> Iterator[TimelineEntry]:
         for note in self._report.timeline_notes:
@@ -100,8 +102,7 @@ class _TimelineBuilder:
         for (preemptor, cause), victims in plans.items():
             freed = sum(dict(self._freed.get((cycle, victim.pod), ())).get(self._resource, 0) for victim in victims)
             capacity = f" ({amount(self._resource, freed)})" if freed else ""
-            per_gang = Counter(victim.gang for victim in victims)
-            evicted = join_names([f"{pods} of {gang}" for gang, pods in per_gang.items()])
+            evicted = count_by_gang(victim.gang for victim in victims)
             target = ""
             if preemptor in nominated:
                 target = f", for {count(len(nominated[preemptor]), 'member')} on {_nodes(nominated[preemptor])}"
@@ -115,7 +116,8 @@ class _TimelineBuilder:
                     continue
                 yield f"{gang} {verb} {_nodes(group)} ({count(len(group), 'member')})"
         for gang, group in _by_gang(effects, Release).items():
-            yield f"{gang} releases {_nodes(group)}: {group[0].why}"
+            for why in dict.fromkeys(release.why for release in group):
+                yield f"{gang} releases {_nodes([release for release in group if release.why == why])}: {why}"
 
     def _starts(self, effects: list[Effect]) -> Iterator[str]:
         """A gang starts with its minimum and grows with fewer. Gangs that start for the first time share a sentence."""
@@ -166,13 +168,9 @@ def _by_gang(effects: list[Effect], kind: type[_NodeEffect]) -> dict[str, list[_
     return found
 
 
-def _nodes(effects: Sequence[_NodeEffect]) -> str:
-    return _shortened(compact_name_list(effect.node for effect in effects))
+def _nodes(effects: Iterable[_NodeEffect]) -> str:
+    return _name_list(effect.node for effect in effects)
 
 
-def _name_list(names: Sequence[str] | dict[str, int]) -> str:
-    return _shortened(compact_name_list(names))
-
-
-def _shortened(names: list[str]) -> str:
-    return join_names(names, limit=_MAX_NAMES)
+def _name_list(names: Iterable[str]) -> str:
+    return join_names(compact_name_list(names), limit=_MAX_NAMES)

@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 
-from muster.config.plugin_catalogue import PluginEntry, catalogue
 from muster.config.plugin_check import protocols
-from muster.config.plugin_options import REQUIRED, Option
+from muster.config.plugin_options import REQUIRED, Option, options_of
 from muster.config.policy_file import DEFAULT_POLICY, KEYS, SETTINGS
 from muster.engine import hooks
 from muster.engine.cycle import ACTIONS
+from muster.plugins import PLUGINS
 
-_ACTION_DOCS: Mapping[str, str] = {
+ACTION_DOCS: Mapping[str, str] = {
     "expire": "Ends what has timed out: permit waits, and nominations that can no longer be bound.",
     "enqueue": "Decides which PodGroups are enqueued, so that their pods are attempted, and why the others are not.",
     "allocate": "Places gangs on free capacity in their order, each whole or not at all; binds the nominated.",
@@ -41,7 +41,7 @@ def default_policy() -> Iterator[str]:
 
 def actions() -> Iterator[str]:
     yield from ("| action | what it does |", "| --- | --- |")
-    yield from (f"| `{name}` | {_ACTION_DOCS[name]} |" for name in ACTIONS)
+    yield from (f"| `{name}` | {ACTION_DOCS[name]} |" for name in ACTIONS)
 
 
 def settings() -> Iterator[str]:
@@ -49,9 +49,10 @@ def settings() -> Iterator[str]:
 
 
 def plugins() -> Iterator[str]:
-    for entry in catalogue():
-        if entry.origin == "built in":
-            yield from _plugin(entry)
+    for name, make in PLUGINS.items():
+        yield from (f"### `{name}`", "", *(inspect.getdoc(make) or "").splitlines(), "")
+        if options := options_of(make):
+            yield from (*_options(options), "")
 
 
 def hook_table() -> Iterator[str]:
@@ -71,20 +72,14 @@ def signatures() -> Iterator[str]:
     yield "```"
 
 
-def _plugin(entry: PluginEntry) -> Iterator[str]:
-    yield from (f"### `{entry.name}`", "", *entry.doc.splitlines(), "")
-    if entry.options:
-        yield from (*_options(entry.options), "")
-
-
 def _options(options: tuple[Option, ...]) -> Iterator[str]:
     yield from ("| option | takes | default | meaning |", "| --- | --- | --- | --- |")
     for option in options:
-        default = "needed" if option.default is REQUIRED else f"`{_as_yaml(option.default)}`"
+        default = "needed" if option.default is REQUIRED else f"`{as_yaml(option.default)}`"
         yield f"| `{option.key}` | {option.type_text} | {default} | {option.doc} |"
 
 
-def _as_yaml(value: object) -> str:
+def as_yaml(value: object) -> str:
     """As a policy file has it."""
     match value:
         case bool():
@@ -94,10 +89,10 @@ def _as_yaml(value: object) -> str:
         case float():
             return f"{value:g}"
         case Mapping():
-            return "{" + ", ".join(f"{key}: {_as_yaml(each)}" for key, each in value.items()) + "}"
+            return "{" + ", ".join(f"{key}: {as_yaml(each)}" for key, each in value.items()) + "}"
         case list() | tuple():
-            return "[" + ", ".join(_as_yaml(each) for each in value) + "]"
-    return "" if value is None else str(value)
+            return "[" + ", ".join(as_yaml(each) for each in value) + "]"
+    return "null" if value is None else str(value)
 
 
 SECTIONS: Mapping[str, Callable[[], Iterator[str]]] = {

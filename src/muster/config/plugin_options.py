@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from muster.config.retired_names import OPTIONS, is_retired
-from muster.model.resource_amounts import CPU, GPU, MEMORY, PODS, short_name
+from muster.model.resource_amounts import CPU, GPU, MEMORY, PODS, is_resource_name, short_name
 from muster.yaml_positions import InputFaults, YamlValue, nearest, quoted
 
 REQUIRED = inspect.Parameter.empty
@@ -51,22 +51,19 @@ def options_of(make: Callable[..., object]) -> tuple[Option, ...]:
         parameters = inspect.signature(make).parameters
     except (NameError, TypeError, AttributeError, ValueError) as error:
         raise BadOptions(f"does not say what options it takes: {error}") from error
-    described: dict[str, Mapping[str, Any]] = (
-        {field.name: field.metadata for field in dataclasses.fields(make)} if dataclasses.is_dataclass(make) else {}
-    )
+    fields = {field.name: field for field in dataclasses.fields(make)} if dataclasses.is_dataclass(make) else {}
     found: list[Option] = []
     for name, parameter in parameters.items():
         if name == "name" or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
         if name not in hints or not _type_text(hints[name]):
             raise BadOptions(f"has an option {name} of a type that no policy file can write: {hints.get(name, 'none is given')}")
-        more = described.get(name, {})
-        default = _default(make, name, parameter)
-        found.append(
-            Option(
-                camel_case(name), name, hints[name], default, more.get("doc", ""), more.get("minimum"), more.get("resources", False)
-            )
-        )
+        default, declared = parameter.default, fields.get(name)
+        if declared is not None and declared.default_factory is not dataclasses.MISSING:
+            default = declared.default_factory()
+        written = declared.metadata if declared is not None else {}
+        more = {key: written[key] for key in ("doc", "minimum", "resources") if key in written}
+        found.append(Option(camel_case(name), name, hints[name], default, **more))
     return tuple(found)
 
 
@@ -74,14 +71,6 @@ def camel_case(name: str) -> str:
     """`default_permit_wait_s` in Python is `defaultPermitWaitSeconds` in a file."""
     first, *rest = (f"{name[:-2]}_seconds" if name.endswith("_s") else name).split("_")
     return first + "".join(word.capitalize() for word in rest)
-
-
-def _default(make: Callable[..., object], name: str, parameter: inspect.Parameter) -> object:
-    if dataclasses.is_dataclass(make):
-        for field in dataclasses.fields(make):
-            if field.name == name and field.default_factory is not dataclasses.MISSING:
-                return field.default_factory()
-    return parameter.default
 
 
 def read_options(
@@ -188,9 +177,8 @@ class _ValueReader:
             yield key, self.read(value, wanted, f"{field}.{key}")
 
     def _check_resource(self, at: YamlValue, field: str) -> None:
-        """Resources of Kubernetes itself have plain names; all others have a domain before theirs."""
         word = at.text
-        if word in _KNOWN_RESOURCES or "/" in word or word.startswith("hugepages-"):
+        if is_resource_name(word):
             return
         same = [name for name in _KNOWN_RESOURCES if short_name(name) == word]
         self._faults.add(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import yaml
@@ -14,7 +15,8 @@ from muster.config.plugin_lookup import find_plugin
 from muster.config.plugin_options import Option, options_of, read_options, read_value
 from muster.config.retired_names import is_retired
 from muster.engine.cycle import ACTIONS
-from muster.engine.hooks import DEFAULT_SETTINGS, Plugin, Policy, PolicySettings
+from muster.engine.hooks import Plugin, Policy
+from muster.engine.policy_settings import DEFAULT_SETTINGS, PolicySettings
 from muster.plugins.binpack import Binpack
 from muster.plugins.capacity import Capacity
 from muster.plugins.fit import Fit
@@ -55,10 +57,19 @@ settings:
   victimSchedulers: []
   wholeGang: cluster
   strictDeserved: false
-  shareOf: cluster
+  order: surplus
+  evictDomains: best
+  maxEvictDomains: 8
+  maxPlacements: 4096
+  evictionPauseSeconds: 60
+  maxEvictionPauseSeconds: 1800
   nominationSeconds: 600
   evictionCooldownSeconds: 600
   defaultPermitWaitSeconds: 600
+  adoptVolcano: false
+  staleSeconds: 600
+  reserveAfterSeconds: 0
+  maxReservedIdlePercent: 10
 """
 
 KEYS: Mapping[str, str] = {
@@ -66,6 +77,7 @@ KEYS: Mapping[str, str] = {
     "actions": "What a cycle does, in this order.",
     "plugins": "The plugins, in this order: a name, or a mapping of one name to its options.",
     "settings": "What belongs to no plugin.",
+    "base": "`default`: `plugins` changes the plugins of the default policy, one or one option at a time; `pdb: false` drops one.",
 }
 SETTINGS: tuple[Option, ...] = tuple(option for option in options_of(PolicySettings) if option.key not in KEYS)
 
@@ -89,13 +101,22 @@ def load_policy(source: YamlValue | Mapping[str, object] | Path | str, *, file: 
         source = _read_file(source)
     faults = InputFaults(file, PolicyError)
     try:
-        root = read_yaml(source, file=file, faults=faults) if isinstance(source, str) else yaml_value(source)
+        root = _read(source, file=file, faults=faults) if isinstance(source, str) else yaml_value(source)
     except InputError as error:
         raise PolicyError(error.faults) from error
     text = source if isinstance(source, str) else yaml.safe_dump(root.plain(), sort_keys=False)
     policy = _policy(root, text, faults)
     faults.raise_any()
     return policy
+
+
+def _read(text: str, *, file: str, faults: InputFaults) -> YamlValue:
+    return _default_root() if text == DEFAULT_POLICY else read_yaml(text, file=file, faults=faults)
+
+
+@cache
+def _default_root() -> YamlValue:
+    return read_yaml(DEFAULT_POLICY, file="<default policy>")
 
 
 def _read_file(path: Path) -> str:
@@ -109,13 +130,17 @@ def _read_file(path: Path) -> str:
 
 
 def _policy(root: YamlValue, text: str, faults: InputFaults) -> Policy:
-    default = read_yaml(DEFAULT_POLICY, file="<default policy>").mapping
+    default = _default_root().mapping
     if not root.is_mapping and root.value is not None:
         faults.add(root, f"a policy must be a mapping with the keys {', '.join(KEYS)}, not {root.type_text}")
     for key, at in root.keys.items():
         if key not in KEYS:
             faults.unknown(at, "key", KEYS, field=key)
-    given = {key: root.mapping.get(key, default[key]) for key in KEYS}
+    given = {key: root.mapping.get(key, default.get(key, YamlValue(None))) for key in KEYS}
+    if given["base"].value is not None:
+        if given["base"].text != "default":
+            faults.add(given["base"], f"base must be default, not {given['base'].type_text}", field="base", suggestion="default")
+        given["plugins"] = _changed_plugins(default["plugins"], given["plugins"])
     actions = _actions(given["actions"], faults)
     plugins = _plugins(given["plugins"], faults)
     settings = _settings(given["settings"], _scheduler_names(given["schedulerNames"], faults), faults)
@@ -206,6 +231,34 @@ def _plugins(given: YamlValue, faults: InputFaults) -> tuple[Plugin, ...]:
     # A plugin that could not be read may be the one that is missing.
     _check_combinations(given, found, faults, complete=len(faults) == before)
     return tuple(plugin for _, plugin in found)
+
+
+def _changed_plugins(base: YamlValue, changes: YamlValue) -> YamlValue:
+    """The base's plugins in their places with the options that are changed; those that are new come last, and `false` drops one."""
+    if not changes.is_list or changes is base:
+        return changes
+    items = {_plugin_name(item): item for item in base.items}
+    for number, item in enumerate(changes.items):
+        name = _plugin_name(item) or str(number)
+        options = item.mapping.get(name)
+        if options is not None and options.value is False:
+            items.pop(name, None)
+        else:
+            items[name] = _with_options(items.get(name), item, name)
+    return replace(changes, value=tuple(items.values()))
+
+
+def _plugin_name(item: YamlValue) -> str:
+    return item.value if isinstance(item.value, str) else next(iter(item.mapping), "")
+
+
+def _with_options(base: YamlValue | None, item: YamlValue, name: str) -> YamlValue:
+    kept = base.mapping.get(name) if base is not None else None
+    changed = item.mapping.get(name)
+    if kept is None or changed is None or not changed.is_mapping:
+        return item if kept is None or changed is not None else replace(item, value={name: kept}, keys={name: item})
+    options = replace(changed, value={**kept.mapping, **changed.mapping}, keys={**kept.keys, **changed.keys})
+    return replace(item, value={name: options})
 
 
 def _name_and_options(item: YamlValue, field: str, faults: InputFaults) -> tuple[YamlValue, YamlValue] | None:

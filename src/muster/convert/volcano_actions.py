@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from muster.convert.policy_draft import PolicyDraft
+from muster.convert.policy_draft import NoteRank, PolicyDraft
 from muster.convert.volcano_conf import Arguments, VolcanoConf
 from muster.engine.cycle import ACTIONS
 from muster.engine.quota import EVICTING_ACTIONS
-from muster.yaml_positions import nearest, quoted
 
 ACTION_MAP: Mapping[str, tuple[str, ...]] = {
     "enqueue": ("enqueue",),
@@ -47,11 +46,9 @@ def convert_actions(conf: VolcanoConf, draft: PolicyDraft) -> None:
     for action in conf.actions:
         name = action.text
         if name in OMITTED_ACTIONS:
-            draft.add_note(OMITTED_ACTIONS[name], action)
+            draft.add_note(OMITTED_ACTIONS[name], action, rank=NoteRank.SAME)
         elif name not in ACTION_MAP:
-            near = nearest(name, [*ACTION_MAP, *OMITTED_ACTIONS])
-            hint = f"; did you mean {near!r}?" if near else ""
-            draft.add_note(f"unknown action {quoted(name)} was left out, as Volcano itself refuses it{hint}", action)
+            draft.note_unknown("unknown action", action, [*ACTION_MAP, *OMITTED_ACTIONS], why=", as Volcano itself refuses it")
         elif why := _why_no_effect(conf, name):
             draft.add_note(f"action {name} was left out: {why}", action)
         else:
@@ -124,13 +121,13 @@ def _convert_arguments(conf: VolcanoConf, draft: PolicyDraft) -> None:
 def _convert_argument(action: str, key: str, arguments: Arguments, draft: PolicyDraft) -> None:
     at = arguments.at(key)
     if key in _PERFORMANCE_ONLY:
-        draft.add_note(f"{action}: {key} was left out: it is about speed, not about decisions", at)
+        draft.add_note(f"{action}: {key} was left out: it is about speed, not about decisions", at, rank=NoteRank.IGNORED)
     elif key == "enableTopologyAwarePreemption":
         if not arguments.is_enabled(key, default=False):
             return
-        draft.add_note(f"{action}: {key} was left out: every eviction is simulated with all checks", at)
+        draft.add_note(f"{action}: {key} was left out: every eviction is simulated with all checks", at, rank=NoteRank.SAME)
     elif key == "maxDomains" and draft.uses("topology"):
-        draft.use("topology", evictDomains=max(1, int(arguments.number(key, 8))))
+        draft.settings["maxEvictDomains"] = max(1, int(arguments.number(key, 8)))
     elif key == "allowWholeBundle":
         if not arguments.is_enabled(key, default=True):
             why = "whole gangs are evicted where surplus members do not suffice"

@@ -37,7 +37,7 @@ FLAGS = (
     "enabledSubJobOrder",
     "enabledHyperNodeGradient",
 )
-# These two are off unless they are switched on.
+# Volcano switches on every flag that is not given, except these two.
 _OFF_BY_DEFAULT = ("enableHierarchy", "enabledClusterOrder")
 
 _KEYS = ("actions", "tiers", "configurations", "metrics")
@@ -105,7 +105,6 @@ class VolcanoPlugin:
     name: YamlValue
     flags: Mapping[str, YamlValue]
     arguments: Arguments
-    flags_default: bool
     checked_flags: set[str] = field(default_factory=set)
 
     def is_enabled(self, flag: str) -> bool:
@@ -114,7 +113,7 @@ class VolcanoPlugin:
         given = self.flags.get(flag)
         if given is not None and isinstance(given.value, bool):
             return given.value
-        return self.flags_default and flag not in _OFF_BY_DEFAULT
+        return flag not in _OFF_BY_DEFAULT
 
     def any_enabled(self, *flags: str) -> bool:
         """Is one of these enabled? All of them count as read."""
@@ -136,8 +135,7 @@ class VolcanoConf:
         return next((plugin for plugin in self.plugins if plugin.name.text == name), None)
 
 
-def read_conf(root: YamlValue, faults: InputFaults, *, flags_default: bool = True) -> VolcanoConf:
-    """`flags_default` is the value of a flag that is not given: Volcano's own reader switches nearly all of them on."""
+def read_conf(root: YamlValue, faults: InputFaults) -> VolcanoConf:
     if not root.is_mapping:
         faults.add(root, f"a scheduler configuration must be a mapping with the keys {', '.join(_KEYS)}, not {root.type_text}")
     for key, at in root.keys.items():
@@ -145,7 +143,7 @@ def read_conf(root: YamlValue, faults: InputFaults, *, flags_default: bool = Tru
             faults.unknown(at, "key", _KEYS, field=key)
     return VolcanoConf(
         tuple(_actions(root, faults)),
-        tuple(_plugins(root.mapping.get("tiers", YamlValue(())), faults, flags_default=flags_default)),
+        tuple(_plugins(root.mapping.get("tiers", YamlValue(())), faults)),
         dict(_configurations(root.mapping.get("configurations", YamlValue(())), faults)),
         root.mapping.get("metrics", YamlValue(None)),
         faults,
@@ -167,7 +165,7 @@ def _actions(root: YamlValue, faults: InputFaults) -> Iterator[YamlValue]:
             yield YamlValue(part.strip(), given.line, given.column, given.width, part.strip())
 
 
-def _plugins(tiers: YamlValue, faults: InputFaults, *, flags_default: bool) -> Iterator[VolcanoPlugin]:
+def _plugins(tiers: YamlValue, faults: InputFaults) -> Iterator[VolcanoPlugin]:
     if not tiers.is_list:
         faults.add(tiers, f"tiers must be a list, not {tiers.type_text}", field="tiers")
     for i, tier in enumerate(tiers.items):
@@ -180,12 +178,12 @@ def _plugins(tiers: YamlValue, faults: InputFaults, *, flags_default: bool) -> I
             )
             continue
         for k, plugin in enumerate(plugins.items):
-            found = _plugin(plugin, faults, field=f"tiers[{i}].plugins[{k}]", flags_default=flags_default)
+            found = _plugin(plugin, faults, field=f"tiers[{i}].plugins[{k}]")
             if found is not None:
                 yield found
 
 
-def _plugin(written: YamlValue, faults: InputFaults, *, field: str, flags_default: bool) -> VolcanoPlugin | None:
+def _plugin(written: YamlValue, faults: InputFaults, *, field: str) -> VolcanoPlugin | None:
     name = written.mapping.get("name")
     if name is None or not isinstance(name.value, str):
         faults.add(written, "a plugin must be a mapping with a name", field=field)
@@ -198,7 +196,7 @@ def _plugin(written: YamlValue, faults: InputFaults, *, field: str, flags_defaul
         if not isinstance(value.value, bool | None):
             faults.add(value, f"{key} must be true or false, not {value.type_text}", field=f"{field}.{key}")
     arguments = _arguments(written.mapping.get("arguments", YamlValue(None)), faults, field=f"{field}.arguments")
-    return VolcanoPlugin(name, flags, arguments, flags_default)
+    return VolcanoPlugin(name, flags, arguments)
 
 
 def _configurations(given: YamlValue, faults: InputFaults) -> Iterator[tuple[str, Arguments]]:

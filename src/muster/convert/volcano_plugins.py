@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
-from muster.convert.policy_draft import PolicyDraft
+from muster.convert.policy_draft import NoteRank, PolicyDraft, as_int
 from muster.convert.volcano_conf import VolcanoConf, VolcanoPlugin
-from muster.model.resource_amounts import CPU, MEMORY, PODS
-from muster.yaml_positions import YamlValue, nearest, quoted
+from muster.model.resource_amounts import CPU, MEMORY, is_resource_name
+from muster.yaml_positions import YamlValue, quoted
 
 EQUAL_WEIGHTS: Mapping[str, float] = {CPU: 1.0, MEMORY: 1.0}
 
@@ -44,7 +45,7 @@ UNSUPPORTED: Mapping[str, str] = {
     "numaaware": "where on a node a pod's CPUs lie is left to the kubelet",
     "rescheduling": "running pods are not moved for balance",
     "resourcequota": "namespace quotas are enforced by the API server when pods are made; PodGroups do not wait for them",
-    "sla": "a long wait does not change the order",
+    "sla": "a long wait does not change the order; nodes are kept for a gang after reserveAfterSeconds",
     "task-topology": "roles have no affinity to each other; use pod affinity",
     "tdm": "nodes that are shared by time of day are not supported",
     "usage": "the real usage of nodes is not read, only what pods request",
@@ -68,11 +69,14 @@ def _convert(their: VolcanoPlugin, draft: PolicyDraft) -> None:
         return
     rule = CONVERTERS.get(name)
     if rule is None:
-        near = nearest(name, [*CONVERTERS, *UNSUPPORTED])
-        hint = f"; did you mean {near!r}?" if near else ""
-        draft.add_note(f"unknown plugin {quoted(name)} was left out{hint}", their.name)
+        draft.note_unknown("unknown plugin", their.name, [*CONVERTERS, *UNSUPPORTED])
         return
-    rule(their, draft)
+    if rule.needs_one_of and not their.any_enabled(*rule.needs_one_of):
+        why = f"{rule.needs_one_of[0]} is off" if len(rule.needs_one_of) == 1 else "all of it is switched off"
+        draft.add_note(f"{name} was left out: {why}", their.name, rank=NoteRank.IGNORED)
+        return
+    their.checked_flags.update(rule.ignored_flags)
+    rule.convert(their, draft)
     for flag, given in their.flags.items():
         if given.value is False and flag not in their.checked_flags:
             draft.add_note(f"{name}: {flag}: false has no counterpart and was left out", given)
@@ -89,15 +93,13 @@ def _priority(their: VolcanoPlugin, draft: PolicyDraft) -> None:
     if their.flags.get("enableTaskOrder", _TRUE).value is False:
         their.checked_flags.add("enableTaskOrder")
         draft.add_note("priority: enableTaskOrder: false: members of a gang are still ordered by their priority", their.name)
-    their.checked_flags.update(_EVICTION_FLAGS)
 
 
 def _gang(their: VolcanoPlugin, draft: PolicyDraft) -> None:
-    draft.add_note("plugin gang is no plugin here: gangs are always scheduled whole", their.name)
+    draft.add_note("plugin gang is no plugin here: gangs are always scheduled whole", their.name, rank=NoteRank.SAME)
     given = their.flags.get("enableJobReady", _TRUE)
     if given.value is False:
         draft.add_note("gang: enableJobReady: false has no counterpart: a gang starts whole or not at all", given)
-    their.checked_flags.update((*_EVICTION_FLAGS, "enableJobReady"))
 
 
 def _drf(their: VolcanoPlugin, draft: PolicyDraft) -> None:
@@ -109,23 +111,15 @@ def _drf(their: VolcanoPlugin, draft: PolicyDraft) -> None:
     else:
         why = "gangs of one queue are ordered by priority and creation, whatever share each of them has"
         draft.add_note(f"drf without enableHierarchy has no counterpart: {why}", their.name)
-    their.checked_flags.update((*_EVICTION_FLAGS, "enableJobOrder", "enableQueueOrder"))
 
 
 def _proportion(their: VolcanoPlugin, draft: PolicyDraft) -> None:
-    if not their.any_enabled(*_QUEUE_FLAGS):
-        draft.add_note("proportion was left out: all of it is switched off", their.name)
-        return
     strict = their.any_enabled("enabledAllocatable", "enabledOverused")
     draft.use("proportion", **({"strict": True} if strict else {}))
 
 
 def _capacity(their: VolcanoPlugin, draft: PolicyDraft) -> None:
-    if not their.any_enabled(*_QUEUE_FLAGS):
-        draft.add_note("capacity was left out: all of it is switched off", their.name)
-        return
     draft.use("capacity")
-    their.checked_flags.add("enableHierarchy")
     if their.arguments.number("ancestorReclaimLevel", 0):
         why = "two queues are always compared just below the ancestor that they have in common"
         draft.add_note(f"capacity: ancestorReclaimLevel has no counterpart: {why}", their.arguments.at("ancestorReclaimLevel"))
@@ -135,13 +129,12 @@ def _capacity(their: VolcanoPlugin, draft: PolicyDraft) -> None:
 
 
 def _overcommit(their: VolcanoPlugin, draft: PolicyDraft) -> None:
-    if not their.is_enabled("enableJobEnqueued"):
-        draft.add_note("overcommit was left out: enableJobEnqueued is off", their.name)
-        return
     factor = their.arguments.number("overcommit-factor", 1.2)
     if factor < 1:
         draft.add_note(
-            f"overcommit: a factor of {factor:g} is below 1; Volcano takes 1.2 instead, and so does this policy", their.name
+            f"overcommit: a factor of {factor:g} is below 1; Volcano takes 1.2 instead, and so does this policy",
+            their.name,
+            rank=NoteRank.SAME,
         )
         factor = 1.2
     draft.use("overcommit", factor=factor)
@@ -151,9 +144,6 @@ def _overcommit(their: VolcanoPlugin, draft: PolicyDraft) -> None:
 
 
 def _predicates(their: VolcanoPlugin, draft: PolicyDraft) -> None:
-    if not their.is_enabled("enablePredicate"):
-        draft.add_note("predicates was left out: enablePredicate is off", their.name)
-        return
     draft.use("unschedulable")
     for key, plugin in _FILTERS.items():
         if their.arguments.is_enabled(key, default=True):
@@ -162,8 +152,7 @@ def _predicates(their: VolcanoPlugin, draft: PolicyDraft) -> None:
         if key in _OTHER_FILTERS and _differs_from_default(their, key):
             draft.add_note(f"predicates: {key} has no counterpart: {_OTHER_FILTERS[key]}", their.arguments.at(key))
         elif key not in _FILTERS and key not in _OTHER_FILTERS:
-            _unknown_argument(their, key, [*_FILTERS, *_OTHER_FILTERS], draft)
-    their.checked_flags.update(_EVICTION_FLAGS)
+            draft.note_unknown("predicates: unknown argument", their.arguments.at(key), [*_FILTERS, *_OTHER_FILTERS])
 
 
 def _differs_from_default(their: VolcanoPlugin, key: str) -> bool:
@@ -176,7 +165,9 @@ def _deviceshare(their: VolcanoPlugin, draft: PolicyDraft) -> None:
     """What of it is switched on counts what is free of each device, whatever the API flavour."""
     given = their.arguments
     if not their.is_enabled("enablePredicate") or not [key for key in _DEVICES if given.is_enabled(key, default=False)]:
-        draft.add_note("deviceshare was left out: no part of it that is supported is switched on", their.name)
+        draft.add_note(
+            "deviceshare was left out: no part of it that is supported is switched on", their.name, rank=NoteRank.IGNORED
+        )
         return
     spreads = given.get(_DEVICE_POLICY).text == "spread"
     draft.use("devices", **({"strategy": "spread"} if spreads else {}))
@@ -186,9 +177,6 @@ def _deviceshare(their: VolcanoPlugin, draft: PolicyDraft) -> None:
 
 
 def _network_topology(their: VolcanoPlugin, draft: PolicyDraft) -> None:
-    if not their.any_enabled("enabledHyperNodeGradient", "enabledHyperNodeOrder", "enableNodeOrder"):
-        draft.add_note("network-topology-aware was left out: all of it is switched off", their.name)
-        return
     given = their.arguments
     draft.use("topology")
     weight = given.number("weight", 1)
@@ -197,7 +185,7 @@ def _network_topology(their: VolcanoPlugin, draft: PolicyDraft) -> None:
     else:
         draft.use("topology", weight=0)
     if "hypernode.gradient.evict.max-hypernodes" in given:
-        draft.use("topology", evictDomains=max(1, int(given.number("hypernode.gradient.evict.max-hypernodes", 8))))
+        draft.settings["maxEvictDomains"] = max(1, int(given.number("hypernode.gradient.evict.max-hypernodes", 8)))
     if given.is_enabled("hypernode.binpack.normal-pod.enable", default=True):
         why = "pods without a topology constraint are placed without regard to HyperNodes"
         draft.add_note(f"network-topology-aware: hypernode.binpack.normal-pod has no counterpart: {why}", their.name)
@@ -207,9 +195,6 @@ def _network_topology(their: VolcanoPlugin, draft: PolicyDraft) -> None:
 
 
 def _nodeorder(their: VolcanoPlugin, draft: PolicyDraft) -> None:
-    if not their.is_enabled("enableNodeOrder"):
-        draft.add_note("nodeorder was left out: enableNodeOrder is off", their.name)
-        return
     given = their.arguments
     draft.score("spread", given.number("leastrequested.weight", 1), EQUAL_WEIGHTS)
     draft.score("binpack", given.number("mostrequested.weight", 0), EQUAL_WEIGHTS)
@@ -223,13 +208,10 @@ def _nodeorder(their: VolcanoPlugin, draft: PolicyDraft) -> None:
     known += [key for key, *_ in (*_SCORES, *_UNSUPPORTED_SCORES)]
     for key in given:
         if key not in known:
-            _unknown_argument(their, key, known, draft)
+            draft.note_unknown("nodeorder: unknown argument", given.at(key), known)
 
 
 def _binpack(their: VolcanoPlugin, draft: PolicyDraft) -> None:
-    if not their.is_enabled("enableNodeOrder"):
-        draft.add_note("binpack was left out: enableNodeOrder is off", their.name)
-        return
     draft.score("binpack", their.arguments.number("binpack.weight", 1), _weights(their, "binpack", draft))
 
 
@@ -238,7 +220,7 @@ def _weights(their: VolcanoPlugin, prefix: str, draft: PolicyDraft) -> dict[str,
     given = their.arguments
     weights = {CPU: _non_negative(their, f"{prefix}.cpu", draft), MEMORY: _non_negative(their, f"{prefix}.memory", draft)}
     for name in given.names(f"{prefix}.resources"):
-        if _is_resource(name):
+        if is_resource_name(name):
             weights[name] = _non_negative(their, f"{prefix}.resources.{name}", draft)
         else:
             draft.add_note(f"{their.name.text}: {quoted(name)} is no resource and was left out", given.at(f"{prefix}.resources"))
@@ -250,21 +232,15 @@ def _non_negative(their: VolcanoPlugin, key: str, draft: PolicyDraft) -> float:
     if weight >= 0:
         return weight
     draft.add_note(
-        f"{their.name.text}: {key} is negative; Volcano takes 1 instead, and so does this policy", their.arguments.at(key)
+        f"{their.name.text}: {key} is negative; Volcano takes 1 instead, and so does this policy",
+        their.arguments.at(key),
+        rank=NoteRank.SAME,
     )
     return 1.0
 
 
-def _is_resource(name: str) -> bool:
-    """Resources of Kubernetes itself have plain names; all others have a domain before theirs."""
-    return name in (CPU, MEMORY, PODS, "ephemeral-storage") or "/" in name or name.startswith("hugepages-")
-
-
 def _resource_strategy_fit(their: VolcanoPlugin, draft: PolicyDraft) -> None:
     """Resources of which nodes are filled up make one score, those of which nodes are kept free another."""
-    if not their.is_enabled("enableNodeOrder"):
-        draft.add_note("resource-strategy-fit was left out: enableNodeOrder is off", their.name)
-        return
     given = their.arguments
     weight = given.number("resourceStrategyFitWeight", 10)
     strategies = _strategies(their, draft)
@@ -283,7 +259,7 @@ def _strategies(their: VolcanoPlugin, draft: PolicyDraft) -> dict[str, tuple[str
     entries = written.mapping or {name: YamlValue({"type": YamlValue("LeastAllocated")}) for name in EQUAL_WEIGHTS}
     for name, each in entries.items():
         kind, weight = each.mapping.get("type", YamlValue("")), each.mapping.get("weight", YamlValue(1)).value
-        if "*" in name or not _is_resource(name):
+        if "*" in name or not is_resource_name(name):
             draft.add_note(f"resource-strategy-fit: {name} has no counterpart: name each resource", written.keys[name])
         elif isinstance(weight, bool) or not isinstance(weight, int | float) or weight < 0:
             fault = f"the weight of {name} must be a number of at least 0"
@@ -296,20 +272,9 @@ def _strategies(their: VolcanoPlugin, draft: PolicyDraft) -> dict[str, tuple[str
 # -- who may be evicted ------------------------------------------------------------------------------------------------------------
 
 
-def _conformance(their: VolcanoPlugin, draft: PolicyDraft) -> None:
-    draft.use("conformance")
-    their.checked_flags.update(_EVICTION_FLAGS)
-
-
-def _pdb(their: VolcanoPlugin, draft: PolicyDraft) -> None:
-    draft.use("pdb")
-    their.checked_flags.update((*_EVICTION_FLAGS, "enabledVictim"))
-
-
 def _cdp(their: VolcanoPlugin, draft: PolicyDraft) -> None:
     draft.use("min-runtime", seconds=60)
     draft.add_note("cdp became min-runtime: one time for all pods; volcano.sh/cooldown-time on pods is not read", their.name)
-    their.checked_flags.update(_EVICTION_FLAGS)
 
 
 # -- all of them -------------------------------------------------------------------------------------------------------------------
@@ -325,33 +290,35 @@ _QUEUE_FLAGS = (
     "enableJobEnqueued",
 )
 
-CONVERTERS: Mapping[str, Callable[[VolcanoPlugin, PolicyDraft], None]] = {
-    "priority": _priority,
-    "gang": _gang,
-    "conformance": _conformance,
-    "drf": _drf,
-    "proportion": _proportion,
-    "capacity": _capacity,
-    "overcommit": _overcommit,
-    "predicates": _predicates,
-    "nodeorder": _nodeorder,
-    "binpack": _binpack,
-    "resource-strategy-fit": _resource_strategy_fit,
-    "network-topology-aware": _network_topology,
-    "deviceshare": _deviceshare,
-    "pdb": _pdb,
-    "cdp": _cdp,
+
+@dataclass(frozen=True, slots=True)
+class Converter:
+    """What a plugin becomes. It has no effect unless one of `needs_one_of` is on; `ignored_flags` make no difference here."""
+
+    convert: Callable[[VolcanoPlugin, PolicyDraft], None]
+    needs_one_of: tuple[str, ...] = ()
+    ignored_flags: tuple[str, ...] = ()
+
+
+CONVERTERS: Mapping[str, Converter] = {
+    "priority": Converter(_priority, ignored_flags=_EVICTION_FLAGS),
+    "gang": Converter(_gang, ignored_flags=(*_EVICTION_FLAGS, "enableJobReady")),
+    "conformance": Converter(lambda _, draft: draft.use("conformance"), ignored_flags=_EVICTION_FLAGS),
+    "drf": Converter(_drf, ignored_flags=(*_EVICTION_FLAGS, "enableJobOrder", "enableQueueOrder")),
+    "proportion": Converter(_proportion, _QUEUE_FLAGS),
+    "capacity": Converter(_capacity, _QUEUE_FLAGS, ("enableHierarchy",)),
+    "overcommit": Converter(_overcommit, ("enableJobEnqueued",)),
+    "predicates": Converter(_predicates, ("enablePredicate",), _EVICTION_FLAGS),
+    "nodeorder": Converter(_nodeorder, ("enableNodeOrder",)),
+    "binpack": Converter(_binpack, ("enableNodeOrder",)),
+    "resource-strategy-fit": Converter(_resource_strategy_fit, ("enableNodeOrder",)),
+    "network-topology-aware": Converter(
+        _network_topology, ("enabledHyperNodeGradient", "enabledHyperNodeOrder", "enableNodeOrder")
+    ),
+    "deviceshare": Converter(_deviceshare),
+    "pdb": Converter(lambda _, draft: draft.use("pdb"), ignored_flags=(*_EVICTION_FLAGS, "enabledVictim")),
+    "cdp": Converter(_cdp, ignored_flags=_EVICTION_FLAGS),
 }
-
-
-def _unknown_argument(their: VolcanoPlugin, key: str, known: list[str], draft: PolicyDraft) -> None:
-    near = nearest(key, known)
-    hint = f"; did you mean {near!r}?" if near else ""
-    draft.add_note(f"{their.name.text}: unknown argument {quoted(key)} was left out{hint}", their.arguments.at(key))
-
-
-def _as_int(number: float) -> float | int:
-    return int(number) if number == int(number) else number
 
 
 def _resolve_conflicts(conf: VolcanoConf, draft: PolicyDraft) -> None:
@@ -359,7 +326,7 @@ def _resolve_conflicts(conf: VolcanoConf, draft: PolicyDraft) -> None:
     if draft.spread_weight and not draft.uses("spread-constraints"):
         draft.add_note("spread-constraints, for nodeorder's podtopologyspread, also enforces DoNotSchedule constraints")
     if draft.spread_weight or draft.uses("spread-constraints"):
-        draft.use("spread-constraints", weight=_as_int(draft.spread_weight))
+        draft.use("spread-constraints", weight=as_int(draft.spread_weight))
     if draft.uses("binpack") and draft.uses("spread"):
         if all(draft.option("binpack", key) == draft.option("spread", key) for key in ("weight", "resources")):
             draft.drop("spread")

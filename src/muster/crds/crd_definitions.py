@@ -10,7 +10,8 @@ from typing import Any, Final
 import yaml
 
 from muster.kube.read import names
-from muster.kube.watch.api_resources import ApiResource, resource_of
+from muster.kube.read.api_resources import ApiResource, resource_of
+from muster.kube.read.saved_objects import HISTORY, PLAN
 
 Schema = dict[str, Any]
 
@@ -25,6 +26,8 @@ _QUANTITY: Schema = {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "int
 def definitions() -> tuple[Schema, ...]:
     """All of them, in the order in which they are printed and installed."""
     return (
+        _definition(resource_of(*PLAN), _PLAN, short="mplan", columns=_PLAN_COLUMNS),
+        _definition(resource_of(*HISTORY), _HISTORY, short="mhistory", columns=()),
         _definition(resource_of(names.VOLCANO_GROUP, "Queue"), _QUEUE, short="q", columns=_QUEUE_COLUMNS),
         _definition(resource_of(names.VOLCANO_GROUP, "PodGroup"), _VOLCANO_POD_GROUP, short="pg", columns=_GROUP_COLUMNS),
         _definition(resource_of(names.VOLCANO_TOPOLOGY_GROUP, "HyperNode"), _HYPERNODE, short="hn", columns=_HYPERNODE_COLUMNS),
@@ -198,6 +201,37 @@ _QUOTA: Final = {
     ),
     "status": _object({"used": _amounts("What its pods use."), "conditions": _CONDITIONS}),
 }
+_NUMBER: Final[Schema] = {"type": "number"}
+_TIMES: Final = _list(_object({"key": _STRING, "at": _NUMBER}))
+_PLAN: Final = {
+    "spec": _object(
+        {
+            "gang": _described(_STRING, "The gang that the nodes are kept for."),
+            "members": _list(
+                _object({"uid": _STRING, "pod": _STRING, "node": _STRING, "phase": _STRING, "since": _NUMBER, "plan": _STRING}),
+                "The nodes that are reserved for its pods, or that these are nominated to.",
+            ),
+            "evictions": _list(
+                _object({"plan": _STRING, "action": _STRING, "since": _NUMBER, "victims": _list(_STRING)}),
+                "The UIDs of the pods that are evicted for it.",
+            ),
+            "cancelled": _list(_STRING, "The UIDs of pods whose soft eviction is being cancelled."),
+        },
+        description="Written by the scheduler, for the one that starts after it.",
+    )
+}
+_HISTORY: Final = {
+    "spec": _object(
+        {
+            "losses": _list(_object({"key": _STRING}), "What gangs lost by evictions, by their controller or name."),
+            "belowMinSince": _described(_TIMES, "Since when gangs have run with fewer members than their minimum."),
+            "cancelledEvictions": _described(_TIMES, "When the soft eviction of a pod was last cancelled, by UID."),
+            "waitingSince": _described(_TIMES, "Since when gangs wait for capacity for which nodes are kept."),
+            "succeeded": _list(_object({"key": _STRING, "owner": _STRING}), "Members of gangs that succeeded, by name."),
+        },
+        description="Written by the scheduler, for the one that starts after it.",
+    )
+}
 
 
 def _column(name: str, path: str, *, kind: str = "string") -> Schema:
@@ -210,6 +244,7 @@ _GROUP_COLUMNS: Final = (
     _column("Min", ".spec.minMember", kind="integer"),
     _column("Running", ".status.running", kind="integer"),
 )
+_PLAN_COLUMNS: Final = (_column("Gang", ".spec.gang"),)
 _QUEUE_COLUMNS: Final = (
     _column("State", ".status.state"),
     _column("Parent", ".spec.parent"),

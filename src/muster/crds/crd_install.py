@@ -6,10 +6,9 @@ import asyncio
 from typing import Final
 
 from muster.crds.crd_definitions import Schema, definitions, name_of
-from muster.kube.watch.client import ApiError, Client
+from muster.kube.watch.client import CONFLICT, NOT_FOUND, ApiError, Client
 
 _PATH: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-_NOT_FOUND, _CONFLICT = 404, 409
 _POLL_S = 0.1
 SERVE_TIMEOUT_S: Final = 30.0
 
@@ -18,9 +17,9 @@ class NotServed(Exception):
     """A definition was created, but is not served."""
 
 
-async def install(client: Client, *, serve_timeout_s: float = SERVE_TIMEOUT_S) -> tuple[tuple[str, bool], ...]:
-    """The name of each definition, and whether it was created now. Existing ones are not changed."""
-    wanted = definitions()
+async def install(client: Client, *, serve_timeout_s: float = SERVE_TIMEOUT_S, group: str = "") -> tuple[tuple[str, bool], ...]:
+    """The name of each definition, and whether it was created now. Existing ones are not changed. `group`: of this one only."""
+    wanted = [each for each in definitions() if group in ("", each["spec"]["group"])]
     created = [(name_of(each), await _create(client, each)) for each in wanted]
     try:
         async with asyncio.timeout(serve_timeout_s):
@@ -35,13 +34,13 @@ async def _create(client: Client, definition: Schema) -> bool:
         await client.request("GET", f"{_PATH}/{name_of(definition)}")
         return False
     except ApiError as error:
-        if error.status != _NOT_FOUND:
+        if error.status != NOT_FOUND:
             raise
     try:
         await client.request("POST", _PATH, body=definition)
     except ApiError as error:
         # It was created by another client a moment ago.
-        if error.status == _CONFLICT:
+        if error.status == CONFLICT:
             return False
         raise
     return True
@@ -55,6 +54,6 @@ async def _wait_until_served(client: Client, definition: Schema) -> None:
             await client.request("GET", path, params={"limit": "1"})
             return
         except ApiError as error:
-            if error.status != _NOT_FOUND:
+            if error.status != NOT_FOUND:
                 raise
         await asyncio.sleep(_POLL_S)

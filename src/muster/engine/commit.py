@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from muster.engine.group_status import statuses
 from muster.engine.queue_status import queue_updates
 from muster.engine.reporting import changed_gangs, group_uids
+from muster.engine.saved_history import history_effects
+from muster.engine.saved_plans import plan_effects
 from muster.engine.session import Session
 from muster.engine.validity_conditions import validity_conditions
 from muster.model.device import grants
@@ -22,6 +24,9 @@ def collect_effects(s: Session, changes: Sequence[NetChange]) -> tuple[Effect, .
     effects: list[Effect] = [effect for effect in s.extra_effects if not _is_superseded(s, effect)]
     for change in changes:
         effects.extend(_pod_effects(s, change))
+    effects.extend(plan_effects(s))
+    evicts = any(isinstance(effect, Evict | CancelEviction) for effect in effects)
+    effects.extend(history_effects(s, evicts=evicts))
     gangs = changed_gangs(s)
     effects.extend(queue_updates(s, gangs))
     effects.extend(validity_conditions(s, gangs))
@@ -52,12 +57,11 @@ def _pod_effects(s: Session, change: NetChange) -> Iterator[Effect]:
         case Phase.RESERVED:
             yield Reserve(pod.uid, pod.full_name, node, gang, why, cause, now.since, now.devices)
         case Phase.NOMINATED:
-            plan = s.world.memory.plans[now.plan]
-            yield Nominate(
-                pod.uid, pod.full_name, node, gang, why, cause, now.since, now.plan, plan.size, plan.victims, now.devices
-            )
+            evicts = bool(s.world.memory.plans[now.plan].victims)
+            yield Nominate(pod.uid, pod.full_name, node, gang, why, cause, now.since, now.plan, evicts, now.devices)
         case Phase.TERMINATING:
-            yield Evict(pod.uid, pod.full_name, node, gang, step.for_gang, why, cause, s.policy.manner(cause))
+            manner = s.policy.manner(cause, queue=member.queue if member is not None else "")
+            yield Evict(pod.uid, pod.full_name, node, gang, step.for_gang, why, cause, manner)
         case Phase.BOUND if before.phase is Phase.TERMINATING:
             yield CancelEviction(pod.uid, pod.full_name, node, gang, why, cause)
         # A pod whose gang timed out has its Release already.
@@ -77,4 +81,5 @@ def _conditions(s: Session) -> Iterator[Condition]:
             reported.drop((key, CONDITION))
         else:
             reported.set((key, CONDITION), condition)
-        yield Condition("gang", gang.full_name, verdict.ok, verdict.code or "Scheduled", verdict.why or "every member has a node")
+        code, why = verdict.code or "Scheduled", verdict.why or "every member has a node"
+        yield Condition("gang", gang.full_name, verdict.ok, code, why, gang_key=key)

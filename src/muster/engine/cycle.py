@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from muster.engine.allocate import allocate
+from muster.engine.backfill_reservations import update_backfill_reservations
 from muster.engine.commit import collect_effects
 from muster.engine.enqueue import enqueue
 from muster.engine.evict.evict_actions import EVICT_ACTIONS
-from muster.engine.evict.orphaned_evictions import end_orphaned_evictions
-from muster.engine.expire import cancel_unneeded_evictions, expire
+from muster.engine.evict.eviction_history import record_evictions
+from muster.engine.expire import expire
 from muster.engine.hooks import Policy
 from muster.engine.nominations import end_broken_plans
 from muster.engine.permit_wait import pause_permit_waits
 from muster.engine.recover import recover
 from muster.engine.session import Refusals, Session
+from muster.engine.unneeded_evictions import cancel_unneeded_evictions
 from muster.model.effects import Outcome
 from muster.model.pod import RESERVATIONS, Phase
+from muster.state.gangs.broken_gangs import note_broken_gangs
 from muster.state.memory import BindingReservation
 from muster.state.placements import NetChange
 from muster.state.world import World
@@ -47,21 +50,25 @@ def run_session(s: Session, *, on_step: StepCallback = _ignore_step) -> Outcome:
     # 1. A cycle begins: what was decided before cannot be undone any more.
     memory.cycle += 1
     placements.clear_journal()
-    # 2. Plugins prepare; reservations that a former scheduler wrote are taken over or dropped.
+    # 2. Plugins prepare; reservations that a former scheduler wrote are taken over or dropped; gangs that fell
+    # below their minimum are noted.
     on_step("recover")
     s.prepare()
     recover(s)
+    note_broken_gangs(s.world)
     # 3. The policy's actions, in its order.
     refusals: Refusals = {}
     for action in s.policy.actions:
         on_step(action)
         ACTIONS[action](s, refusals)
-    # 4. Plans that lost a nomination end whole; evictions that are for nobody any more are cancelled; wait times are put off.
+    # 4. Plans that lost a nomination end whole; soft evictions that are for nobody any more are cancelled; nodes are
+    # kept for gangs that have waited for long; wait times are put off.
     on_step("commit")
     end_broken_plans(s)
-    end_orphaned_evictions(s)
     cancel_unneeded_evictions(s)
+    update_backfill_reservations(s, refusals)
     pause_permit_waits(s)
+    record_evictions(s)
     # 5. What is left of the journal is decided, and becomes effects.
     changes = placements.settle()
     _remember_bindings(s.world, changes)

@@ -123,7 +123,7 @@ def why_refused(s: Session, gang: Gang, found: DomainPlacement) -> Verdict:
 
 
 def why_topology_violated(s: Session, gang: Gang) -> str:
-    """Why the members that have a node, or one of its cells, do not lie together as they must; empty where they do."""
+    """Why the members that have a node, or one of its subgroups, do not lie together as they must; empty where they do."""
     for subgroup in (None, *gang.subgroups):
         if (gang if subgroup is None else subgroup).topology is not None:
             where = s.where(Ask(gang, (), Purpose.NOMINATE, subgroup=subgroup))
@@ -176,21 +176,21 @@ def _place_subgroups(s: Session, trial: Trial, ask: Ask, domain: Domain, phase: 
         count += placed.count
         if placed.first_refused is not None and refused.first_refused is None:
             refused = placed
-    in_cells = frozenset().union(*(subgroup.members for subgroup in ask.gang.subgroups))
-    loose = tuple(pod for pod in ask.pods if pod.uid not in in_cells)
-    if loose:
-        placed = _place_compactly(s, trial, replace(ask, pods=loose), domain, phase)
+    in_subgroups = frozenset().union(*(subgroup.members for subgroup in ask.gang.subgroups))
+    others = tuple(pod for pod in ask.pods if pod.uid not in in_subgroups)
+    if others:
+        placed = _place_compactly(s, trial, replace(ask, pods=others), domain, phase)
         count += placed.count
         refused = placed if refused.first_refused is None else refused
     return replace(refused, count=count)
 
 
 def _by_subgroup(s: Session, ask: Ask) -> list[tuple[Subgroup, tuple[Pod, ...]]]:
-    cell_of = {uid: at for at, subgroup in enumerate(ask.gang.subgroups) for uid in subgroup.members}
+    subgroup_of = {uid: at for at, subgroup in enumerate(ask.gang.subgroups) for uid in subgroup.members}
     found: dict[int, list[Pod]] = {}
     for pod in ask.pods:
-        if pod.uid in cell_of:
-            found.setdefault(cell_of[pod.uid], []).append(pod)
+        if pod.uid in subgroup_of:
+            found.setdefault(subgroup_of[pod.uid], []).append(pod)
     order = sorted(found, key=lambda at: (not placed_in_subgroup(s.world, ask.gang.subgroups[at]), -len(found[at]), at))
     return [(ask.gang.subgroups[at], tuple(found[at])) for at in order]
 

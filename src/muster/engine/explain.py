@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from muster.engine.hooks import Domain, GivesReasons, Plugin
@@ -10,7 +12,9 @@ from muster.model.effects import YES, Verdict
 from muster.model.gang import Gang
 from muster.model.pod import PLACED, PLACED_OR_NOMINATED, Phase, Pod
 from muster.model.topics import Topic, TopicKey
+from muster.state.derived_values import Derived
 from muster.state.gangs.gang_stage import count, members_missing, reaches_min
+from muster.state.gangs.refused_binds import pause_s, refused_member
 from muster.state.gangs.subgroups import missing_subgroups
 from muster.state.node_table import BoolColumn, NodeRows
 from muster.state.world import World
@@ -20,9 +24,11 @@ NO_NODE = "NoNodeMatches"
 PREEMPTING = "Preempting"
 WAITING_FOR_PODS = "WaitingForPods"
 INVALID = "Invalid"
+UNSUPPORTED = "Unsupported"
 VALID = "Valid"
 TIMED_OUT = "TimedOut"
 NEXT_CYCLE = "NextCycle"
+BIND_REFUSED = "BindRefused"
 
 CAPACITY: tuple[TopicKey, ...] = (Topic.FREE_CAPACITY.any, Topic.RELEASING.any, Topic.RESERVATIONS.any)
 """What can end a lack of capacity on nodes."""
@@ -47,6 +53,27 @@ def waiting_for_pods(gang: Gang) -> Verdict:
         return Verdict(ok=False, why=lacking, code=WAITING_FOR_PODS)
     existing = sum(len(role.pods) + role.succeeded for role in gang.roles)
     return Verdict(ok=False, why=members_exist(existing, gang.min), code=WAITING_FOR_PODS)
+
+
+def bind_refused(world: World, gang: Gang) -> Verdict:
+    """Not ok where the API server refused to bind a member again and again: until when the gang waits, and what the server said."""
+    refused = refused_member(world, gang)
+    if refused is None:
+        return YES
+    pod, refusal = refused
+    at = refusal.at + pause_s(refusal)
+    why = f"{pod.full_name} was not bound, {refusal.count} times, the last time because {refusal.why}"
+    pause = f"; tried again after {pause_s(refusal):.0f} s" if world.now < at else ""
+    return Verdict(ok=False, why=why + pause, code=BIND_REFUSED, at=at)
+
+
+def unsupported(gang: Gang) -> Verdict:
+    """Not ok where a member asks for what is not honoured: it must not be bound as if it had not asked."""
+    for pod in gang.pods():
+        problem = next((problem for problem in pod.problems if problem.unsupported), None) if pod.node is None else None
+        if problem is not None:
+            return Verdict(ok=False, why=f"{pod.full_name}: {problem.field}: {problem.text}", code=UNSUPPORTED)
+    return YES
 
 
 def members_exist(existing: int, least: int) -> str:
@@ -85,11 +112,30 @@ def next_cycle(world: World, gang: Gang) -> Verdict:
 def no_node_fits(s: Session, gang: Gang, pod: Pod, domain: Domain, *, after_releases: bool) -> Verdict:
     """Nobody took this member: which nodes said no, and why. The members placed before it are still in the trial."""
     placed = sum(count(s.world, role, PLACED) + role.succeeded for role in gang.roles)
-    phrases, curable, topics = _all_reasons(s, pod, domain, after_releases=after_releases)
-    nodes = "; ".join(phrases) if phrases else "there are no nodes"
+    nodes, curable, topics = nodes_that_refuse(s, gang, pod, domain, after_releases=after_releases)
     inside = "" if domain.rows is None else f" in {domain.name}"
     why = f"{_placed_of(placed, gang.min)}{inside}, {pod.name} fits nowhere: {nodes}"
     return Verdict(ok=False, why=why, code=NO_CAPACITY if curable else NO_NODE, curable=curable, topics=topics)
+
+
+_Refusing = tuple[str, bool, tuple[TopicKey, ...]]
+
+_REFUSING: Derived[_Refusing] = Derived("why no node takes pods of a signature", Topic.CYCLE, Topic.PLACEMENTS)
+
+
+def nodes_that_refuse(s: Session, gang: Gang, pod: Pod, domain: Domain, *, after_releases: bool) -> _Refusing:
+    """How many nodes refuse this member and why; then whether eviction could change that, and what else could. Equal pods are
+    refused for the same reasons until somebody moves, as long as no other pods take part in them."""
+    own = _rows_of_members(s, gang)
+
+    def find() -> _Refusing:
+        too_small = (s.world.request(pod) > s.world.table.allocatable).any(axis=1)
+        phrases, curable, topics = _all_reasons(s, pod, domain, after_releases=after_releases, own=own & ~too_small)
+        return "; ".join(phrases) if phrases else "there are no nodes", curable, topics
+
+    if domain.rows is not None or own.any() or s.has_inter_pod_constraints(pod):
+        return find()
+    return _REFUSING.of(s.world, find, key=(s.policy, pod.signature, after_releases))
 
 
 def _placed_of(placed: int, least: int) -> str:
@@ -98,24 +144,55 @@ def _placed_of(placed: int, least: int) -> str:
     return f"{plural(placed, 'member has', 'members have')} a node (it needs {least})"
 
 
-def _all_reasons(s: Session, pod: Pod, domain: Domain, *, after_releases: bool) -> tuple[list[str], bool, tuple[TopicKey, ...]]:
-    """One phrase for each plugin that refuses nodes; every node counts for the first that refuses it. Then whether eviction could
-    change that, and what else could: where other pods take part, one that gets a node."""
+def _rows_of_members(s: Session, gang: Gang) -> BoolColumn:
+    """Nodes on which an attempt that fails has placed other members of the gang: they are not full for others."""
+    own = np.zeros(len(s.world.table), dtype=np.bool_)
+    for pod in gang.pods() if not reaches_min(s.world, gang) else ():
+        placement = s.world.placements.by_uid.get(pod.uid)
+        if placement is not None and placement.phase is not Phase.BOUND and placement.node in s.world.table.row:
+            own[s.world.table.row[placement.node]] = True
+    return own
+
+
+def _all_reasons(
+    s: Session, pod: Pod, domain: Domain, *, after_releases: bool, own: BoolColumn
+) -> tuple[list[str], bool, tuple[TopicKey, ...]]:
+    """One phrase for each plugin that refuses nodes; every node counts for the first that refuses it, and for the gang itself where
+    its own members are. Then whether eviction could change that, and what else could: where other pods take part, one that gets a
+    node."""
     table = s.world.table
     left = np.arange(len(table), dtype=np.intp) if domain.rows is None else domain.rows
     phrases: list[str] = []
-    curable = False
+    curable, filled = False, 0
     topics = CAPACITY
     for plugin, column in _filters(s, pod):
         rows = NodeRows(table, left, after_releases=after_releases)
         ok = column(rows)
         bad = left[~ok]
+        curable = curable or (len(bad) > 0 and column.hook != MATCH)
+        if len(bad) and column.hook == INTER_POD:
+            topics = (*CAPACITY, Topic.POD_PLACED.any)
+        if column.hook == FIT:
+            filled += int(np.count_nonzero(own[bad]))
+            bad = bad[~own[bad]]
         if len(bad):
             phrases.append(_reasons_of(s, plugin, pod, NodeRows(table, bad, after_releases=after_releases)))
-            curable = curable or column.hook != MATCH
-            topics = (*CAPACITY, Topic.POD_PLACED.any) if column.hook == INTER_POD else topics
         left = left[ok]
+    if filled:
+        phrases.append(f"{nodes(filled)} taken by its other members")
     return phrases, curable, topics
+
+
+def why_not_on(s: Session, pod: Pod, node: str, *, after_releases: bool) -> str:
+    """Why this node does not take the pod, were the pod not there; empty where it does, or there is no such node."""
+    row = s.world.table.row.get(node)
+    if row is None:
+        return ""
+    with s.trial("to look at its node without it", cause="Looks") as trial:
+        trial.release(pod)
+        only = Domain(node, np.array([row], dtype=np.intp))
+        phrases, _, _ = _all_reasons(s, pod, only, after_releases=after_releases, own=np.zeros(len(s.world.table), dtype=np.bool_))
+    return "; ".join(phrases).replace("1 node ", "it is ", 1) if phrases else ""
 
 
 class _FilterColumn:
@@ -144,6 +221,18 @@ def _reasons_of(s: Session, plugin: Plugin, pod: Pod, rows: NodeRows) -> str:
     if isinstance(plugin, GivesReasons):
         return plugin.reasons(s, pod, rows)
     return f"{nodes(len(rows))} refused by {plugin.name}"
+
+
+def reasons_in_order(rows: NodeRows, refusals: Iterable[tuple[BoolColumn, str]]) -> str:
+    """A phrase for each reason of a plugin that has several, by columns of the nodes that each refuses. Every row counts for the
+    first that refuses it."""
+    left = rows.numbers
+    phrases: list[str] = []
+    for refused, text in refusals:
+        if count := int(refused[left].sum()):
+            phrases.append(f"{nodes(count)} {text}")
+            left = left[~refused[left]]
+    return ", ".join(phrases)
 
 
 def nodes(count: int) -> str:

@@ -11,19 +11,18 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 from muster.engine.hooks import Comparable
-from muster.engine.session import Session
+from muster.engine.session import FIRST, IN_ORDER, LAST, Session
 from muster.model.gang import Gang
 from muster.model.queue import ROOT_QUEUE
-from muster.state.gangs.gang_stage import is_partially_bound
 
 SortKey = tuple[Comparable, ...]
 _QueueEntry = tuple[SortKey, SortKey, str]
 """A queue among its siblings: its own key, the key of the gang at its head, and its name."""
 
 
-def gangs_in_order(s: Session) -> Iterator[Gang]:
-    """The gangs that wait for nodes and are worth an attempt, in their order."""
-    return order_gangs(s, [s.world.facts.gangs[key] for key in _worth_attempting(s)])
+def gangs_to_attempt(s: Session) -> list[Gang]:
+    """The gangs that wait for nodes and are worth an attempt."""
+    return [s.world.facts.gangs[key] for key in _worth_attempting(s)]
 
 
 def order_gangs(s: Session, gangs: list[Gang]) -> Iterator[Gang]:
@@ -31,13 +30,14 @@ def order_gangs(s: Session, gangs: list[Gang]) -> Iterator[Gang]:
     if not s.policy.orders_queues:
         yield from sorted(gangs, key=s.gang_key)
         return
-    # A partially bound gang comes first, whatever its queue.
-    halves = [gang for gang in gangs if is_partially_bound(s.world, gang)]
-    yield from sorted(halves, key=s.gang_key)
-    late = {gang.key for gang in halves}
-    line = WaitingGangs(s, [gang for gang in gangs if gang.key not in late] if late else gangs)
-    while (gang := line.pop()) is not None:
-        yield gang
+    by_turn: dict[int, list[Gang]] = {FIRST: [], IN_ORDER: [], LAST: []}
+    for gang in gangs:
+        by_turn[s.turn(gang)].append(gang)
+    yield from sorted(by_turn[FIRST], key=s.gang_key)
+    line = WaitingGangs(s, by_turn[IN_ORDER])
+    while (next_gang := line.pop()) is not None:
+        yield next_gang
+    yield from sorted(by_turn[LAST], key=s.gang_key)
 
 
 def _worth_attempting(s: Session) -> Iterator[str]:
@@ -45,7 +45,7 @@ def _worth_attempting(s: Session) -> Iterator[str]:
     world = s.world
     reserving = {world.facts.members[uid].gang for uid in world.placements.reserved}
     for key in world.placements.unplaced_members:
-        if key in reserving or not s.is_still_refused(world.facts.gangs[key]):
+        if key in reserving or key in world.memory.backfill_reservations or not s.is_still_refused(world.facts.gangs[key]):
             yield key
 
 

@@ -29,15 +29,15 @@ def statuses(s: Session, gangs: Sequence[str]) -> Iterator[PodGroupStatus]:
 
 def _says(group: PodGroup, status: PodGroupStatus) -> bool:
     """Does the object's own status read so already, in the words of its API?"""
-    said = group.status
+    known = group.status
     counts = {"running": status.running, "succeeded": status.succeeded, "failed": status.failed}
     if group.flavour is not ApiFlavour.VOLCANO:
         counts["scheduled"] = status.scheduled
-    if said.get("phase", "") != phase_in(group.flavour, status.phase):
+    if known.get("phase", "") != phase_in(group.flavour, status.phase, scheduled=status.scheduled):
         return False
     if group.flavour is not ApiFlavour.VOLCANO and group.started != status.start_time:
         return False
-    return all(said.get(name, "0") == str(count) for name, count in counts.items())
+    return all(known.get(name, "0") == str(count) for name, count in counts.items())
 
 
 def status_of(world: World, gang: Gang, group: str) -> PodGroupStatus:

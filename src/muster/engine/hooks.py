@@ -10,7 +10,7 @@ those, as a column.
 | `admit` | Verdict | all must agree; the first refusal is the reason |
 | `queue_key`, `gang_key`, `pod_key` | a comparable value | a tuple in the policy's order, then creation and name |
 | `quota_fit` | QuotaFit | the least of all; how many more pods like this one its queues take |
-| `deserved`, `over_share` | Resources | of `deserved` the first answer, of `over_share` what all agree on |
+| `deserved`, `configured_share` | Resources | of `deserved` the first answer; of shares all that have an opinion must agree |
 | `queue_fields` | names and values | all of them; they go to the queue's status |
 | `domains` | ordered domains, a refusing Verdict, or None | the first opinion decides; an empty list is a refusal |
 | `fill_order` | parts of a domain | the first that names any; one part is filled after the other |
@@ -28,11 +28,10 @@ those, as a column.
 | `slots` | device slots for each of equal pods, or None | the first opinion decides; called as pods are placed |
 | `reasons` | a phrase for the rows refused | the first plugin that refuses a row explains it |
 | `evictable` | bool column over placed pods | and; False: never a victim of this ask; called once for all candidates of a domain |
+| `why_protected` | text | completes "3 pods are ..." for those that `evictable` protects |
 | `evictable_at` | float column over placed pods | the earliest time at which a veto of `evictable` ends |
 | `allows_eviction` | Verdict | all must agree; called as each unit is taken, with those before it already evicted |
-| `may_exceed_budget` | bool column over units | or; units on a node on which more could go than a disruption budget allows |
-| `violates_budget` | bool column over units | or; units whose eviction alone would violate a disruption budget |
-| `budget_violations` | count | sum; how many victims, taken together, are more than their budgets allow |
+| `budget_use` | counts, and what is left | the first that has budgets; pods of each unit under each disruption budget |
 | `lost_hours` | float column over placed pods | sum; hours of work that an eviction loses |
 | `victims` | numbers of units in order, or None | the first opinion decides; vetoes still apply |
 | `node_cost` | a comparable value | a tuple in the policy's order; the node with the least is taken |
@@ -40,12 +39,13 @@ those, as a column.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Literal, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, get_args, get_type_hints, runtime_checkable
 
 from muster.engine.inter_pod_state import InterPodState
+from muster.engine.policy_settings import DEFAULT_SETTINGS, PolicySettings
 from muster.model.device import DeviceSlot
 from muster.model.effects import YES, Verdict
 from muster.model.gang import Gang, Subgroup
@@ -54,7 +54,7 @@ from muster.model.resource_amounts import Resources
 from muster.model.topics import Topic
 from muster.state.derived.topology_domains import WHOLE_CLUSTER as WHOLE_CLUSTER
 from muster.state.derived.topology_domains import Domain as Domain
-from muster.state.node_table import BoolColumn, FloatColumn, NodeRows, RowIndex
+from muster.state.node_table import BoolColumn, FloatColumn, IntColumn, NodeRows, RowIndex
 
 if TYPE_CHECKING:
     from muster.engine.evict.eviction_units import EvictionUnits
@@ -73,7 +73,7 @@ class Purpose(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Seats for these members of a gang, in this order."""
+    """Nodes for these members of a gang, in this order."""
 
     gang: Gang
     pods: tuple[Pod, ...]
@@ -119,41 +119,41 @@ class Plugin(Protocol):
 
 
 @runtime_checkable
-class Prepares(Protocol):
+class Prepares(Plugin, Protocol):
     def prepare(self, s: Session) -> None: ...
 
 
 @runtime_checkable
-class Admits(Protocol):
+class Admits(Plugin, Protocol):
     def admit(self, s: Session, ask: Ask) -> Verdict: ...
 
 
 @runtime_checkable
-class BoundsQueues(Protocol):
+class BoundsQueues(Plugin, Protocol):
     """Asked as members are placed, with all that was placed before them already counted. `phase` is what they are to become."""
 
     def quota_fit(self, s: Session, pod: Pod, *, count: int, phase: Phase) -> QuotaFit: ...
 
 
 @runtime_checkable
-class DeservedShares(Protocol):
-    """What a queue deserves, and what it uses beyond that, in the dimensions in which it deserves anything in particular. A
-    queue without any deserves nothing in particular, and all that it uses is beyond its share."""
+class DeservedShares(Plugin, Protocol):
+    """`deserved`: what a queue deserves, for the order of queues and for reports. `configured_share`: its share by which reclaim
+    judges who may give and take, only in the dimensions that are configured for this very queue; zero is a share of nothing."""
 
     def deserved(self, s: Session, queue: str) -> Resources: ...
 
-    def over_share(self, s: Session, queue: str) -> Resources: ...
+    def configured_share(self, s: Session, queue: str) -> Resources: ...
 
 
 @runtime_checkable
-class DescribesQueues(Protocol):
+class DescribesQueues(Plugin, Protocol):
     """Further fields for a queue's status, beside what it uses and who waits in it."""
 
     def queue_fields(self, s: Session, queue: str) -> tuple[tuple[str, str], ...]: ...
 
 
 @runtime_checkable
-class DefaultsPreemptible(Protocol):
+class DefaultsPreemptible(Plugin, Protocol):
     """Whether a pod is preemptible that does not say so itself."""
 
     @property
@@ -161,7 +161,7 @@ class DefaultsPreemptible(Protocol):
 
 
 @runtime_checkable
-class ConfiguresJobPreemption(Protocol):
+class ConfiguresJobPreemption(Plugin, Protocol):
     """How whole jobs preempt in a quota."""
 
     @property
@@ -172,43 +172,43 @@ class ConfiguresJobPreemption(Protocol):
 
 
 @runtime_checkable
-class OrdersQueues(Protocol):
+class OrdersQueues(Plugin, Protocol):
     """The key must follow from the queue's own usage and from what does not change within a cycle."""
 
     def queue_key(self, s: Session, queue: str) -> Comparable: ...
 
 
 @runtime_checkable
-class OrdersGangs(Protocol):
+class OrdersGangs(Plugin, Protocol):
     def gang_key(self, s: Session, gang: Gang) -> Comparable: ...
 
 
 @runtime_checkable
-class OrdersPods(Protocol):
+class OrdersPods(Plugin, Protocol):
     def pod_key(self, s: Session, pod: Pod) -> Comparable: ...
 
 
 @runtime_checkable
-class AllowsDomains(Protocol):
+class AllowsDomains(Plugin, Protocol):
     """Where an ask may be placed. An ask for a subgroup is answered with domains inside `ask.within`."""
 
     def domains(self, s: Session, ask: Ask) -> Sequence[Domain] | Verdict | None: ...
 
 
 @runtime_checkable
-class FillsDomains(Protocol):
+class FillsDomains(Plugin, Protocol):
     """In which order the parts of a domain are filled so that members are close to each other; empty for no opinion."""
 
     def fill_order(self, s: Session, ask: Ask, domain: Domain) -> Sequence[Domain]: ...
 
 
 @runtime_checkable
-class Matches(Protocol):
+class Matches(Plugin, Protocol):
     def match(self, s: Session, pod: Pod, rows: NodeRows) -> BoolColumn: ...
 
 
 @runtime_checkable
-class Prefers(Protocol):
+class Prefers(Plugin, Protocol):
     @property
     def weight(self) -> float: ...
 
@@ -216,19 +216,19 @@ class Prefers(Protocol):
 
 
 @runtime_checkable
-class Fits(Protocol):
+class Fits(Plugin, Protocol):
     def fit(self, s: Session, pod: Pod, rows: NodeRows) -> BoolColumn: ...
 
 
 @runtime_checkable
-class AppliesToSome(Protocol):
+class AppliesToSome(Plugin, Protocol):
     """For a `fit` that has nothing to say of most pods: False where it lets this one onto every node."""
 
     def applies_to(self, s: Session, pod: Pod) -> bool: ...
 
 
 @runtime_checkable
-class Scores(Protocol):
+class Scores(Plugin, Protocol):
     @property
     def weight(self) -> float: ...
 
@@ -236,7 +236,7 @@ class Scores(Protocol):
 
 
 @runtime_checkable
-class DependsOnTopics(Protocol):
+class DependsOnTopics(Plugin, Protocol):
     """For a `match`, `prefer`, `fit` or `score` that follows from more than the rows: they are called again for all nodes when one
     of these topics changed."""
 
@@ -245,7 +245,7 @@ class DependsOnTopics(Protocol):
 
 
 @runtime_checkable
-class ScoresDomains(Protocol):
+class ScoresDomains(Plugin, Protocol):
     @property
     def weight(self) -> float: ...
 
@@ -253,7 +253,7 @@ class ScoresDomains(Protocol):
 
 
 @runtime_checkable
-class ScoresDomainsAhead(Protocol):
+class ScoresDomainsAhead(Plugin, Protocol):
     """What `score_domain` would say of each domain if all pods of the ask were placed in it, to the last bit. A plugin that
     scores domains and has no such method makes the engine try every domain."""
 
@@ -261,7 +261,7 @@ class ScoresDomainsAhead(Protocol):
 
 
 @runtime_checkable
-class InterPodFits(Protocol):
+class InterPodFits(Plugin, Protocol):
     """A check over more than the row itself: other pods, other nodes, devices. Asked again after every move."""
 
     def has_inter_pod_constraints(self, s: Session, pod: Pod) -> bool: ...
@@ -270,7 +270,7 @@ class InterPodFits(Protocol):
 
 
 @runtime_checkable
-class InterPodScores(Protocol):
+class InterPodScores(Plugin, Protocol):
     @property
     def weight(self) -> float: ...
 
@@ -278,9 +278,9 @@ class InterPodScores(Protocol):
 
 
 @runtime_checkable
-class InterPodStates(Protocol):
-    """For a check over other pods that can follow equal pods without their being moved: see `InterPodState`. Pods of one kind for
-    which `inter_pod_key` says the same are the same to it."""
+class InterPodStates(Plugin, Protocol):
+    """For a check over other pods that can follow equal pods without their being moved: see `InterPodState`. Pods of one signature
+    for which `inter_pod_key` says the same are the same to it."""
 
     def inter_pod_state(self, s: Session, pod: Pod, rows: NodeRows) -> InterPodState: ...
 
@@ -288,7 +288,7 @@ class InterPodStates(Protocol):
 
 
 @runtime_checkable
-class ChoosesSlots(Protocol):
+class ChoosesSlots(Plugin, Protocol):
     """Which slots of a node's devices pods take. The pods are equal and go onto these nodes one after the other, where `fit` let
     them; a pod that needs none on a node gets an empty tuple. `after_releases`: what terminating pods have counts as free."""
 
@@ -298,33 +298,40 @@ class ChoosesSlots(Protocol):
 
 
 @runtime_checkable
-class GivesReasons(Protocol):
+class GivesReasons(Plugin, Protocol):
     def reasons(self, s: Session, pod: Pod, rows: NodeRows) -> str: ...
 
 
 @runtime_checkable
-class FiltersVictims(Protocol):
+class FiltersVictims(Plugin, Protocol):
     """Called once for all candidates of a domain, as rows of the victim table: which may never be victims of this ask?"""
 
     def evictable(self, s: Session, ask: Ask, victim_table: VictimTable, victim: RowIndex) -> BoolColumn: ...
 
 
 @runtime_checkable
-class DelaysEviction(Protocol):
+class ExplainsProtection(Plugin, Protocol):
+    """Completes the sentence "3 pods are ..." for these, which `evictable` protects."""
+
+    def why_protected(self, s: Session, pods: Sequence[Pod]) -> str: ...
+
+
+@runtime_checkable
+class DelaysEviction(Plugin, Protocol):
     """A veto that ends with time: from when on each of these is evictable."""
 
     def evictable_at(self, s: Session, ask: Ask, victim_table: VictimTable, victim: RowIndex) -> FloatColumn: ...
 
 
 @runtime_checkable
-class LimitsEvictions(Protocol):
+class LimitsEvictions(Plugin, Protocol):
     """Called as each unit is taken, with all that were taken before already evicted: may this one be evicted too?"""
 
     def allows_eviction(self, s: Session, ask: Ask, pods: Sequence[Pod]) -> Verdict: ...
 
 
 @runtime_checkable
-class ChecksBudgets(Protocol):
+class ChecksBudgets(Plugin, Protocol):
     """Units whose eviction would violate a disruption budget: they come last, where they are evictable at all."""
 
     @property
@@ -332,75 +339,62 @@ class ChecksBudgets(Protocol):
         """Budgets are never violated: victims are evicted through the Eviction API, which enforces them."""
         ...
 
-    def may_exceed_budget(
+    def budget_use(
         self, s: Session, victim_table: VictimTable, victim: RowIndex, unit: RowIndex, units: int
-    ) -> BoolColumn: ...
-
-    def violates_budget(
-        self, s: Session, victim_table: VictimTable, victim: RowIndex, unit: RowIndex, units: int
-    ) -> BoolColumn: ...
-
-    def budget_violations(self, s: Session, pods: Sequence[Pod]) -> int:
-        """Called with the pods already evicted in the trial."""
+    ) -> tuple[IntColumn, IntColumn]:
+        """How many pods of each unit are under each budget (a row for each unit), and what each budget has left."""
         ...
 
 
 @runtime_checkable
-class CountsLostHours(Protocol):
+class CountsLostHours(Plugin, Protocol):
     """Hours of work that are lost with each placed pod, and hours to restart."""
 
     def lost_hours(self, s: Session, victim_table: VictimTable, victim: RowIndex) -> FloatColumn: ...
 
 
 @runtime_checkable
-class SelectsVictims(Protocol):
+class SelectsVictims(Plugin, Protocol):
     """May replace the choice of units: numbers of units in the order in which to take them, or None for no opinion."""
 
     def victims(self, s: Session, ask: Ask, eviction_units: EvictionUnits) -> Sequence[int] | None: ...
 
 
 @runtime_checkable
-class CostsNodes(Protocol):
+class CostsNodes(Plugin, Protocol):
     def node_cost(self, s: Session, pod: Pod, node: str, victims: Sequence[Pod]) -> Comparable: ...
 
 
-T = TypeVar("T")
-
-
-def setting(default: T, doc: str) -> T:
-    """A setting and what it means. The policy file writes its name in camel case, `_s` as `Seconds`; numbers are not negative."""
-    made: T = field(default=default, metadata={"doc": doc, "minimum": 0})
-    return made
-
-
-@dataclass(frozen=True, slots=True)
-class PolicySettings:
-    """What a policy file sets that belongs to no plugin."""
-
-    scheduler_names: tuple[str, ...] = ("muster",)
-    """Pods whose schedulerName is one of these are ours."""
-    victim_schedulers: tuple[str, ...] = setting(
-        (), "Pods of these other schedulers may be evicted too, each by itself, and count in their queues. Of all others nobody is."
-    )
-    whole_gang: Literal["cluster", "domain"] = setting(
-        "cluster", "What is evicted when a whole gang is: all its pods in the `cluster`, or only those in the `domain`."
-    )
-    strict_deserved: bool = setting(False, "Reclaim never takes a queue below its deserved share, not even with the last unit.")
-    share_of: Literal["cluster", "deserved"] = setting(
-        "cluster",
-        "Reclaim takes from a queue with the larger share for one with the smaller: of the `cluster`, which favours small queues, "
-        "or of what each has `deserved`, so that a large queue gets back all that it deserves.",
-    )
-    nomination_s: float = setting(600.0, "How long nominations hold after the last of their victims should have terminated.")
-    eviction_cooldown_s: float = setting(600.0, "For how long a pod whose soft eviction was cancelled is not softly evicted again.")
-    default_permit_wait_s: float = setting(600.0, "How long nodes stay reserved for an incomplete gang that declares no wait time.")
-
-
-DEFAULT_SETTINGS = PolicySettings()
-
-
 class Policy:
-    """The plugins and actions that a policy file chose, sorted by what they take part in."""
+    """The plugins and actions that a policy file chose. Each list below has the plugins that take part in a hook, in the policy's
+    order: those that are of its type."""
+
+    prepares: list[Prepares]
+    admits: list[Admits]
+    bounds_queues: list[BoundsQueues]
+    describes_queues: list[DescribesQueues]
+    deserved_shares: list[DeservedShares]
+    orders_queues: list[OrdersQueues]
+    orders_gangs: list[OrdersGangs]
+    orders_pods: list[OrdersPods]
+    allows_domains: list[AllowsDomains]
+    fills_domains: list[FillsDomains]
+    scores_domains: list[ScoresDomains]
+    matches: list[Matches]
+    prefers: list[Prefers]
+    fits: list[Fits]
+    scores: list[Scores]
+    inter_pod_fits: list[InterPodFits]
+    inter_pod_scores: list[InterPodScores]
+    inter_pod_states: list[InterPodStates]
+    chooses_slots: list[ChoosesSlots]
+    filters_victims: list[FiltersVictims]
+    delays_eviction: list[DelaysEviction]
+    limits_evictions: list[LimitsEvictions]
+    checks_budgets: list[ChecksBudgets]
+    counts_lost_hours: list[CountsLostHours]
+    selects_victims: list[SelectsVictims]
+    costs_nodes: list[CostsNodes]
 
     def __init__(
         self, plugins: Sequence[Plugin], actions: Sequence[str], *, settings: PolicySettings = DEFAULT_SETTINGS, source: str = ""
@@ -409,48 +403,35 @@ class Policy:
         self.actions = tuple(actions)
         self.settings = settings
         self.source = source
-        self.prepares = [p for p in plugins if isinstance(p, Prepares)]
-        self.admits = [p for p in plugins if isinstance(p, Admits)]
-        self.bounds_queues = [p for p in plugins if isinstance(p, BoundsQueues)]
-        self.preemptible_by_default = all(p.preemptible_by_default for p in plugins if isinstance(p, DefaultsPreemptible))
-        jobs = [p for p in plugins if isinstance(p, ConfiguresJobPreemption)]
-        self.requires_can_preempt = any(p.disable_default_trigger_preemption for p in jobs)
-        self.soft_job_preemption = any(not p.pod_should_be_deleted_when_preempted for p in jobs)
-        self.describes_queues = [p for p in plugins if isinstance(p, DescribesQueues)]
-        self.deserved_shares = [p for p in plugins if isinstance(p, DeservedShares)]
-        self.orders_queues = [p for p in plugins if isinstance(p, OrdersQueues)]
-        self.orders_gangs = [p for p in plugins if isinstance(p, OrdersGangs)]
-        self.orders_pods = [p for p in plugins if isinstance(p, OrdersPods)]
-        self.allows_domains = [p for p in plugins if isinstance(p, AllowsDomains)]
-        self.fills_domains = [p for p in plugins if isinstance(p, FillsDomains)]
-        self.matches = [p for p in plugins if isinstance(p, Matches)]
-        self.prefers = [p for p in plugins if isinstance(p, Prefers)]
-        self.fits = [p for p in plugins if isinstance(p, Fits)]
-        self.applies_to = [p if isinstance(p, AppliesToSome) else None for p in self.fits]
+        for name, members in _HOOK_MEMBERS.items():
+            setattr(self, name, [plugin for plugin in plugins if all(hasattr(plugin, member) for member in members)])
+        self.applies_to = [plugin if isinstance(plugin, AppliesToSome) else None for plugin in self.fits]
         """Beside each of `fits`: its `applies_to`, where it has one."""
-        self.scores = [p for p in plugins if isinstance(p, Scores)]
-        self.score_topics = tuple(sorted({topic for p in plugins for topic in _score_topics(p)}, key=lambda topic: topic.name))
+        self.score_topics = _score_topics([*self.matches, *self.prefers, *self.fits, *self.scores])
         """What the answers of `matches`, `prefers`, `fits` and `scores` depend on besides the rows."""
-        self.scores_domains = [p for p in plugins if isinstance(p, ScoresDomains)]
-        self.inter_pod_fits = [p for p in plugins if isinstance(p, InterPodFits)]
-        self.filters_victims = [p for p in plugins if isinstance(p, FiltersVictims)]
-        self.delays_eviction = [p for p in plugins if isinstance(p, DelaysEviction)]
-        self.limits_evictions = [p for p in plugins if isinstance(p, LimitsEvictions)]
-        self.checks_budgets = [p for p in plugins if isinstance(p, ChecksBudgets)]
-        self.counts_lost_hours = [p for p in plugins if isinstance(p, CountsLostHours)]
-        self.selects_victims = [p for p in plugins if isinstance(p, SelectsVictims)]
-        self.costs_nodes = [p for p in plugins if isinstance(p, CostsNodes)]
-        self.inter_pod_scores = [p for p in plugins if isinstance(p, InterPodScores)]
-        self.inter_pod_states = [p for p in plugins if isinstance(p, InterPodStates)]
-        self.chooses_slots = [p for p in plugins if isinstance(p, ChoosesSlots)]
+        self.preemptible_by_default = all(p.preemptible_by_default for p in plugins if isinstance(p, DefaultsPreemptible))
+        jobs = [plugin for plugin in plugins if isinstance(plugin, ConfiguresJobPreemption)]
+        self.requires_can_preempt = any(plugin.disable_default_trigger_preemption for plugin in jobs)
+        self.soft_job_preemption = any(not plugin.pod_should_be_deleted_when_preempted for plugin in jobs)
 
-    def manner(self, action: str) -> str:
-        """How an action evicts: by a soft-eviction mark, through the Eviction API, which enforces budgets, or by deletion."""
-        if action == "job-preempt" and self.soft_job_preemption:
+    def manner(self, action: str, *, queue: str = "") -> str:
+        """How an action evicts: by a soft-eviction mark, through the Eviction API, which enforces budgets, or by deletion. All pods
+        that are charged to an ElasticQuota (`queue`) are evicted in one manner, whichever action chose them."""
+        if self.soft_job_preemption and (action == "job-preempt" or queue.startswith("quota/")):
             return "soft"
         return "evict" if any(plugin.is_hard for plugin in self.checks_budgets) else "delete"
 
 
-def _score_topics(plugin: Plugin) -> tuple[Topic, ...]:
-    by_node = isinstance(plugin, Matches | Prefers | Fits | Scores)
-    return plugin.depends if by_node and isinstance(plugin, DependsOnTopics) else ()
+def _score_topics(by_node: Sequence[Plugin]) -> tuple[Topic, ...]:
+    topics = {topic for plugin in by_node if isinstance(plugin, DependsOnTopics) for topic in plugin.depends}
+    return tuple(sorted(topics, key=lambda topic: topic.name))
+
+
+def _members(hook: type) -> tuple[str, ...]:
+    """What an object must have to be of this type. `isinstance` asks for the same, and finds it out anew for each object."""
+    parts = [part for part in hook.__mro__ if getattr(part, "_is_protocol", False) and part is not Protocol]
+    found = (name for part in parts for name in (*part.__annotations__, *vars(part)) if not name.startswith("_"))
+    return tuple(dict.fromkeys(found))
+
+
+_HOOK_MEMBERS: Mapping[str, tuple[str, ...]] = {name: _members(get_args(hint)[0]) for name, hint in get_type_hints(Policy).items()}

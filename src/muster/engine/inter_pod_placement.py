@@ -23,7 +23,7 @@ from muster.state.trial import Trial
 
 @dataclass(frozen=True, slots=True)
 class InterPodConstraints:
-    """The checks over other pods that a pod is entangled in. Pods of one kind with equal ties are interchangeable;
+    """The checks over other pods that a pod takes part in. Pods of one signature with equal keys are interchangeable;
     `inter_pod_keys` None says that this pod is like no other."""
 
     plugins: tuple[InterPodFits, ...]
@@ -98,10 +98,9 @@ def pick_inter_pod_rows(
     """The rows that `wanted` pods like this one take one after the other. `value` is the score of each row for the first of
     them."""
     rows = NodeRows(s.world.table, after_releases=after_releases)
-    scorers = [plugin for plugin in s.policy.inter_pod_scores if plugin in inter_pod_constraints]
-    weights = {id(scorer): scorer.weight for scorer in scorers}
+    weights = {plugin.name: plugin.weight for plugin in s.policy.inter_pod_scores if plugin in inter_pod_constraints}
     inter_pod_states = [
-        (plugin.inter_pod_state(s, pod, rows), weights.get(id(plugin), 0.0))
+        (plugin.inter_pod_state(s, pod, rows), weights.get(plugin.name, 0.0))
         for plugin in s.policy.inter_pod_states
         if plugin in inter_pod_constraints
     ]
@@ -118,8 +117,8 @@ def pick_inter_pod_rows(
 
 
 class _RowChoice:
-    """Every row: what its next seat is worth, and whether the gates are open. A seat is valued only when its row is open: most rows
-    that took one pod are closed to the next."""
+    """Every row: the score of the next pod there, and whether it is feasible. It is scored only where it is: most rows that took
+    one pod take no other."""
 
     def __init__(self, value: FloatColumn, inter_pod_states: Sequence[tuple[InterPodState, float]]) -> None:
         self._scores = value
@@ -160,7 +159,7 @@ class _RowChoice:
     def _find_feasible(self) -> BoolColumn:
         found = np.ones(len(self._scores), dtype=np.bool_)
         for inter_pod_state, _ in self._inter_pod_states:
-            opened = inter_pod_state.feasible_rows()
-            if opened is not None:
-                found &= opened
+            feasible = inter_pod_state.feasible_rows()
+            if feasible is not None:
+                found &= feasible
         return found

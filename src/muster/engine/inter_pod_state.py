@@ -1,4 +1,4 @@
-"""Gates: how a check over other pods keeps up while equal pods are put down one after the other, before any of them is moved."""
+"""How a check over other pods keeps up while equal pods get their nodes one after the other, before any of them is moved."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class InterPodState:
         """All rows: where the next one may be placed. None: anywhere."""
 
     def score(self, rows: RowIndex) -> FloatColumn | None:
-        """How much the next one is wanted on each of these rows, 0 to 1. None: no opinion."""
+        """The score of the next one on each of these rows, 0 to 1. None: no opinion."""
 
     def add_pod(self, row: int) -> None:
         """One more was placed on this row."""

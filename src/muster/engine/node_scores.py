@@ -30,15 +30,9 @@ class NodeScores:
     """`value` is the score of each node, or REFUSED where the pod cannot go. `base` is the part of it that stays: what the pod
     prefers of labels and taints, or REFUSED where they do not match."""
 
-    def __init__(self, s: Session, pod: Pod, *, after_releases: bool) -> None:
-        rows = NodeRows(s.world.table, after_releases=after_releases)
-        self.after_releases = after_releases
-        self.base: FloatColumn = base_column(s, pod, rows)
-        self.value: FloatColumn = score_column(s, pod, rows, self.base, check=True)
-
-    @property
-    def match(self) -> BoolColumn:
-        return self.base > REFUSED
+    def __init__(self, s: Session, pod: Pod, base: FloatColumn, *, after_releases: bool) -> None:
+        self.base, self.after_releases = base, after_releases
+        self.value: FloatColumn = score_column(s, pod, NodeRows(s.world.table, after_releases=after_releases), base, check=True)
 
     def update(self, s: Session, pod: Pod, changed: list[int]) -> None:
         table = s.world.table
@@ -56,10 +50,15 @@ MOUNTING_COLUMNS: Derived[NodeScores] = Derived(
     "node scores of a pod signature with volumes", *_NODE_ATTRIBUTES, Topic.STORAGE, follows=Topic.NODE_ROWS
 )
 """At 5,000 nodes each takes some 80 KB."""
+BASE: Derived[FloatColumn] = Derived("preferences and matches of a pod signature", *_NODE_ATTRIBUTES)
+MOUNTING_BASE: Derived[FloatColumn] = Derived(
+    "preferences and matches of a pod signature with volumes", *_NODE_ATTRIBUTES, Topic.STORAGE
+)
 
 
-def base_column(s: Session, pod: Pod, rows: NodeRows) -> FloatColumn:
+def base_column(s: Session, pod: Pod) -> FloatColumn:
     """The weighted preferences, and REFUSED where a plugin does not match."""
+    rows = NodeRows(s.world.table, after_releases=False)
     total = np.zeros(len(rows), dtype=np.float64)
     for prefers in s.policy.prefers:
         column = prefers.prefer(s, pod, rows)
@@ -68,7 +67,7 @@ def base_column(s: Session, pod: Pod, rows: NodeRows) -> FloatColumn:
     for matches in s.policy.matches:
         answer = matches.match(s, pod, rows)
         _check_bools(matches, "match", answer, rows)
-        total[~answer] = REFUSED
+        _refuse(total, answer)
     return total
 
 
@@ -87,8 +86,14 @@ def score_column(s: Session, pod: Pod, rows: NodeRows, base: FloatColumn, *, che
         answer = fits.fit(s, pod, rows)
         if check:
             _check_bools(fits, "fit", answer, rows)
-        total[~answer] = REFUSED
+        _refuse(total, answer)
     return total
+
+
+def _refuse(total: FloatColumn, answer: BoolColumn) -> None:
+    """Most plugins let a pod onto every node."""
+    if not answer.all():
+        total[~answer] = REFUSED
 
 
 def _check_bools(plugin: Plugin, hook: str, column: object, rows: NodeRows) -> None:

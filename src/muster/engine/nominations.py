@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from muster.engine import explain
 from muster.engine.domain_placement import place_gang, place_in_allowed_domains, why_refused
 from muster.engine.hooks import Ask, Purpose
+from muster.engine.members_to_place import split_members, unplaced_members
 from muster.engine.place import passes_filters, placement_order
 from muster.engine.session import Session
 from muster.model.effects import YES, Verdict
 from muster.model.gang import Gang, Mode
 from muster.model.pod import PLACED_OR_NOMINATED, Phase, Pod
-from muster.state.gangs.gang_stage import count, reaches_min
-from muster.state.gangs.subgroups import with_subgroup_members
+from muster.model.saved_state import CancelledEviction
+from muster.state.gangs.gang_stage import reaches_min
 from muster.state.memory import ActivePlan
 from muster.state.trial import Trial
 from muster.state.world import World
@@ -61,7 +62,7 @@ def _bind_nominated(s: Session, gang: Gang, free_now: list[Pod]) -> AttemptResul
     with s.trial(NOMINATED_BOUND_WHY, cause=NOMINATED_BOUND) as trial:
         bound = _bind_where_free(s, trial, free_now)
         bind_reserved(s.world, trial, gang)
-        waiting = [pod for pod in gang.pods() if pod.uid not in s.world.placements.by_uid]
+        waiting = unplaced_members(s.world, gang).minimum
         settled = place_in_allowed_domains(s, trial, gang, waiting, phase=Phase.BINDING) if waiting else None
         if not reaches_min(s.world, gang):
             return None
@@ -99,7 +100,7 @@ def _place_elsewhere(s: Session, gang: Gang, nominated: list[Pod]) -> bool:
     with s.trial(MOVED_WHY, cause="Moved") as trial:
         for pod in nominated:
             trial.release(pod)
-        waiting = [pod for pod in gang.pods() if pod.uid not in s.world.placements.by_uid]
+        waiting = [*nominated, *(pod for pod in unplaced_members(s.world, gang).minimum if pod not in nominated)]
         settled = place_in_allowed_domains(s, trial, gang, waiting, phase=Phase.BINDING)
         if settled.placed.first_refused is not None or not reaches_min(s.world, gang):
             return False
@@ -126,7 +127,7 @@ def nominate_on_releasing(s: Session, gang: Gang) -> AttemptResult | None:
             for pod in pods:
                 trial.restore(pod, replace(s.world.placement(pod), plan=name))
             trial.commit()
-        s.world.memory.plans.set(name, ActivePlan(gang.key, len(pods), (), s.now))
+        s.world.memory.plans.set(name, ActivePlan(gang.key, (), s.now))
         return AttemptResult(complete=True, verdict=explain.waiting_for_preemption(s.world, gang))
     return None
 
@@ -144,16 +145,7 @@ def plan_name(s: Session, gang: Gang) -> str:
 
 def members_needed(world: World, gang: Gang) -> tuple[Pod, ...]:
     """Members without a node or nomination that the gang still needs for its minimums."""
-    pods: list[Pod] = []
-    surplus: list[Pod] = []
-    for role in gang.roles:
-        waiting = [pod for pod in role.pods if pod.uid not in world.placements.by_uid]
-        lacking = max(0, role.min - count(world, role, PLACED_OR_NOMINATED) - role.succeeded)
-        pods.extend(waiting[:lacking])
-        surplus.extend(waiting[lacking:])
-    pods, surplus = with_subgroup_members(world, gang, pods, surplus)
-    have = sum(count(world, role, PLACED_OR_NOMINATED) + role.succeeded for role in gang.roles)
-    return (*pods, *surplus[: max(0, gang.min - have - len(pods))])
+    return split_members(world, gang, PLACED_OR_NOMINATED)[0]
 
 
 def end_broken_plans(s: Session) -> None:
@@ -172,9 +164,10 @@ def end_broken_plans(s: Session) -> None:
 
 def end_nominations(s: Session, gang: Gang, why: str, *, cause: str) -> None:
     """All nominations of a gang end together. Soft evictions for them are cancelled."""
-    for plan in [plan for plan in s.world.memory.plans.values() if plan.gang == gang.key and plan.soft]:
+    names = {s.world.placement(pod).plan for pod in gang.pods() if s.world.phase(pod) is Phase.NOMINATED}
+    for plan in [plan for name, plan in s.world.memory.plans.items() if name in names]:
         for victim in [s.world.facts.pods[uid] for uid in plan.victims if uid in s.world.placements.releasing]:
-            if victim.deleted_at is None:
+            if victim.deleted_at is None and (plan.soft or _is_evicted_softly(s, victim)):
                 cancel_eviction(s, victim, f"{gang.full_name} no longer needs its capacity: {why}")
     for pod in gang.pods():
         if s.world.phase(pod) is Phase.NOMINATED:
@@ -183,12 +176,33 @@ def end_nominations(s: Session, gang: Gang, why: str, *, cause: str) -> None:
                 trial.commit()
 
 
+def _is_evicted_softly(s: Session, victim: Pod) -> bool:
+    member = s.world.facts.members.get(victim.uid)
+    return member is not None and s.policy.manner("", queue=member.queue) == "soft"
+
+
 def cancel_eviction(s: Session, victim: Pod, why: str) -> None:
     """Cancel a soft eviction. The pod is not chosen again for a while."""
     with s.trial(why, cause=EVICTION_CANCELLED) as trial:
         trial.change_phase(victim, phase=Phase.BOUND)
         trial.commit()
-    s.world.memory.cancelled_evictions.set(victim.uid, s.now)
+    before = s.world.memory.cancelled_evictions.get(victim.uid)
+    s.world.memory.cancelled_evictions.set(victim.uid, CancelledEviction(s.now, 1 if before is None else before.count + 1))
+    s.world.memory.take_back_eviction(victim.uid)
+
+
+def nominated_by_plan(world: World) -> dict[str, list[str]]:
+    """Plans of which nominations are left: the UIDs of their pods, by name."""
+    found: dict[str, list[str]] = {}
+    for uid in world.placements.reservations:
+        found.setdefault(world.placements.by_uid[uid].plan, []).append(uid)
+    return found
+
+
+def leave_plans(s: Session, victim: Pod) -> None:
+    """The pod is no victim any more. Plans that go on without it name only whom they need."""
+    for name, plan in [(name, plan) for name, plan in s.world.memory.plans.items() if victim.uid in plan.victims]:
+        s.world.memory.plans.set(name, replace(plan, victims=tuple(uid for uid in plan.victims if uid != victim.uid)))
 
 
 def bind_reserved(world: World, trial: Trial, gang: Gang) -> None:

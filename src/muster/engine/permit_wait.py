@@ -1,7 +1,7 @@
 """The permit wait of gangs with reserved nodes is paused while one of their members is nominated.
 
-While somebody leaves for it a gang is not to blame for waiting: the promise has a bound of its own. So the beginning of a hold is
-put off by the time for which a member was nominated, and is written down anew with it: a restart finds what was left of the wait.
+While victims terminate for it a gang is not to blame for waiting: a nomination has a bound of its own. So the time since when a
+node is reserved is moved by the time for which a member was nominated, and saved so: a restart finds what was left of the wait.
 """
 
 from __future__ import annotations

@@ -1,19 +1,20 @@
 """Where members go: the one way to place, for every action.
 
-Members are placed in the order given, each on the node with the best score, ties by name. Equal members in a row are placed
+Members are placed the most constrained first, each on the node with the best score, ties by name. Equal members are placed
 together: the outcome is the same as one by one, because a score depends on its own row alone, and a row can tell what it
-would say after one, two, three more of them. Members whose place depends on other pods are in `among`.
+would say after one, two, three more of them. Members whose place depends on other pods are in
+`inter_pod_placement`.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from muster.engine.hooks import Domain, QuotaFit
+from muster.engine.hooks import WHOLE_CLUSTER, Domain, QuotaFit
 from muster.engine.inter_pod_placement import (
     NO_INTER_POD_CONSTRAINTS,
     InterPodConstraints,
@@ -26,9 +27,9 @@ from muster.engine.node_scores import REFUSED, NodeScores, score_column
 from muster.engine.session import Session
 from muster.model.device import DeviceSlot
 from muster.model.effects import Verdict
-from muster.model.pod import Phase, Pod
+from muster.model.pod import Phase, Pod, PodSignature
 from muster.state.derived.device_usage import are_free
-from muster.state.node_table import FloatColumn, NodeRows, RowIndex
+from muster.state.node_table import BoolColumn, FloatColumn, NodeRows, RowIndex
 from muster.state.trial import Trial
 
 # For how many further pods on one row scores are computed at once, at most.
@@ -49,7 +50,9 @@ class PlaceResult:
 def place(s: Session, trial: Trial, pods: Sequence[Pod], *, domain: Domain, phase: Phase, admitted: bool = False) -> PlaceResult:
     """Place as many of these as fit, in turn; each is tried once. `admitted`: all are known to fit into their queues."""
     count, first_refused, verdict = 0, None, None
-    for run, inter_pod_constraints in _equal_runs(s, placement_order(s, pods)):
+    if s.left_out is not None:
+        domain = _without(domain, s.left_out)
+    for run, inter_pod_constraints in _equal_runs(s, placement_order(s, pods, domain)):
         quota_fit = QuotaFit(len(run)) if admitted else s.quota_fit(run[0], count=len(run), phase=phase)
         done = (
             _place_equal_pods(s, trial, run[: quota_fit.fit_count], inter_pod_constraints, domain, phase)
@@ -63,20 +66,54 @@ def place(s: Session, trial: Trial, pods: Sequence[Pod], *, domain: Domain, phas
     return PlaceResult(count, first_refused, verdict)
 
 
-def placement_order(s: Session, pods: Sequence[Pod]) -> Sequence[Pod]:
-    """The members in the order in which they are placed: as given, but for what plugins want first."""
-    keys = s.policy.orders_pods
-    return sorted(pods, key=lambda pod: [plugin.pod_key(s, pod) for plugin in keys]) if keys else pods
+def _without(domain: Domain, left_out: BoolColumn) -> Domain:
+    rows = np.flatnonzero(~left_out) if domain.rows is None else domain.rows[~left_out[domain.rows]]
+    return replace(domain, rows=rows)
 
 
-def passes_filters(s: Session, pod: Pod) -> bool:
-    """Does a nominated pod pass every check but capacity on its node: ports, devices, volumes, inter-pod constraints?"""
-    if not pod.signature.ports and not pod.signature.devices and not s.has_inter_pod_constraints(pod):
+def placement_order(s: Session, pods: Sequence[Pod], domain: Domain = WHOLE_CLUSTER) -> Sequence[Pod]:
+    """The members in the order in which they are placed: what plugins want first, then the most constrained, so that a flexible
+    member does not take the only node of another; equal ones as given."""
+    if len(pods) < 2:
+        return pods
+    plugins, first = s.policy.orders_pods, pods[0].signature
+    signatures = {first: None} if all(pod.signature is first for pod in pods) else dict.fromkeys(pod.signature for pod in pods)
+    if len(signatures) == 1:
+        return sorted(pods, key=lambda pod: [plugin.pod_key(s, pod) for plugin in plugins]) if plugins else pods
+    flexibility = _flexibility(s, {pod.signature: pod for pod in reversed(pods)}, domain)
+    rank = {signature: at for at, signature in enumerate(sorted(signatures, key=flexibility.__getitem__))}
+    return sorted(pods, key=lambda pod: [*(plugin.pod_key(s, pod) for plugin in plugins), rank[pod.signature]])
+
+
+def _flexibility(s: Session, pods: Mapping[PodSignature, Pod], domain: Domain) -> dict[PodSignature, tuple[int, float]]:
+    """How many nodes match pods of each signature; then the share of the cluster that they request, the largest first."""
+    total = np.maximum(s.world.table.allocatable.sum(axis=0), 1)
+    found: dict[PodSignature, tuple[int, float]] = {}
+    for signature, pod in pods.items():
+        match = s.match(pod)
+        share = s.world.request(pod) / total
+        inside = match if domain.rows is None else match[domain.rows]
+        found[signature] = (int(np.count_nonzero(inside)), -float(share.max(initial=0.0)))
+    return found
+
+
+def has_filters(s: Session, pod: Pod) -> bool:
+    """Does more than capacity decide whether a node takes the pod: ports, devices, volumes, inter-pod constraints?"""
+    if pod.signature.ports or pod.signature.devices:
+        return True
+    if not s.policy.inter_pod_fits:
+        return False
+    return s.has_inter_pod_constraints(pod if pod.nominated_node is None else replace(pod, nominated_node=None))
+
+
+def passes_filters(s: Session, pod: Pod, *, after_releases: bool = False) -> bool:
+    """Would the node that is reserved for the pod, or that it is nominated to, pass every check if it had none yet?"""
+    if not has_filters(s, pod):
         return True
     now = s.world.placement(pod)
     with s.trial("to look at its node without it", cause="Looks") as trial:
         trial.release(pod)
-        return fits_on(s, pod, now.node or "", after_releases=False, devices=now.devices)
+        return fits_on(s, pod, now.node or "", after_releases=after_releases, devices=now.devices)
 
 
 def fits_on(s: Session, pod: Pod, node: str, *, after_releases: bool, devices: tuple[DeviceSlot, ...] = ()) -> bool:
@@ -95,19 +132,19 @@ def fits_on(s: Session, pod: Pod, node: str, *, after_releases: bool, devices: t
 
 def _equal_runs(s: Session, pods: Sequence[Pod]) -> Iterator[tuple[Sequence[Pod], InterPodConstraints]]:
     """Stretches of interchangeable members: the same signature, role and queue, and the same inter-pod constraints. A stretch is
-    cut when its turn comes, because those placed before it may have tied it up."""
-    members, tangles = s.world.facts.members, bool(s.policy.inter_pod_fits)
+    cut when its turn comes, because those placed before it may constrain it."""
+    members, is_constrained = s.world.facts.members, bool(s.policy.inter_pod_fits)
     start = 0
     while start < len(pods):
         a = pods[start]
         inter_pod_constraints = (
-            inter_pod_constraints_of(s, a, alone=start + 1 == len(pods)) if tangles else NO_INTER_POD_CONSTRAINTS
+            inter_pod_constraints_of(s, a, alone=start + 1 == len(pods)) if is_constrained else NO_INTER_POD_CONSTRAINTS
         )
         end = start + 1
         while end < len(pods) and inter_pod_constraints.inter_pod_keys is not None:
             b = pods[end]
             alike = (a.signature is b.signature or a.signature == b.signature) and members[a.uid] == members[b.uid]
-            if not alike or (tangles and inter_pod_constraints_of(s, b) != inter_pod_constraints):
+            if not alike or (is_constrained and inter_pod_constraints_of(s, b) != inter_pod_constraints):
                 break
             end += 1
         yield pods[start:end], inter_pod_constraints
@@ -184,11 +221,11 @@ def _pick_rows(next_scores: _NextScores, untouched: _RowsByScore, wanted: int) -
                 limit = (np.inf, -1)
         row = heap[0][1]
         picked.append(row)
-        counter_of = next_scores.score_after_placing(row)
-        if counter_of == REFUSED:
+        score = next_scores.score_after_placing(row)
+        if score == REFUSED:
             heapq.heappop(heap)
         else:
-            heapq.heapreplace(heap, (-counter_of, row))
+            heapq.heapreplace(heap, (-score, row))
     return picked
 
 

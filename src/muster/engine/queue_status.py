@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
+from muster.engine.guarantees import guarantees
 from muster.engine.quota import BY_QUEUE
 from muster.engine.reporting import condition_news, is_news
 from muster.engine.session import Session
@@ -17,15 +18,18 @@ from muster.state.world import World
 
 INVALID = "Invalid"
 VALID = "Valid"
+GUARANTEE_REDUCED = "GuaranteeReduced"
 
 
 def queue_updates(s: Session, gangs: Sequence[str]) -> Iterator[Condition | QueueStatus]:
     """News of the queues that something happened to, or to one of these gangs in them."""
     world, changes = s.world, s.world.changes
     before = world.memory.reported_queues
-    now = QueuesReported(changes.ledger.position, changes.stamp(BY_QUEUE), changes.version(Topic.DEMAND))
+    # Whether guarantees count in full depends on what the nodes have.
+    topics = BY_QUEUE if guarantees(s) is None else (*BY_QUEUE, Topic.ALLOCATABLE)
+    now = QueuesReported(changes.ledger.position, changes.stamp(topics), changes.version(Topic.DEMAND))
     if before is None or before.queues != now.queues:
-        yield from _conditions(world)
+        yield from _conditions(s)
     for key in _changed(s, gangs, before, now):
         queue = world.facts.queues[key]
         status = QueueStatus(key, _fields(s, queue))
@@ -36,38 +40,39 @@ def queue_updates(s: Session, gangs: Sequence[str]) -> Iterator[Condition | Queu
 
 def _changed(s: Session, gangs: Sequence[str], before: QueuesReported | None, now: QueuesReported) -> list[str]:
     """Queues that exist as objects and whose usage or gangs changed since."""
-    world = s.world
-    log = world.changes.ledger.since(before.ledger) if before is not None else None
-    if before is None or log is None or before.queues != now.queues:
-        return sorted(key for key in world.facts.queues if key in world.facts.tree.nodes)
-    queues = {*log, *(role.queue for key in gangs for role in world.facts.gangs[key].roles)}
-    changed = {above for queue in queues for above in world.ledger.path(queue) if above in world.facts.queues}
-    if s.policy.describes_queues and before.demand != now.demand:
-        # What one asks for can change what another may have.
-        changed.update(key for key in world.facts.queues if key in world.facts.tree.nodes)
-    return sorted(changed)
+    log = s.world.changes.ledger.since(before.ledger) if before is not None else None
+    # What one queue requests can change what another may have.
+    is_shared = bool(s.policy.describes_queues) and before is not None and before.demand != now.demand
+    if before is None or log is None or before.queues != now.queues or is_shared:
+        return sorted(s.world.facts.queues.keys() & s.world.facts.tree.nodes.keys())
+    queues = {*log, *(role.queue for key in gangs for role in s.world.facts.gangs[key].roles)}
+    above = {key for queue in queues for key in s.world.ledger.path(queue)}
+    return sorted(above & s.world.facts.queues.keys())
 
 
 # -- conditions --------------------------------------------------------------------------------------------------------------------
 
 
-def _conditions(world: World) -> Iterator[Condition]:
+def _conditions(s: Session) -> Iterator[Condition]:
     """What is wrong with a queue, where that is something else than before."""
-    for key, queue in sorted(world.facts.queues.items()):
-        yield from condition_news(world, queue.uid or key, _validity_condition(world, queue), _all_well(key))
+    for key, queue in sorted(s.world.facts.queues.items()):
+        yield from condition_news(s.world, queue.uid or key, _validity_condition(s, queue), _all_well(key))
 
 
 def _all_well(key: str) -> Condition:
     return Condition("queue", key, True, VALID, f"nothing is wrong with {show_queue(key)} any more")
 
 
-def _validity_condition(world: World, queue: Queue) -> Condition | None:
-    fault = world.facts.tree.faults.get(queue.key)
+def _validity_condition(s: Session, queue: Queue) -> Condition | None:
+    fault = s.world.facts.tree.faults.get(queue.key)
     if fault is not None:
         return Condition("queue", queue.key, False, fault.code, fault.why)
     if queue.problems:
         why = "; ".join(f"{problem.field}: {problem.text}" for problem in queue.problems)
         return Condition("queue", queue.key, False, INVALID, why)
+    found = guarantees(s)
+    if found is not None and queue.key in found.why_reduced:
+        return Condition("queue", queue.key, False, GUARANTEE_REDUCED, found.why_reduced[queue.key])
     return None
 
 
@@ -116,17 +121,17 @@ def _counts(s: Session, queue: Queue) -> StatusFields:
 
 def _object_has(queue: Queue, status: QueueStatus) -> bool:
     """Does the object say so already?"""
-    said = dict(queue.status)
-    amounts = {key for key in said if key.startswith(("allocated.", "used."))}
+    known = dict(queue.status)
+    amounts = {key for key in known if key.startswith(("allocated.", "used."))}
     reported = dict(status.fields)
-    return amounts <= reported.keys() and all(_same_value(key, said.get(key, "0"), value) for key, value in reported.items())
+    return amounts <= reported.keys() and all(_same_value(key, known.get(key, "0"), value) for key, value in reported.items())
 
 
-def _same_value(key: str, said: str, value: str) -> bool:
-    if said == value:
+def _same_value(key: str, known: str, value: str) -> bool:
+    if known == value:
         return True
     resource = key.partition(".")[2]
     try:
-        return bool(resource) and amount(resource, said) == amount(resource, value)
+        return bool(resource) and amount(resource, known) == amount(resource, value)
     except BadQuantity:
         return False

@@ -1,4 +1,4 @@
-"""Room in queues: what a queue and all above it still take, and the sentence if that is not enough.
+"""Free capacity in queues: what a queue and all above it still take, and the sentence if that is not enough.
 
 Limits are enforced on every queue but the root, whatever the policy. Only dimensions that are both requested and configured are
 compared; an explicit zero forbids. Plugins that know tighter bounds compare them in the same way.
@@ -10,7 +10,7 @@ may yet evict looks at nothing but the bound itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from muster.engine.session import Session
 
 QUEUE_LIMIT = "QueueLimit"
+
+NOT_COUNTED = ""
+"""Names usage that does not count against an ask, because it may be evicted: not said."""
 
 UNLIMITED = 2**61
 """More than any amount, and far enough from the largest integer to be added to."""
@@ -174,14 +177,15 @@ def _usage(s: Session, ask: Ask, rows: LedgerRows) -> QueueUsage:
     ledger = s.world.ledger
     match ask.purpose:
         case Purpose.ALLOCATE:
-            return QueueUsage((("used", ledger.peak_in(rows)),))
+            return QueueUsage((("used", ledger.peak_in(rows)),), has_releasing=True)
         case Purpose.NOMINATE:
             return QueueUsage((("used", ledger.planned_in(rows)),))
         case Purpose.EVICT:
-            return QueueUsage((("used", np.zeros_like(s.inqueue_resources[rows])),))
+            return QueueUsage(((NOT_COUNTED, np.zeros_like(s.inqueue_resources[rows])),))
         case Purpose.ENQUEUE:
-            used = ledger.planned_in(rows) * (not may_evict(s, ask.gang))
-            return QueueUsage((("used", used), ("inqueue", s.inqueue_resources[rows])))
+            used, evicts = ledger.planned_in(rows), may_evict(s, ask.gang)
+            counted = (NOT_COUNTED, 0 * used) if evicts and used.any() else ("used", used)
+            return QueueUsage((counted, ("inqueue", s.inqueue_resources[rows])))
 
 
 def may_evict(s: Session, gang: Gang) -> bool:
@@ -207,8 +211,8 @@ def usage_for(s: Session, pod: Pod, rows: LedgerRows, *, phase: Phase) -> QueueU
     if phase is Phase.NOMINATED:
         return QueueUsage((("used", ledger.planned_in(rows)),))
     if s.world.phase(pod) is Phase.NOMINATED:
-        return QueueUsage((("used", ledger.used_in(rows)),))
-    return QueueUsage((("used", ledger.peak_in(rows)),))
+        return QueueUsage((("used", ledger.used_in(rows)),), has_releasing=True)
+    return QueueUsage((("used", ledger.peak_in(rows)),), has_releasing=True)
 
 
 # -- comparing, and saying so ------------------------------------------------------------------------------------------------------
@@ -219,6 +223,8 @@ class QueueUsage:
     """What counts against an ask in some rows, in parts that have a name each."""
 
     parts: tuple[tuple[str, Amounts], ...]
+    has_releasing: bool = False
+    """Is what is being released part of it?"""
 
     @property
     def total(self) -> Amounts:
@@ -234,7 +240,9 @@ def fits(s: Session, bound: QueueBounds, rows: LedgerRows, usage: QueueUsage, wa
     if not np.count_nonzero(over):
         return YES
     at = int(over.any(axis=1).argmax())
-    return _over_limit_verdict(s, bound, int(rows[at]), over[at], _usage_in_row(usage, at), wanted[at if len(wanted) > 1 else 0])
+    need = wanted[at if len(wanted) > 1 else 0]
+    verdict = _over_limit_verdict(s, bound, int(rows[at]), over[at], _usage_in_row(usage, at), need)
+    return _with_releasing(s.world, verdict, int(rows[at]), over[at]) if usage.has_releasing else verdict
 
 
 def fit_count(s: Session, bound: QueueBounds, rows: LedgerRows, usage: QueueUsage, need: Amounts, *, count: int) -> QuotaFit:
@@ -250,9 +258,9 @@ def fit_count(s: Session, bound: QueueBounds, rows: LedgerRows, usage: QueueUsag
     over[requested] = each[at] < count
     # The sentence is about those that do not fit: the others count as placed.
     (first, amounts), *others = _usage_in_row(usage, at)
-    return QuotaFit(
-        fit, _over_limit_verdict(s, bound, int(rows[at]), over, [(first, amounts + fit * need), *others], (count - fit) * need)
-    )
+    parts = [(first, amounts + fit * need), *others]
+    verdict = _over_limit_verdict(s, bound, int(rows[at]), over, parts, (count - fit) * need)
+    return QuotaFit(fit, _with_releasing(s.world, verdict, int(rows[at]), over) if usage.has_releasing else verdict)
 
 
 _Parts = list[tuple[str, Amounts]]
@@ -269,20 +277,20 @@ def _over_limit_verdict(s: Session, bound: QueueBounds, row: int, over: BoolColu
     said: list[str] = []
     for column in np.flatnonzero(over).tolist():
         name = world.columns.names[column]
-        terms = [f"{show_amount(name, int(amounts[column]))} {bound_name}" for bound_name, amounts in parts[:1]]
+        terms = [f"{show_amount(name, int(amounts[column]))} {bound_name}" for bound_name, amounts in parts[:1] if bound_name]
         terms += [f"{show_amount(name, int(amounts[column]))} {bound_name}" for bound_name, amounts in parts[1:] if amounts[column]]
         terms.append(f"{show_amount(name, int(need[column]))} requested")
         said.append(f"{short_name(name)} {' + '.join(terms)} > {show_amount(name, int(most[column]))} {bound.bound_name}")
     curable = bool((need <= most)[over].all())
-    why = f"{show_queue(queue)}: {', '.join(said)}{_releasing_note(world, queue, over)}"
+    why = f"{show_queue(queue)}: {', '.join(said)}"
     topics = (*(Topic.QUEUE_CAPACITY.of(key) for key in world.ledger.path(queue)[:-1]), *bound.topics)
     return Verdict(ok=False, why=why, code=bound.code, curable=curable, topics=topics)
 
 
-def _releasing_note(world: World, queue: str, over: BoolColumn) -> str:
-    """How much of the usage in the way is being released."""
-    releasing = world.ledger.releasing(queue)
+def _with_releasing(world: World, verdict: Verdict, row: int, over: BoolColumn) -> Verdict:
+    """With how much of the usage in the way is being released."""
+    releasing = world.ledger.releasing(world.ledger.names[row])
     names = world.columns.names
     columns = np.flatnonzero(over & (releasing > 0)).tolist()
     parts = [f"{short_name(names[column])} {show_amount(names[column], int(releasing[column]))}" for column in columns]
-    return f" ({', '.join(parts)} of it is being released)" if parts else ""
+    return replace(verdict, why=f"{verdict.why} ({', '.join(parts)} of it is being released)") if parts else verdict

@@ -1,167 +1,227 @@
-"""Recover: reservations that a former scheduler wrote onto pods, taken over if they still hold.
+"""Recover: what the scheduler before this one had reserved, nominated and evicted, taken over in the first cycle if it still holds.
 
-Anybody can write annotations: a reservation counts only where the pod's own status agrees with it and every check passes again. A
-plan that was torn before it was carried out is dropped whole.
+Only Plans are believed, because nobody else may write them, and each member and each victim passes every check again. What stands
+on pods without a Plan means nothing: it is cleared.
 """
 
 from __future__ import annotations
 
-from muster.engine.evict.evict_actions import action_for
-from muster.engine.nominations import cancel_eviction
+from collections.abc import Iterator
+from dataclasses import replace
+
+from muster.engine.evict.evict_actions import EVICTION_POLICIES, action_for
+from muster.engine.evict.eviction_candidates import evictable_now
+from muster.engine.evict.eviction_history import record_plans
+from muster.engine.hooks import Ask, Purpose
+from muster.engine.nominations import cancel_eviction, plan_name
 from muster.engine.place import fits_on
-from muster.engine.session import Session
+from muster.engine.saved_history import recover_history
+from muster.engine.session import Session, UnsentPlan
 from muster.model.device import DeviceSlot, satisfy_requests
 from muster.model.effects import Condition, Release
-from muster.model.gang import Gang
-from muster.model.pod import RELEASING, Phase, Placement, Pod, ReservationNote
+from muster.model.gang import Gang, Mode
+from muster.model.pod import RESERVATIONS, Phase, Placement, Pod
+from muster.model.queue import show_queue
+from muster.model.saved_state import SavedEvictions, SavedMember, SavedPlan, saved_plan_name
 from muster.state.memory import ActivePlan
 
 RECOVERED = "Recovered"
 STALE_RESERVATION = "StaleReservation"
+ALREADY_BOUND = "AlreadyBound"
 
 
 def recover(s: Session) -> None:
-    world = s.world
-    if not world.facts.reservation_notes:
+    _clear_bound(s)
+    if s.world.memory.cycle > 1:
         return
-    notes = world.take_reservation_notes()
-    found = sorted((world.facts.pods[uid] for uid in notes if uid in world.facts.pods), key=lambda pod: (pod.full_name, pod.uid))
-    torn = _incomplete_plans(s, found, notes)
-    for pod in found:
-        if pod.node is None and notes[pod.uid].victims and notes[pod.uid].plan not in torn:
-            _evict_victims(s, pod, notes[pod.uid])
-    for pod in found:
-        _restore(s, pod, notes[pod.uid], torn)
+    plans = sorted(s.world.facts.saved_plans.values(), key=lambda plan: plan.name)
+    for plan in plans:
+        # One that is damaged has no gang, and ends.
+        s.world.memory.saved_plans.set(plan.gang if _is_sound(plan) else plan.name, plan)
+    plans = [plan for plan in plans if _is_sound(plan)]
+    _recover_marked(s, plans)
+    continued = [(plan.gang, _continue_evictions(s, plan, entry)) for plan in plans for entry in plan.evictions]
+    # Only now: what these very evictions cost their victims must not protect those that are left.
+    recover_history(s)
+    record_plans(s, continued)
+    for plan in plans:
+        for member in plan.members:
+            _restore(s, plan, member)
+    _clear_unexplained(s)
     # These reservations existed before the cycle began: effects are changes from there.
-    world.placements.forget_steps(RECOVERED)
+    s.world.placements.forget_steps(RECOVERED)
 
 
-def _evict_victims(s: Session, pod: Pod, note: ReservationNote) -> None:
-    """Victims named by a reservation count as terminating: an eviction that was never sent is sent now."""
-    gang = s.world.gang_of(pod)
-    if gang is None or _why_stale(s, pod, note, check_fit=False):
-        return
-    for uid in note.victims:
-        victim = s.world.facts.pods.get(uid)
-        if victim is None or s.world.phase(victim) is not Phase.BOUND or not _may_evict(s, gang, victim):
-            continue
-        why = f"evicted for {gang.full_name}, as was decided before the scheduler started"
-        with s.trial(why, cause=action_for(s, gang), for_gang=gang.full_name) as trial:
-            trial.evict(victim)
+def _is_sound(plan: SavedPlan) -> bool:
+    return not plan.problems and plan.name == saved_plan_name(plan.gang)
+
+
+def _clear_bound(s: Session) -> None:
+    """What was written onto a pod that somebody else bound meanwhile is cleared: nothing is reserved for it any more."""
+    bound = s.world.memory.bound_by_others
+    for uid, node in sorted(bound.items()):
+        pod = s.world.facts.pods.get(uid)
+        if pod is not None:
+            _release(s, pod, node, f"it was bound to {pod.node} by somebody else", ALREADY_BOUND)
+    bound.clear()
+
+
+# --- victims ------------------------------------------------------------------------------------------------------------------
+
+
+def _recover_marked(s: Session, plans: list[SavedPlan]) -> None:
+    """Victims that show the mark of a soft eviction are terminating; those whose eviction was being cancelled no longer are."""
+    for plan in plans:
+        for entry in plan.evictions:
+            _recover_terminating(s, entry.victims, since=entry.since)
+        _recover_terminating(s, plan.cancelled, since=s.now)
+    s.world.placements.forget_steps(RECOVERED)
+    for plan in plans:
+        for victim in _marked(s, plan.cancelled, Phase.TERMINATING):
+            cancel_eviction(s, victim, "the plan for which it was marked for soft eviction was given up")
+
+
+def _recover_terminating(s: Session, uids: tuple[str, ...], *, since: float) -> None:
+    for victim in _marked(s, uids, Phase.BOUND):
+        with s.trial("marked before the scheduler started", cause=RECOVERED) as trial:
+            trial.restore(victim, replace(s.world.placement(victim), phase=Phase.TERMINATING, since=since))
             trial.commit()
 
 
-def _may_evict(s: Session, gang: Gang, victim: Pod) -> bool:
-    """Anybody can write an annotation, so it may only name pods that could have been chosen for this gang."""
-    loser = s.world.gang_of(victim)
-    if loser is None or victim.protected or loser.key == gang.key:
-        return False
-    return loser.priority < gang.priority or loser.queue != gang.queue
+def _marked(s: Session, uids: tuple[str, ...], phase: Phase) -> Iterator[Pod]:
+    for uid in uids:
+        pod = s.world.facts.pods.get(uid)
+        if pod is not None and pod.eviction_marked_at is not None and s.world.phase(pod) is phase:
+            yield pod
 
 
-def _incomplete_plans(s: Session, found: list[Pod], notes: dict[str, ReservationNote]) -> set[str]:
-    """Plans with fewer reservations than they should have, unless their evictions or binds had begun."""
-    sizes: dict[str, int] = {}
-    counts: dict[str, int] = {}
-    for pod in found:
-        note = notes[pod.uid]
-        if note.plan:
-            sizes[note.plan] = max(note.size, sizes.get(note.plan, 0))
-            counts[note.plan] = counts.get(note.plan, 0) + 1
-    short = {plan for plan, size in sizes.items() if counts[plan] < size}
-    return short - {notes[pod.uid].plan for pod in found if notes[pod.uid].plan in short and _is_started(s, pod, notes[pod.uid])}
+def _continue_evictions(s: Session, plan: SavedPlan, entry: SavedEvictions) -> UnsentPlan:
+    """Evictions that were never sent are sent now, if the gang's action could choose these victims now for these nodes."""
+    members = [member for member in plan.members if member.plan == entry.plan and not _why_stale(s, plan, member, check_fit=False)]
+    found = [(pod, s.world.placement(pod)) for pod in _evictable(s, plan, entry, members)] if members else []
+    for victim, _ in found:
+        gang, first = s.world.facts.gangs[plan.gang], s.world.facts.pods[members[0].uid]
+        sides = f"{_queue_and_priority(s, victim)} against {_queue_and_priority(s, first)}"
+        why = f"evicted for {gang.full_name}, as was decided before the scheduler started: {sides}"
+        with s.trial(why, cause=entry.action, for_gang=gang.full_name) as trial:
+            trial.evict(victim)
+            trial.commit()
+    return UnsentPlan(entry.plan, entry.action, tuple(found), ())
 
 
-def _is_started(s: Session, pod: Pod, note: ReservationNote) -> bool:
-    return pod.node is not None or any(_is_releasing(s, uid) for uid in note.victims) or _has_bound_member(s, pod)
+def _evictable(s: Session, plan: SavedPlan, entry: SavedEvictions, members: list[SavedMember]) -> list[Pod]:
+    policy = EVICTION_POLICIES.get(entry.action)
+    victims = [s.world.facts.pods[uid] for uid in entry.victims if uid in s.world.facts.pods]
+    if policy is None or not any(s.world.phase(victim) is Phase.BOUND for victim in victims):
+        return []
+    pods = tuple(s.world.facts.pods[member.uid] for member in members)
+    ask = Ask(s.world.facts.gangs[plan.gang], pods, Purpose.EVICT, policy.name)
+    evictable = evictable_now(s, ask, policy, nodes={member.node for member in members}, victims=victims)
+    return [victim for victim in victims if victim.uid in evictable]
 
 
-def _is_releasing(s: Session, uid: str) -> bool:
-    placement = s.world.placements.by_uid.get(uid)
-    return placement is not None and placement.phase in RELEASING
-
-
-def _has_bound_member(s: Session, pod: Pod) -> bool:
+def _queue_and_priority(s: Session, pod: Pod) -> str:
     gang = s.world.gang_of(pod)
-    return gang is not None and any(s.world.phase(other) is Phase.BOUND for other in gang.pods())
+    assert gang is not None
+    return f"{show_queue(s.world.facts.members[pod.uid].queue)} (priority {gang.priority})"
 
 
-def _restore(s: Session, pod: Pod, note: ReservationNote, torn: set[str]) -> None:
+# --- members ------------------------------------------------------------------------------------------------------------------
+
+
+def _restore(s: Session, plan: SavedPlan, member: SavedMember) -> None:
+    pod = s.world.facts.pods.get(member.uid)
+    if pod is None:
+        return
+    why = _why_stale(s, plan, member)
     if pod.node is not None:
-        _release(s, pod, note, "it is bound already", "AlreadyBound")
-        return
-    why = "its plan was never completely written" if note.plan in torn else _why_stale(s, pod, note)
-    if why:
-        _cancel_evictions(s, note)
-        _release(s, pod, note, why, STALE_RESERVATION)
-        s.extra_effects.append(
-            Condition("pod", pod.full_name, False, STALE_RESERVATION, f"the reservation of node {note.node} was ignored: {why}")
-        )
-        return
-    member = s.world.facts.members[pod.uid]
-    if note.plan:
-        soft = _is_soft(s, s.world.facts.gangs[member.gang], note)
-        if note.plan not in s.world.memory.plans:
-            s.world.memory.plans.set(note.plan, ActivePlan(member.gang, note.size, note.victims, note.since, soft=soft))
-    with s.trial("reserved before the scheduler started", cause=RECOVERED) as trial:
-        trial.restore(pod, Placement(note.phase, note.node, note.since, _devices(s, pod, note), note.plan))
+        _release(s, pod, member.node, "it is bound already", ALREADY_BOUND)
+    elif why:
+        _release(s, pod, member.node, why, STALE_RESERVATION)
+        text = f"the reservation of node {member.node} was given up: {why}"
+        s.extra_effects.append(Condition("pod", pod.full_name, False, STALE_RESERVATION, text))
+    else:
+        _restore_reservation(s, s.world.facts.gangs[plan.gang], pod, member, plan)
+
+
+def _restore_reservation(s: Session, gang: Gang, pod: Pod, member: SavedMember, plan: SavedPlan | None = None) -> None:
+    if member.plan and member.plan not in s.world.memory.plans:
+        entry = next((one for one in plan.evictions if one.plan == member.plan), None) if plan is not None else None
+        victims, action = (entry.victims, entry.action) if entry is not None else ((), "")
+        soft = s.policy.manner(action or action_for(s, gang)) == "soft"
+        s.world.memory.plans.set(member.plan, ActivePlan(gang.key, victims, member.since, action, soft=soft))
+    placement = Placement(member.phase, member.node, member.since, _devices(s, pod, member), member.plan)
+    # Where its object does not show it yet, that is written now.
+    cause = RECOVERED if pod.nominated_node == member.node else "Nominated"
+    with s.trial("reserved before the scheduler started", cause=cause) as trial:
+        trial.restore(pod, placement)
         trial.commit()
     s.count("reservations recovered")
 
 
-def _cancel_evictions(s: Session, note: ReservationNote) -> None:
-    """A plan that was being given up is given up: its soft evictions are cancelled."""
-    given_up = any(_eviction_cancelled_since(s, uid, note.since) for uid in note.victims)
-    for victim in [
-        s.world.facts.pods[uid]
-        for uid in note.victims
-        if given_up and uid in s.world.placements.releasing and uid in s.world.facts.pods
-    ]:
-        if victim.eviction_marked_at is not None and victim.deleted_at is None:
-            cancel_eviction(s, victim, "the plan for which it was marked for soft eviction was given up")
-
-
-def _devices(s: Session, pod: Pod, note: ReservationNote) -> tuple[DeviceSlot, ...]:
-    """The device slots that the annotation names, where they satisfy the pod's requests; else others on the same node."""
-    if satisfy_requests(pod.signature.devices, note.devices, s.world.facts.nodes[note.node].devices):
-        return note.devices
-    slots = s.slots(pod, (note.node,), after_releases=note.phase is Phase.NOMINATED)
+def _devices(s: Session, pod: Pod, member: SavedMember) -> tuple[DeviceSlot, ...]:
+    """The device slots that were saved, where they satisfy the pod's requests; else others on the same node."""
+    if satisfy_requests(pod.signature.devices, member.devices, s.world.facts.nodes[member.node].devices):
+        return member.devices
+    slots = s.slots(pod, (member.node,), after_releases=member.phase is Phase.NOMINATED)
     return slots[0] if slots is not None else ()
 
 
-def _eviction_cancelled_since(s: Session, uid: str, since: float) -> bool:
-    pod = s.world.facts.pods.get(uid)
-    return pod is not None and pod.eviction_cancelled_at is not None and pod.eviction_cancelled_at >= since
-
-
-def _is_soft(s: Session, gang: Gang, note: ReservationNote) -> bool:
-    """Are its evictions soft? Then they are cancelled when the nominations end."""
-    if s.policy.manner(action_for(s, gang)) == "soft":
-        return True
-    return any(uid in s.world.facts.pods and s.world.facts.pods[uid].eviction_marked_at is not None for uid in note.victims)
-
-
-def _why_stale(s: Session, pod: Pod, note: ReservationNote, *, check_fit: bool = True) -> str:
-    if pod.uid not in s.world.facts.members:
-        return "the pod belongs to no gang"
+def _why_stale(s: Session, plan: SavedPlan | None, member: SavedMember, *, check_fit: bool = True) -> str:
+    pod = s.world.facts.pods.get(member.uid)
+    gang = s.world.gang_of(pod) if pod is not None else None
+    if pod is None or gang is None or (plan is not None and gang.key != plan.gang):
+        return "the pod is no member of that gang any more"
     if s.world.placements.by_uid.get(pod.uid) is not None:
         return "the pod is placed otherwise"
-    if note.phase is Phase.NOMINATED and pod.nominated_node != note.node:
-        return f"the pod's status names {pod.nominated_node or 'no node'} instead"
-    if any(_eviction_cancelled_since(s, uid, note.since) for uid in note.victims):
-        return "its plan was given up: those who should have left for it may stay"
-    if note.node not in s.world.table.row:
+    if member.phase is Phase.RESERVED and gang.mode is Mode.STRICT:
+        return "a Strict gang reserves nothing"
+    if member.node not in s.world.table.row:
         return "there is no such node"
-    after_releases = note.phase is Phase.NOMINATED
     if not check_fit:
         return ""
-    if not fits_on(s, pod, note.node, after_releases=after_releases, devices=_devices(s, pod, note)):
+    after_releases = member.phase is Phase.NOMINATED
+    if not fits_on(s, pod, member.node, after_releases=after_releases, devices=_devices(s, pod, member)):
         return "the pod does not fit there"
-    quota = s.quota_fit(pod, count=1, phase=note.phase)
+    quota = s.quota_fit(pod, count=1, phase=member.phase)
     return quota.verdict.why if not quota.fit_count else ""
 
 
-def _release(s: Session, pod: Pod, note: ReservationNote, why: str, cause: str) -> None:
-    member = s.world.facts.members.get(pod.uid)
-    gang = s.world.facts.gangs[member.gang].full_name if member is not None else ""
-    s.extra_effects.append(Release(pod.uid, pod.full_name, note.node, gang, why, cause))
+# --- what stands on pods ------------------------------------------------------------------------------------------------------
+
+
+def _clear_unexplained(s: Session) -> None:
+    """A nomination that no Plan explains is taken over from Volcano, if the policy says so, or else cleared."""
+    cleared = {effect.uid for effect in s.extra_effects if isinstance(effect, Release)}
+    shown = [pod for pod in s.world.facts.pods.values() if pod.ours and (pod.nominated_node or pod.pipelined_node)]
+    for pod in sorted(shown, key=lambda pod: (pod.full_name, pod.uid)):
+        node = pod.nominated_node or pod.pipelined_node
+        if pod.uid in cleared or _has_reservation_on(s, pod, node):
+            continue
+        if pod.node is not None:
+            _release(s, pod, node, "it is bound already", ALREADY_BOUND)
+        elif not (s.policy.settings.adopt_volcano and _adopt(s, pod, node)):
+            _release(s, pod, node, "no Plan of this scheduler explains it", STALE_RESERVATION)
+
+
+def _has_reservation_on(s: Session, pod: Pod, node: str) -> bool:
+    placement = s.world.placements.by_uid.get(pod.uid)
+    return placement is not None and placement.phase in RESERVATIONS and placement.node == node
+
+
+def _adopt(s: Session, pod: Pod, node: str) -> bool:
+    """A nomination of Volcano becomes one that evicts nobody: free capacity, or capacity that is being released."""
+    gang = s.world.gang_of(pod)
+    if gang is None or pod.nominated_node != pod.pipelined_node:
+        return False
+    names = {placement.plan for other in gang.pods() if (placement := s.world.placement(other)).phase is Phase.NOMINATED}
+    member = SavedMember(pod.uid, pod.full_name, node, Phase.NOMINATED, s.now, min(names) if names else plan_name(s, gang))
+    if _why_stale(s, None, member):
+        return False
+    _restore_reservation(s, gang, pod, member)
+    return True
+
+
+def _release(s: Session, pod: Pod, node: str, why: str, cause: str) -> None:
+    gang = s.world.gang_of(pod)
+    s.extra_effects.append(Release(pod.uid, pod.full_name, node, gang.full_name if gang is not None else "", why, cause))

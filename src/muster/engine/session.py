@@ -10,14 +10,15 @@ import numpy as np
 
 from muster.engine import quota
 from muster.engine.hooks import WHOLE_CLUSTER, AllowedDomains, Ask, Comparable, Domain, Policy, QuotaFit, ScoresDomainsAhead
-from muster.engine.node_scores import COLUMNS, MOUNTING_COLUMNS, NodeScores
+from muster.engine.node_scores import BASE, COLUMNS, MOUNTING_BASE, MOUNTING_COLUMNS, REFUSED, NodeScores, base_column
 from muster.model.device import DeviceSlot
 from muster.model.effects import YES, Effect, Verdict
 from muster.model.gang import Gang
-from muster.model.pod import Phase, Pod
+from muster.model.pod import Phase, Placement, Pod
 from muster.model.resource_amounts import NOTHING, Resources
 from muster.state.gangs.gang_stage import is_partially_bound
-from muster.state.node_table import FloatColumn
+from muster.state.gangs.refused_binds import refused_member
+from muster.state.node_table import BoolColumn, FloatColumn
 from muster.state.resource_columns import Amounts
 from muster.state.trial import Trial
 from muster.state.world import World
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
 # A refused gang is tried again this often, whatever happens.
 RETRY_S = 300.0
+
+FIRST, IN_ORDER, LAST = 0, 1, 2
+"""Turns: gangs of one are ordered among themselves."""
 
 
 Refusals = dict[str, Verdict]
@@ -44,6 +48,17 @@ class EvictionAttempt:
     action: str
     domain: str
     found: Plan | NoPlan
+
+
+@dataclass(frozen=True, slots=True)
+class UnsentPlan:
+    """A plan of this cycle: its name, by which action, its victims with where they were, and the gangs of them that bring a queue
+    below its share."""
+
+    name: str
+    action: str
+    victims: tuple[tuple[Pod, Placement], ...]
+    crossing: tuple[str, ...]
 
 
 class Session:
@@ -63,10 +78,16 @@ class Session:
         """True for a forecast: all domains are looked into, also when one was found."""
         self.eviction_attempts: list[EvictionAttempt] = []
         """What evicting actions found in each domain."""
+        self.unsent_plans: dict[str, UnsentPlan] = {}
+        """Of the gangs that got a plan in this cycle, by key: nothing was sent yet."""
+        self.unsent_column: BoolColumn = np.zeros(0, dtype=np.bool_)
+        """The same as a column over the gangs of the victim table."""
         self.extra_effects: list[Effect] = []
         """Effects without a move behind them."""
         self.inqueue_resources: Amounts = np.zeros((len(world.ledger), len(world.columns.names)), dtype=np.int64)
         """Minimum resources, by row of the ledger, of the gangs that were enqueued before and have no node yet."""
+        self.left_out: BoolColumn | None = None
+        """Nodes that the gang that is placed now must leave out, because they are kept for others."""
         self._minimum_by_queue: tuple[Ask, dict[str, Amounts]] | None = None
 
     def prepare(self) -> None:
@@ -125,19 +146,16 @@ class Session:
                 least = found
         return least
 
+    @property
+    def has_bounded_queues(self) -> bool:
+        """Is the usage of any queue bounded?"""
+        return bool(self.policy.bounds_queues) or quota.limits(self.world).is_limited
+
     def deserved(self, queue: str) -> Resources:
         """What the queue deserves, as the first plugin says that knows."""
         for plugin in self.policy.deserved_shares:
             return plugin.deserved(self, queue)
         return NOTHING
-
-    def over_share(self, queue: str) -> Resources:
-        """What the queue uses beyond its share, as far as all plugins agree."""
-        over: Resources | None = None
-        for plugin in self.policy.deserved_shares:
-            found = plugin.over_share(self, queue)
-            over = found if over is None else Resources.of({n: min(v, found[n]) for n, v in over.items if found[n]})
-        return over or NOTHING
 
     def where(self, ask: Ask) -> AllowedDomains:
         """The first plugin with an opinion decides. None is no opinion; an empty list is one."""
@@ -159,9 +177,15 @@ class Session:
         return ()
 
     def gang_key(self, gang: Gang) -> tuple[Comparable, ...]:
-        """A partially bound gang comes first; then the plugins' keys, creation and name."""
+        """By turn; then the plugins' keys, creation and name."""
         keys = [plugin.gang_key(self, gang) for plugin in self.policy.orders_gangs]
-        return (0 if is_partially_bound(self.world, gang) else 1, *keys, gang.created, gang.full_name, gang.key)
+        return (self.turn(gang), *keys, gang.created, gang.full_name, gang.key)
+
+    def turn(self, gang: Gang) -> int:
+        """A partially bound gang comes first, one whose binds are refused again and again last, whatever their queues."""
+        if refused_member(self.world, gang) is not None:
+            return LAST
+        return FIRST if is_partially_bound(self.world, gang) else IN_ORDER
 
     def queue_key(self, queue: str) -> tuple[Comparable, ...]:
         return tuple([plugin.queue_key(self, queue) for plugin in self.policy.orders_queues])
@@ -201,8 +225,17 @@ class Session:
         derived = MOUNTING_COLUMNS if pod.signature.volume_claims else COLUMNS
         return derived.of(
             self.world,
-            lambda: NodeScores(self, pod, after_releases=after_releases),
+            lambda: NodeScores(self, pod, self._base_scores(pod), after_releases=after_releases),
             key=(self.policy, pod.signature.without_inter_pod_terms(), after_releases),
             update=lambda columns, rows: columns.update(self, pod, rows),
             topics=self.policy.score_topics,
         )
+
+    def match(self, pod: Pod) -> BoolColumn:
+        """Which nodes match pods of this signature, whatever is free there."""
+        return self._base_scores(pod) > REFUSED
+
+    def _base_scores(self, pod: Pod) -> FloatColumn:
+        derived = MOUNTING_BASE if pod.signature.volume_claims else BASE
+        key = (self.policy, pod.signature.without_inter_pod_terms())
+        return derived.of(self.world, lambda: base_column(self, pod), key=key, topics=self.policy.score_topics)

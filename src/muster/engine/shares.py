@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence, Set
 
 import numpy as np
 
+from muster.engine.guarantees import guarantees
+from muster.engine.hooks import DeservedShares
 from muster.engine.session import Session
-from muster.model.resource_amounts import PODS, Resources
+from muster.model.pod import PLACED, Phase
+from muster.model.resource_amounts import PODS
 from muster.model.topics import Topic
 from muster.state.derived_values import Derived
 from muster.state.resource_columns import Amounts
+
+_CHARGED = PLACED | {Phase.NOMINATED}
 
 _TOTAL: Derived[Amounts] = Derived("cluster total", Topic.ALLOCATABLE)
 _DIMENSIONS: Derived[list[tuple[int, int]]] = Derived("dimensions of shares", Topic.ALLOCATABLE)
@@ -24,10 +29,27 @@ def cluster_total(s: Session) -> Amounts:
 
 def total_for(s: Session, branches: Iterable[str]) -> Amounts:
     """What there is to share among these branches of the tree: all that the nodes have, without what others take of it."""
-    world = s.world
-    own = sum((world.ledger.planned(queue) for queue in branches), start=np.zeros(len(world.columns.names), dtype=np.int64))
-    total: Amounts = np.maximum(cluster_total(s) - (world.table.planned.sum(axis=0) - own), 0)
+    world, among = s.world, frozenset(branches)
+    own = sum((world.ledger.planned(queue) for queue in among), start=np.zeros(len(world.columns.names), dtype=np.int64))
+    others = world.table.planned.sum(axis=0) - own + _used_on_deleted_nodes(s, among)
+    total: Amounts = np.maximum(cluster_total(s) - others, 0)
     return total
+
+
+def _used_on_deleted_nodes(s: Session, branches: Set[str]) -> Amounts:
+    """What pods of these branches use of nodes that are not there any more: it is charged to their queues and to no node."""
+    world, placements = s.world, s.world.placements
+    used: Amounts = np.zeros(len(world.columns.names), dtype=np.int64)
+    for node in placements.on_node.keys() - world.table.row.keys():
+        for uid, pod in placements.on_node[node].items():
+            member = world.facts.members.get(uid)
+            if (
+                member is not None
+                and placements.by_uid[uid].phase in _CHARGED
+                and not branches.isdisjoint(world.ledger.path(member.queue))
+            ):
+                used += world.request(pod)
+    return used
 
 
 def dimensions(s: Session) -> list[tuple[int, int]]:
@@ -40,22 +62,41 @@ def dimensions(s: Session) -> list[tuple[int, int]]:
     return _DIMENSIONS.of(s.world, find)
 
 
+_CONFIGURED: Derived[Amounts] = Derived("shares by queue", Topic.CYCLE, Topic.QUEUES, Topic.LEDGER_LAYOUT, Topic.ALLOCATABLE)
+
+
+def configured_shares(s: Session, plugin: DeservedShares) -> Amounts:
+    """The share of every queue as one plugin sees it, at least its guarantee: rows as in the ledger, -1 where it has none."""
+    return _CONFIGURED.of(s.world, lambda: _compute_configured(s, plugin), key=plugin.name)
+
+
+def _compute_configured(s: Session, plugin: DeservedShares) -> Amounts:
+    world = s.world
+    found = guarantees(s)
+    rows = np.full((len(world.ledger), len(world.columns.names)), -1, dtype=np.int64)
+    for key, node in world.facts.tree.nodes.items():
+        row = rows[world.ledger.row[key]]
+        for name, value in plugin.configured_share(s, key).items:
+            row[world.columns.position[name]] = value
+        for name, value in node.guarantee.items:
+            if value and found is not None:
+                column = world.columns.position[name]
+                row[column] = max(found.counted[world.ledger.row[key], column], row[column])
+    rows[:, world.columns.position[PODS]] = -1
+    return rows
+
+
 def dominant_share(s: Session, queue: str, *, plus: Amounts | None = None) -> float:
     """The largest part of any resource of the cluster that the queue has, or would have with `plus` added."""
     ledger = s.world.ledger
     taken: list[int] = ledger.planned_list(queue) if plus is None else (ledger.planned(queue) + plus).tolist()
+    return largest_share(taken, dimensions(s))
+
+
+def largest_share(taken: Sequence[int], totals: Iterable[tuple[int, int]]) -> float:
+    """The largest part of any of these totals that is taken. Each is a column and an amount."""
     share = 0.0
-    for column, total in dimensions(s):
+    for column, total in totals:
         part = taken[column] / total
         share = part if part > share else share
     return share
-
-
-def over_deserved(s: Session, queue: str, deserved: Resources) -> Resources:
-    """What the queue uses beyond what it deserves, where it deserves anything; all of it where it deserves nothing."""
-    names, taken = s.world.columns.names, s.world.ledger.planned_list(queue)
-    if not deserved:
-        return Resources.of({names[column]: taken[column] for column, _ in dimensions(s) if taken[column] > 0})
-    position = s.world.columns.position
-    over = {name: taken[position[name]] - value for name, value in deserved.items if value}
-    return Resources.of({name: value for name, value in over.items() if value > 0})

@@ -16,7 +16,7 @@ def validity_conditions(s: Session, gangs: Sequence[str]) -> Iterator[Condition]
     for key in gangs:
         gang = facts.gangs[key]
         why = "; ".join(f"{problem.field}: {problem.text}" for problem in gang.problems)
-        yield from _news(s, key, "gang", gang.full_name, why)
+        yield from _news(s, key, "gang", gang.full_name, why, gang_key=key)
     for name in sorted({*facts.node_problems, *s.world.memory.faulty_nodes}):
         node = facts.nodes.get(name)
         if node is not None:
@@ -28,6 +28,6 @@ def validity_conditions(s: Session, gangs: Sequence[str]) -> Iterator[Condition]
             s.world.memory.faulty_nodes.drop(name)
 
 
-def _news(s: Session, uid: str, subject: str, key: str, why: str) -> Iterator[Condition]:
-    now = Condition(subject, key, False, INVALID, why) if why else None
-    return condition_news(s.world, uid, now, Condition(subject, key, True, VALID, "nothing is wrong with it any more"))
+def _news(s: Session, uid: str, subject: str, key: str, why: str, *, gang_key: str = "") -> Iterator[Condition]:
+    now = Condition(subject, key, False, INVALID, why, gang_key) if why else None
+    return condition_news(s.world, uid, now, Condition(subject, key, True, VALID, "nothing is wrong with it any more", gang_key))

@@ -10,22 +10,27 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
+from typing import Final
 
 import msgspec
 import structlog
 
+from muster.kube.read import names
+from muster.kube.read.api_resources import WATCHED, ApiResource
 from muster.kube.read.decoder import BadObject, Decoder, event_subject
 from muster.kube.read.object_references import HYPERNODE, NODE, POD, POD_GROUP_KIND, QUEUE, QUOTAS, ApiObjectRef, GroupKind
+from muster.kube.read.pod_group_decoding import FLAVOUR_OF_API_GROUP
 from muster.kube.read.pod_index import PodIndex
+from muster.kube.read.saved_objects import HISTORY, PLAN
+from muster.kube.read.text_values import read_version
 from muster.kube.watch import reflector
-from muster.kube.watch.api_resources import WATCHED, ApiResource
 from muster.kube.watch.client import Client
-from muster.kube.watch.reflector import Reflector, UpdateType, WatchHealth, WatchUpdate
+from muster.kube.watch.object_tracker import UpdateType, WatchUpdate
+from muster.kube.watch.reflector import Reflector, WatchHealth
 from muster.kube.write.effect_writer import DEFAULT_WRITE_LIMITS, EffectWriter, WriteLimits
-from muster.kube.write.patch_bodies import API_GROUP_OF_FAMILY
-from muster.kube.write.write_cache import ObjectIdentity, WriteCache
+from muster.kube.write.write_cache import WriteCache
 from muster.model.effects import Condition, Effect
 from muster.model.events import Delete, Event, Upsert
 from muster.model.pod import Pod
@@ -41,22 +46,15 @@ _MANY_WRITES: Final = 100
 _BUSY_READ_BYTES: Final = 2**20
 """How much of a watch is read at once meanwhile: one update wakes the event loop as much as a thousand do."""
 MAX_REJECTED: Final = 1000
-_REQUIRED_KINDS: Final = frozenset({POD, NODE})
+_REQUIRED_KINDS: Final = frozenset({POD, NODE, PLAN, HISTORY})
 
 RejectedObject = tuple[str, str, str]
 """Kind, name and what is wrong."""
 
 
-class _InboxEntry(NamedTuple):
-    update: WatchUpdate
-    identity: ObjectIdentity
-
-
 class LiveCluster:
-    """Constructed inside the event loop that `run` runs in. `events`, `execute` and `wait` belong to the scheduling loop's thread.
-
-    `versions` are the served versions of `discover_versions`, where they are known. What is served later is found later.
-    """
+    """Made inside the event loop that `run` runs in. `events`, `execute` and `wait` belong to the thread of the
+    scheduling loop. `namespace` is that of Plans and Histories."""
 
     def __init__(
         self,
@@ -64,12 +62,12 @@ class LiveCluster:
         *,
         may_write: Callable[[], bool],
         scheduler_names: Collection[str] = ("muster",),
-        versions: Mapping[GroupKind, str] | None = None,
         resources: Iterable[ApiResource] = WATCHED,
         now: Callable[[], float] = time.time,
         limits: WriteLimits = DEFAULT_WRITE_LIMITS,
         watch_timing: reflector.WatchTiming = reflector.DEFAULT_WATCH_TIMING,
         batch_s: float = BATCH_S,
+        namespace: str = names.MUSTER_NAMESPACE,
     ) -> None:
         self.rejected: list[RejectedObject] = []
         """Objects that could not be decoded."""
@@ -80,14 +78,12 @@ class LiveCluster:
         self._cache = WriteCache()
         self._batch_s = batch_s
         self._arrived = threading.Condition()
-        self._inbox: dict[tuple[GroupKind, str], _InboxEntry] = {}
+        self._inbox: dict[tuple[GroupKind, str], WatchUpdate] = {}
         self._failures: list[Event] = []
         self._wake_requested = False
         self._synced = threading.Event()
-        versions = versions or {}
-        self._reflectors = {
-            one.key: Reflector(client, one, versions.get(one.key, ""), self._receive, timing=watch_timing) for one in resources
-        }
+        watched = [replace(one, only_namespace=namespace) if one.group == names.MUSTER_GROUP else one for one in resources]
+        self._reflectors = {one.key: Reflector(client, one, self._receive, timing=watch_timing) for one in watched}
         self._unsynced = set(self._reflectors)
         self._writer = EffectWriter(
             client,
@@ -98,6 +94,7 @@ class LiveCluster:
             version_of=lambda kind: self._reflectors[kind].version,
             now=now,
             limits=limits,
+            namespace=namespace,
         )
 
     # -- in the event loop -----------------------------------------------------------------------------------------------------
@@ -117,27 +114,30 @@ class LiveCluster:
         return await self._writer.drain(timeout_s=timeout_s)
 
     def _receive(self, updates: list[WatchUpdate]) -> None:
-        entries = [entry for update in updates if (entry := self._cache_update(update)) is not None]
+        received = [update for update in updates if self._cache_update(update)]
         with self._arrived:
-            for entry in entries:
-                self._inbox[entry.update.kind, entry.identity.uid or entry.identity.ref.full_name] = entry
+            for update in received:
+                self._inbox[update.kind, update.uid or update.ref.full_name] = update
             self._arrived.notify()
         if not self._unsynced:
             self._synced.set()
 
-    def _cache_update(self, update: WatchUpdate) -> _InboxEntry | None:
+    def _cache_update(self, update: WatchUpdate) -> bool:
+        """Is it an update of an object that can be decoded?"""
         if update.update_type is UpdateType.SYNCED:
             self._mark_synced(update.kind)
-            return None
+            return False
         try:
-            return _InboxEntry(update, self._cache.apply_watch(update.kind, update.update_type, update.raw))
+            self._cache.apply_watch(update)
         except (msgspec.DecodeError, UnicodeError, RecursionError) as bad:
-            # Not even its name can be decoded. No API server sends such an object.
+            # No API server sends such an object.
             log.warning("object cannot be decoded", kind=update.kind, error=str(bad))
-            return None
+            return False
+        return True
 
     def _mark_synced(self, kind: GroupKind) -> None:
-        """All objects of a kind were received, or it is forbidden. Without pods or nodes every node would seem empty or deleted."""
+        """All objects of a kind were received, or it is forbidden. Without pods or nodes every node would seem empty or deleted,
+        without Plans nothing would seem to be reserved."""
         if kind in _REQUIRED_KINDS and self._reflectors[kind].health.forbidden:
             log.error("no scheduling before this resource may be read", resource=self._reflectors[kind].resource.plural)
             return
@@ -156,7 +156,7 @@ class LiveCluster:
             inbox, self._inbox = self._inbox, {}
             failures, self._failures = self._failures, []
             self._wake_requested = False
-        changes = [event for entry in inbox.values() if (event := self._event(entry)) is not None]
+        changes = [event for update in inbox.values() if (event := self._event(update)) is not None]
         return [*changes, *failures]
 
     def execute(self, effects: Iterable[Effect]) -> None:
@@ -186,23 +186,23 @@ class LiveCluster:
     def _set_min_read_bytes(self, min_bytes: int) -> None:
         self._loop.call_soon_threadsafe(self._client.set_min_read_bytes, min_bytes)
 
-    def _event(self, entry: _InboxEntry) -> Event | None:
-        update, identity = entry
-        if update.kind == POD and update.update_type is UpdateType.DELETE:
-            uid = identity.uid or identity.ref.full_name
-            self._index.drop(identity.ref, uid=uid)
-            return Delete("Pod", uid, identity.version)
+    def _event(self, update: WatchUpdate) -> Event | None:
+        is_deleted, version = update.update_type is UpdateType.DELETE, read_version(update.version)
+        if update.kind == POD and is_deleted:
+            uid = update.uid or update.ref.full_name
+            self._index.drop(update.ref, uid=uid)
+            return Delete("Pod", uid, version)
         try:
             obj = self._decoder.decode_as(update.kind, update.raw)
         except BadObject as bad:
-            self._reject(identity.ref, str(bad))
+            self._reject(update.ref, str(bad))
             return None
         if obj is None:
             return None
-        if update.update_type is UpdateType.DELETE:
-            return Delete(*event_subject(obj), identity.version)
+        if is_deleted:
+            return Delete(*event_subject(obj), version)
         if isinstance(obj, Pod):
-            self._index.put(identity.ref, obj)
+            self._index.put(update.ref, obj)
         return Upsert(obj)
 
     def _reject(self, ref: ApiObjectRef, why: str) -> None:
@@ -255,9 +255,6 @@ class LiveCluster:
         return {kind: one.health for kind, one in self._reflectors.items()}
 
 
-_FAMILY_OF_API_GROUP = {group: family for family, group in API_GROUP_OF_FAMILY.items()}
-
-
 def _condition_subject(ref: ApiObjectRef) -> tuple[str, str] | None:
     """Subject and key of a condition on this object."""
     kind = ref[:2]
@@ -272,5 +269,5 @@ def _condition_subject(ref: ApiObjectRef) -> tuple[str, str] | None:
     if kind == HYPERNODE:
         return "domain", ref.name
     if ref.kind == POD_GROUP_KIND:
-        return "gang", f"{_FAMILY_OF_API_GROUP[ref.group]}:{ref.full_name}"
+        return "gang", f"{FLAVOUR_OF_API_GROUP[ref.group].family}:{ref.full_name}"
     return None

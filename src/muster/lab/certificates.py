@@ -1,4 +1,7 @@
-"""TLS certificates for servers on loopback and their users, signed by a certificate authority that exists as long as the lab."""
+"""TLS certificates for servers on loopback and their users, signed by a certificate authority that exists as long as the lab.
+
+The only module that needs the package `cryptography`.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import ExtendedKeyUsageOID as Usage
+from cryptography.x509.oid import NameOID
 
 _VALIDITY = timedelta(days=30)
 # The clocks of client and server may differ.
 _CLOCK_SKEW = timedelta(minutes=5)
 _LOOPBACK = "127.0.0.1"
-
-
-class NoCertificateLibrary(Exception):
-    """The package `cryptography` is not installed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,76 +35,42 @@ class CertificateAuthority:
     """Issues certificates for servers on loopback and for users. Nothing outside the lab trusts it."""
 
     def __init__(self) -> None:
-        _require_cryptography()
-        self._key = _new_key()
+        self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = _name("muster-lab")
         builder = _certificate_builder(self._name, issuer=self._name, key=self._key, is_ca=True)
-        self._certificate = _sign(builder, by=self._key)
-
-    @property
-    def certificate(self) -> bytes:
-        return _certificate_pem(self._certificate)
+        self.certificate = self._signed(builder)
+        """Its own certificate, as PEM."""
 
     def server(self, name: str) -> KeyPair:
         """For a server on 127.0.0.1; an etcd member is a client as well."""
-        from cryptography import x509
-
         names = x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.IPAddress(ip_address(_LOOPBACK))])
-        return self._issue(_name(name), names=names)
+        return self._issue(_name(name), x509.ExtendedKeyUsage([Usage.SERVER_AUTH, Usage.CLIENT_AUTH]), names)
 
     def user(self, user: str, *, groups: Iterable[str] = ()) -> KeyPair:
         """For a client: Kubernetes reads the user from the common name and the groups from the organisations."""
-        return self._issue(_name(user, groups=groups), names=None)
+        return self._issue(_name(user, groups=groups), x509.ExtendedKeyUsage([Usage.CLIENT_AUTH]))
 
-    def _issue(self, subject: x509.Name, *, names: x509.SubjectAlternativeName | None) -> KeyPair:
-        from cryptography import x509
-        from cryptography.x509.oid import ExtendedKeyUsageOID as Usage
-
-        key = _new_key()
-        key_usages = [Usage.CLIENT_AUTH] if names is None else [Usage.SERVER_AUTH, Usage.CLIENT_AUTH]
+    def _issue(self, subject: x509.Name, *extensions: x509.ExtensionType) -> KeyPair:
+        key = ec.generate_private_key(ec.SECP256R1())
         builder = _certificate_builder(subject, issuer=self._name, key=key, is_ca=False)
-        builder = builder.add_extension(x509.ExtendedKeyUsage(key_usages), critical=False)
-        if names is not None:
-            builder = builder.add_extension(names, critical=False)
-        return KeyPair(_certificate_pem(_sign(builder, by=self._key)), _private_key_pem(key))
+        for extension in extensions:
+            builder = builder.add_extension(extension, critical=False)
+        return KeyPair(self._signed(builder), key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
 
-
-def service_account_keys() -> tuple[bytes, bytes]:
-    """A private and a public key as PEM, for the tokens of service accounts."""
-    _require_cryptography()
-    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-
-    key = _new_key()
-    return _private_key_pem(key), key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-
-
-def _require_cryptography() -> None:
-    try:
-        import cryptography  # noqa: F401
-    except ImportError:
-        raise NoCertificateLibrary("certificates need the package cryptography: pip install 'muster[lab]'") from None
-
-
-def _new_key() -> EllipticCurvePrivateKey:
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    return ec.generate_private_key(ec.SECP256R1())
+    def _signed(self, builder: x509.CertificateBuilder) -> bytes:
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        return builder.add_extension(issuer, critical=False).sign(self._key, SHA256()).public_bytes(Encoding.PEM)
 
 
 def _name(common: str, *, groups: Iterable[str] = ()) -> x509.Name:
-    from cryptography import x509
-    from cryptography.x509.oid import NameOID
-
     organisations = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
     return x509.Name([*organisations, x509.NameAttribute(NameOID.COMMON_NAME, common)])
 
 
 def _certificate_builder(
-    subject: x509.Name, *, issuer: x509.Name, key: EllipticCurvePrivateKey, is_ca: bool
+    subject: x509.Name, *, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, is_ca: bool
 ) -> x509.CertificateBuilder:
     """The parts that all certificates have. `is_ca`: the authority's own certificate."""
-    from cryptography import x509
-
     now = datetime.now(UTC)
     builder = x509.CertificateBuilder(
         issuer, subject, key.public_key(), x509.random_serial_number(), now - _CLOCK_SKEW, now + _VALIDITY
@@ -122,23 +89,3 @@ def _certificate_builder(
     )
     builder = builder.add_extension(usage, critical=True)
     return builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-
-
-def _sign(builder: x509.CertificateBuilder, *, by: EllipticCurvePrivateKey) -> x509.Certificate:
-    from cryptography import x509
-    from cryptography.hazmat.primitives.hashes import SHA256
-
-    identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(by.public_key())
-    return builder.add_extension(identifier, critical=False).sign(by, SHA256())
-
-
-def _certificate_pem(certificate: x509.Certificate) -> bytes:
-    from cryptography.hazmat.primitives.serialization import Encoding
-
-    return certificate.public_bytes(Encoding.PEM)
-
-
-def _private_key_pem(key: EllipticCurvePrivateKey) -> bytes:
-    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-
-    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import signal
 import socket
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+
+from muster.private_file import open_private
 
 _STOP_TIMEOUT_S = 5.0
 _LOG_TAIL_LINES = 25
@@ -49,7 +49,7 @@ class Server:
     def __init__(self, command: Sequence[str], *, log: Path, watchdog: Watchdog) -> None:
         self.name = Path(command[0]).name
         self._log = log
-        with log.open("ab") as out:
+        with open_private(log, "ab") as out:
             # A session of its own: Ctrl-C is for the parent, which stops the servers in order.
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
@@ -93,12 +93,8 @@ def free_ports(count: int) -> list[int]:
             each.close()
 
 
-def remove_folder(folder: Path) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
-
-
 def write_private_file(path: Path, content: bytes) -> Path:
     """A file that only this user can read."""
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
+    with open_private(path, "wb") as out:
         out.write(content)
     return path

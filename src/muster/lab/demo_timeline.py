@@ -6,13 +6,13 @@ Times are fractions of the duration. Each node has eight GPUs.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from muster.kube.read import names
+from muster.kube.read.api_resources import resource_of
 from muster.kube.read.object_references import POD, Manifest
-from muster.kube.watch.api_resources import resource_of
 from muster.kube.watch.client import Client
 from muster.lab.kubelets import Kubelets
 from muster.sim.pod_behaviour import BEHAVIOUR_PREFIX, CONTROLLER_ANNOTATION
@@ -24,8 +24,6 @@ NAMESPACE: Final = "default"
 GANG_LABEL: Final = "demo/gang"
 PRIORITY_CLASSES: Final = {"low": 10, "usual": 100, "urgent": 1000}
 _POD_GROUP_KIND: Final = (names.VOLCANO_GROUP, "PodGroup")
-
-OnStep = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +56,7 @@ NODE_FAILS_AT, NODE_RETURNS_AT = 0.6, 0.8
 class DemoTimeline:
     """Runs on a cluster with kubelets. `report` gets each step."""
 
-    def __init__(self, client: Client, kubelets: Kubelets, *, seconds: float, report: OnStep) -> None:
+    def __init__(self, client: Client, kubelets: Kubelets, *, seconds: float, report: Callable[[str], None]) -> None:
         self._client = client
         self._kubelets = kubelets
         self._duration_s = seconds
@@ -70,12 +68,12 @@ class DemoTimeline:
             await self._client.request("POST", path, body={"metadata": {"name": name}, "value": value})
         await self._kubelets.register(_node(name) for name in NODES)
 
-    async def run(self, *, node_of: Callable[[str], str]) -> None:
-        """Run for the whole duration. `node_of` returns a node of a gang: the one that will fail."""
+    async def run(self, *, nodes_of: Callable[[str], Sequence[str]]) -> None:
+        """Run for the whole duration. `nodes_of` returns the nodes of a gang: the first will fail."""
         async with asyncio.TaskGroup() as tasks:
             for gang in GANGS:
                 tasks.create_task(self._submit(gang))
-            tasks.create_task(self._fail_node(node_of))
+            tasks.create_task(self._fail_node(nodes_of))
             tasks.create_task(self._wait(1.0))
 
     async def _submit(self, gang: DemoGang) -> None:
@@ -92,9 +90,9 @@ class DemoTimeline:
         for pod in _pods(gang, runs_s=gang.runtime * self._duration_s):
             await self._client.request("POST", resource_of(*POD).path("v1", namespace=NAMESPACE), body=pod)
 
-    async def _fail_node(self, node_of: Callable[[str], str]) -> None:
+    async def _fail_node(self, nodes_of: Callable[[str], Sequence[str]]) -> None:
         await self._wait(NODE_FAILS_AT)
-        node = node_of(GANGS[0].name) or NODES[0]
+        node = next(iter(nodes_of(GANGS[0].name)), NODES[0])
         self._report(f"node {node} fails")
         self._kubelets.fail_node(node)
         await self._wait(NODE_RETURNS_AT - NODE_FAILS_AT)

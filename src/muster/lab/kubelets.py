@@ -11,28 +11,25 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import msgspec
 import structlog
 
-from muster.kube.read import names
+from muster.kube.read.api_resources import resource_of
 from muster.kube.read.decoder import BadObject, Decoder
-from muster.kube.read.object_references import BUDGET, NODE, POD, VOLUME, VOLUME_CLAIM, ApiObjectRef, Manifest, ManifestView
+from muster.kube.read.object_references import NODE, POD, ApiObjectRef, GroupKind, Manifest, ManifestView
 from muster.kube.read.pod_index import PodIndex
-from muster.kube.watch import reflector as watching
-from muster.kube.watch.api_resources import resource_of
 from muster.kube.watch.client import Client
+from muster.kube.watch.object_tracker import UpdateType, WatchUpdate
+from muster.kube.watch.reflector import Reflector
 from muster.kube.write.merge_patch import merged
 from muster.kube.write.patch_bodies import STATUS_TRUE, conditions_patch
 from muster.lab.remote_store import RemoteStore
 from muster.model.node import Node
 from muster.model.pod import Pod
-from muster.model.volume import VolumeChoice
-from muster.sim import volume_controller
 from muster.sim.admission import with_defaults
 from muster.sim.api_kinds import BadManifest, ref_of, with_string_annotations
-from muster.sim.disruption_budgets import DisruptionBudgets
 from muster.sim.node_controller import NodeController
 from muster.sim.object_store import ChangeType, ObjectChange
 from muster.sim.object_store import StoreError as LocalError
@@ -47,7 +44,6 @@ TimeSource = Callable[[], float]
 """Seconds since the epoch. After a jump of a virtual clock, call `wake`."""
 
 NOT_READY: Final = "node.kubernetes.io/not-ready"
-WATCHED: Final = (NODE, volume_controller.STORAGE_CLASS, VOLUME, VOLUME_CLAIM, BUDGET, POD)
 _MAX_SLEEP_S = 1.0
 POLL_S = 0.02
 
@@ -58,6 +54,8 @@ class Kubelets:
     `startup_s`: from the bind of a pod to its start; `pod_eviction_timeout_s`: from the failure of a node to the deletion of its
     pods. They send no heartbeats: no controller here would read them.
     """
+
+    watched: ClassVar[tuple[GroupKind, ...]] = (NODE, POD)
 
     def __init__(
         self,
@@ -74,13 +72,12 @@ class Kubelets:
         self._decoder = Decoder(())
         self._index = PodIndex()
         self._store = RemoteStore(self._timers, client, decode=_with_valid_behaviour, on_change=self._wake_event.set)
-        self._budgets = DisruptionBudgets(self._store)
         self._kubelet = SimulatedKubelet(self._store, self._timers, self._index, startup_s=startup_s)
         self._nodes = NodeController(
             self._store, self._timers, self._index, self._kubelet, pod_eviction_timeout_s=pod_eviction_timeout_s
         )
         self._workload_controller = WorkloadController(self._store, self._timers)
-        self._reflectors = [watching.Reflector(client, resource_of(*kind), "v1", self._on_notices) for kind in WATCHED]
+        self._reflectors = [Reflector(client, resource_of(*kind), self._on_notices) for kind in self.watched]
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Kubelets:
@@ -138,10 +135,11 @@ class Kubelets:
 
     # -- the loop ----------------------------------------------------------------------------------------------------------------
 
-    def _on_notices(self, updates: list[watching.WatchUpdate]) -> None:
-        for kind, what, raw in updates:
-            if what is not watching.UpdateType.SYNCED:
-                self._store.observe(kind, ChangeType.DELETED if what is watching.UpdateType.DELETE else ChangeType.MODIFIED, raw)
+    def _on_notices(self, updates: list[WatchUpdate]) -> None:
+        for update in updates:
+            if update.update_type is not UpdateType.SYNCED:
+                what = ChangeType.DELETED if update.update_type is UpdateType.DELETE else ChangeType.MODIFIED
+                self._store.observe(update.kind, what, update.raw)
 
     async def _run_loop(self) -> None:
         while True:
@@ -160,7 +158,6 @@ class Kubelets:
             self._timers.now = max(self._timers.now, now)
             for change in self._store.drain():
                 self._react(change)
-            self._budgets.settle()
             if not self._run_next(now):
                 return
 
@@ -178,10 +175,6 @@ class Kubelets:
             self._react_to_pod(what, ref, manifest)
         elif ref[:2] == NODE:
             self._react_to_node(what, ref, manifest)
-        elif ref[:2] == BUDGET:
-            self._budgets.on_change(ref)
-        elif what is not ChangeType.DELETED and (choice := _volume_choice(ref, manifest)) is not None:
-            volume_controller.bind(self._store, choice)
 
     def _react_to_pod(self, what: ChangeType, ref: ApiObjectRef, manifest: ManifestView) -> None:
         pod = self._decoded(manifest)
@@ -194,13 +187,12 @@ class Kubelets:
         self._kubelet.on_change(what, ref, pod)
         self._nodes.on_change(what, ref, pod)
         self._workload_controller.on_change(what, ref, manifest)
-        self._budgets.on_change(ref)
 
     def _react_to_node(self, what: ChangeType, ref: ApiObjectRef, manifest: ManifestView) -> None:
         node = self._decoded(manifest)
         if not isinstance(node, Node):
             return
-        self._nodes.on_node_change(what, node.name, manifest)
+        self._nodes.on_node_change(what, node)
         self._kubelet.on_node_change(what, node)
         if what is ChangeType.ADDED and _is_unregistered(manifest):
             self._store.patch(ref, self._ready_patch(manifest))
@@ -232,17 +224,6 @@ def _with_valid_behaviour(raw: bytes) -> ManifestView:
         invalid = [key for key in manifest["metadata"]["annotations"] if key.startswith(BEHAVIOUR_PREFIX)]
         return merged(manifest, {"metadata": {"annotations": dict.fromkeys(invalid)}})
     return manifest
-
-
-def _volume_choice(ref: ApiObjectRef, manifest: ManifestView) -> VolumeChoice | None:
-    """The scheduler's choice for an unbound claim: a volume that is reserved for it, or a node on which to provision one."""
-    annotations, spec = manifest["metadata"].get("annotations") or {}, manifest.get("spec") or {}
-    if ref[:2] == VOLUME_CLAIM and names.SELECTED_NODE in annotations and not spec.get("volumeName"):
-        return VolumeChoice(claim=ref.full_name, volume="")
-    claim = spec.get("claimRef")
-    if ref[:2] == VOLUME and claim and names.BOUND_BY_CONTROLLER in annotations:
-        return VolumeChoice(claim=f"{claim['namespace']}/{claim['name']}", volume=ref.name)
-    return None
 
 
 def _is_unregistered(node: ManifestView) -> bool:

@@ -14,9 +14,10 @@ from typing import Any
 
 import structlog
 
+from muster.kube.read.api_resources import resource_of
 from muster.kube.read.object_references import BUDGET, ApiObjectRef, GroupKind, Manifest, ManifestView
-from muster.kube.watch.api_resources import resource_of
-from muster.kube.watch.client import ApiError, Client
+from muster.kube.watch.client import CONFLICT, NOT_FOUND, ApiError, Client
+from muster.kube.write.api_writer import STRATEGIC_MERGE_PATCH, is_retryable
 from muster.kube.write.merge_patch import merged
 from muster.sim.api_kinds import KINDS, ref_of
 from muster.sim.object_store import ChangeType, Conflict, ObjectChange, ObjectStore
@@ -24,14 +25,8 @@ from muster.sim.virtual_clock import VirtualClock
 
 log = structlog.get_logger(__name__)
 
-# Merges conditions by type, so that those of other writers stay.
-_STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 _MAX_ATTEMPTS = 5
 _INITIAL_BACKOFF_S = 0.1
-_STALE_STATUSES = frozenset({404, 409})
-"""The object has changed or is gone."""
-_FINAL_STATUSES = _STALE_STATUSES | {400, 403, 422}
-"""A retry would not succeed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +144,7 @@ class RemoteStore(ObjectStore):
             metadata["resourceVersion"] = old["metadata"]["resourceVersion"]
         for subresource, part in _by_subresource(patch, old=old):
             body = merged(part, {"metadata": metadata})
-            self._send(ref, _Write("PATCH", _path(ref, subresource=subresource), dict(body), _STRATEGIC_MERGE), expected=new)
+            self._send(ref, _Write("PATCH", _path(ref, subresource=subresource), dict(body), STRATEGIC_MERGE_PATCH), expected=new)
         return new
 
     def delete(self, ref: ApiObjectRef, *, uid: str = "", grace_s: int | None = None) -> None:
@@ -189,7 +184,8 @@ class RemoteStore(ObjectStore):
                 if written is not None:
                     deferred.append((ChangeType.MODIFIED, written))
             except ApiError as error:
-                log_line = log.debug if error.status in _STALE_STATUSES else log.warning
+                # The object has changed or is gone.
+                log_line = log.debug if error.status in (NOT_FOUND, CONFLICT) else log.warning
                 log_line("write refused", method=write.method, path=write.path, error=str(error))
         del self._pending[ref]
         for what, manifest in (*deferred, *pending.deferred):
@@ -203,7 +199,7 @@ class RemoteStore(ObjectStore):
             try:
                 raw = await self._client.request(write.method, write.path, body=write.body, content_type=write.content_type)
             except ApiError as error:
-                if error.status in _FINAL_STATUSES or attempt == _MAX_ATTEMPTS - 1:
+                if not is_retryable(error) or attempt == _MAX_ATTEMPTS - 1:
                     raise
                 await asyncio.sleep(_INITIAL_BACKOFF_S * 2**attempt)
             else:

@@ -94,13 +94,10 @@ class SchedulerProcess:
         assert self.process.stderr is not None
         with self.process.stderr as stream:
             for raw in stream:
-                self._append_line(_parse_line(raw))
+                with self._line_arrived:
+                    self.lines.append(_parse_line(raw))
+                    self._line_arrived.notify_all()
         with self._line_arrived:
-            self._line_arrived.notify_all()
-
-    def _append_line(self, line: LogRecord) -> None:
-        with self._line_arrived:
-            self.lines.append(line)
             self._line_arrived.notify_all()
 
 

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+import ssl
 import time
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Iterable
+from contextlib import ExitStack, closing
+from http import HTTPStatus
+from http.client import HTTPException, HTTPSConnection
 from itertools import count
 from pathlib import Path
+from shutil import rmtree
 from tempfile import mkdtemp
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from muster.lab.assets import Assets, get_assets
-from muster.lab.blocking_client import BlockingClient
-from muster.lab.certificates import CertificateAuthority, KeyPair, service_account_keys
-from muster.lab.child_processes import Server, ServerDied, Watchdog, free_ports, remove_folder, write_private_file
+from muster.lab.child_processes import Server, ServerDied, Watchdog, free_ports, write_private_file
+
+if TYPE_CHECKING:
+    from muster.lab.certificates import CertificateAuthority, KeyPair
 
 ADMIN = ("admin", ("system:masters",))
 """The user with all permissions, and its groups."""
@@ -24,6 +30,10 @@ _READY_TIMEOUT_S = 60.0
 _POLL_S = 0.05
 _PROBE_TIMEOUT_S = 2.0
 _START_ATTEMPTS = 3
+
+
+class NoCertificateLibrary(Exception):
+    """The package `cryptography` is not installed."""
 
 
 class Servers:
@@ -40,7 +50,7 @@ class Servers:
         assets = self._assets or get_assets()
         with ExitStack() as stack:
             self.folder = Path(mkdtemp(prefix="muster-lab-"))
-            stack.callback(remove_folder, self.folder)
+            stack.callback(rmtree, self.folder, ignore_errors=True)
             self._watchdog = Watchdog(self.folder)
             stack.callback(self._watchdog.close)
             self._write_certificates()
@@ -61,10 +71,6 @@ class Servers:
     def ca_file(self) -> Path:
         return self.folder / "ca.crt"
 
-    @property
-    def pids(self) -> tuple[int, ...]:
-        return tuple(server.pid for server in self._processes)
-
     def kubeconfig(self, user: str = ADMIN[0], groups: Iterable[str] | None = None) -> Path:
         """A new kubeconfig for this user, with its own certificate. Without `groups` the admin has its own, and others none."""
         if groups is None:
@@ -72,17 +78,6 @@ class Servers:
         pair = self._authority.user(user, groups=groups)
         content = _kubeconfig(self.url, user=user, ca=self._authority.certificate, pair=pair)
         return write_private_file(self.folder / f"kubeconfig-{next(self._kubeconfig_numbers)}", json.dumps(content).encode())
-
-    @contextmanager
-    def api(self) -> Iterator[BlockingClient]:
-        """A client without an event loop, as the admin."""
-        with closing(self._client(self._port)) as api:
-            yield api
-
-    @property
-    def etcd(self) -> BlockingClient:
-        """etcd's JSON gateway."""
-        return self._etcd_client
 
     def check(self) -> None:
         """Raises ServerDied, with the end of its log, if one of them is not running any more."""
@@ -92,14 +87,13 @@ class Servers:
     # -- starting --------------------------------------------------------------------------------------------------------------
 
     def _write_certificates(self) -> None:
-        self._authority = CertificateAuthority()
+        self._authority = _new_authority()
         (self.folder / "ca.crt").write_bytes(self._authority.certificate)
         for name in ("etcd", "apiserver"):
             self._write_pair(name, self._authority.server(name))
         self._write_pair("admin", self._authority.user(ADMIN[0], groups=ADMIN[1]))
-        private, public = service_account_keys()
-        write_private_file(self.folder / "accounts.key", private)
-        (self.folder / "accounts.pub").write_bytes(public)
+        self._tls = ssl.create_default_context(cafile=self.ca_file)
+        self._tls.load_cert_chain(self.folder / "admin.crt", self.folder / "admin.key")
 
     def _write_pair(self, name: str, pair: KeyPair) -> None:
         (self.folder / f"{name}.crt").write_bytes(pair.certificate)
@@ -119,38 +113,44 @@ class Servers:
                 return
 
     def _start_once(self, assets: Assets, *, stack: ExitStack) -> None:
-        etcd_port, peer_port, self._port = free_ports(3)
-        etcd = self._spawn(_etcd_command(assets.etcd, self.folder, port=etcd_port, peer_port=peer_port), stack=stack)
-        command = _apiserver_command(assets.kube_apiserver, self.folder, port=self._port, etcd_port=etcd_port)
+        self._etcd_port, peer_port, self._port = free_ports(3)
+        etcd = self._spawn(_etcd_command(assets.etcd, self.folder, port=self._etcd_port, peer_port=peer_port), stack=stack)
+        command = _apiserver_command(assets.kube_apiserver, self.folder, port=self._port, etcd_port=self._etcd_port)
         pod_groups = _NATIVE_POD_GROUP_FLAGS if self._native_pod_groups else ()
         apiserver = self._spawn([*command, *pod_groups, *self._flags], stack=stack)
         self._processes = (etcd, apiserver)
-        # Another process on the port may never respond.
-        with (
-            closing(self._client(etcd_port, timeout_s=_PROBE_TIMEOUT_S)) as etcd_probe,
-            closing(self._client(self._port, timeout_s=_PROBE_TIMEOUT_S)) as api_probe,
-        ):
-            self._wait_until(lambda: etcd_probe.is_ready("/health") and api_probe.is_ready("/readyz"))
-        self._etcd_client = self._client(etcd_port)
-        stack.callback(self._etcd_client.close)
+        self._wait_until_ready()
 
     def _spawn(self, command: list[str], *, stack: ExitStack) -> Server:
         server = Server(command, log=self.folder / f"{Path(command[0]).name}.log", watchdog=self._watchdog)
         stack.callback(server.stop)
         return server
 
-    def _wait_until(self, ready: Callable[[], bool]) -> None:
+    def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + _READY_TIMEOUT_S
-        while not ready():
+        while not (self._is_ready(self._etcd_port, "/health") and self._is_ready(self._port, "/readyz")):
             self.check()
             if time.monotonic() > deadline:
                 logs = "\n".join(f"{server.name}:\n{server.log_tail()}" for server in self._processes)
                 raise ServerDied(f"the servers were not ready after {_READY_TIMEOUT_S:.0f} s\n{logs}")
             time.sleep(_POLL_S)
 
-    def _client(self, port: int, *, timeout_s: float = 30.0) -> BlockingClient:
-        certificate, key = self.folder / "admin.crt", self.folder / "admin.key"
-        return BlockingClient(port, ca_file=self.ca_file, certificate=certificate, key=key, timeout_s=timeout_s)
+    def _is_ready(self, port: int, path: str) -> bool:
+        # Another process on the port may never respond.
+        with closing(HTTPSConnection("127.0.0.1", port, context=self._tls, timeout=_PROBE_TIMEOUT_S)) as connection:
+            try:
+                connection.request("GET", path)
+                return connection.getresponse().status == HTTPStatus.OK
+            except (OSError, HTTPException):
+                return False
+
+
+def _new_authority() -> CertificateAuthority:
+    try:
+        from muster.lab.certificates import CertificateAuthority
+    except ImportError:
+        raise NoCertificateLibrary("certificates need the package cryptography: pip install 'muster-scheduler[lab]'") from None
+    return CertificateAuthority()
 
 
 # With the gate alone the server never becomes ready: the version must be served as well.
@@ -199,8 +199,8 @@ def _apiserver_command(program: Path, folder: Path, *, port: int, etcd_port: int
         "authorization-mode": "RBAC",
         "anonymous-auth": "false",
         "service-account-issuer": "https://kubernetes.default.svc",
-        "service-account-key-file": folder / "accounts.pub",
-        "service-account-signing-key-file": folder / "accounts.key",
+        "service-account-key-file": folder / "apiserver.crt",
+        "service-account-signing-key-file": folder / "apiserver.key",
         "service-cluster-ip-range": "10.0.0.0/24",
         # No controller creates the service account that pods would need, or removes the finalizers of claims.
         "disable-admission-plugins": "ServiceAccount,StorageObjectInUseProtection",

@@ -75,6 +75,10 @@ class DeviceRequest:
             return self.memory
         return device_memory if self.ratio == 100 else device_memory * self.ratio // 100 // MIB * MIB
 
+    def slot_on(self, device: Device) -> DeviceSlot:
+        """What this takes of one device."""
+        return DeviceSlot(device.index, self.memory_of(device.memory), self.cores)
+
 
 @dataclass(frozen=True, slots=True)
 class DeviceSlotNote:
@@ -106,15 +110,15 @@ def requests_by_slot(asks: Iterable[DeviceRequest]) -> list[DeviceRequest]:
     return [ask for ask in asks for _ in range(ask.count)]
 
 
-def satisfy_requests(requests: Iterable[DeviceRequest], slots: Sequence[DeviceSlot], devices: Iterable[Device]) -> bool:
+def satisfy_requests(requests: Sequence[DeviceRequest], slots: Sequence[DeviceSlot], devices: Iterable[Device]) -> bool:
     """Do these slots satisfy the requests exactly? Anybody could have written them."""
     by_index = {device.index: device for device in devices}
-    wanted = requests_by_slot(requests)
-    if len(slots) != len(wanted) or len({(id(ask), slot.index) for ask, slot in zip(wanted, slots, strict=True)}) != len(slots):
+    wanted = [number for number, request in enumerate(requests) for _ in range(request.count)]
+    if len(slots) != len(wanted) or len({(number, slot.index) for number, slot in zip(wanted, slots, strict=True)}) != len(slots):
         return False
     return all(
-        slot.index in by_index and slot == DeviceSlot(slot.index, ask.memory_of(by_index[slot.index].memory), ask.cores)
-        for ask, slot in zip(wanted, slots, strict=True)
+        slot.index in by_index and slot == requests[number].slot_on(by_index[slot.index])
+        for number, slot in zip(wanted, slots, strict=True)
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from muster.model.device import DeviceGrant, DeviceSlot
+from muster.model.saved_state import SavedHistory, SavedPlan
 from muster.model.topics import TopicKey
 from muster.model.volume import VolumeChoice
 
@@ -40,8 +41,7 @@ class Reserve:
 
 @dataclass(frozen=True, slots=True)
 class Nominate:
-    """Nominate a pod to a node where capacity is being released. `victims` are UIDs, `size` is the number of the plan's
-    nominations."""
+    """Nominate a pod to a node where capacity is being released. `evicts`: pods are evicted for its plan."""
 
     uid: str
     pod: str
@@ -51,8 +51,7 @@ class Nominate:
     cause: str
     since: float = 0.0
     plan: str = ""
-    size: int = 0
-    victims: tuple[str, ...] = ()
+    evicts: bool = False
     devices: tuple[DeviceSlot, ...] = ()
 
 
@@ -72,7 +71,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Evict:
-    """`for_gang` is the beneficiary; `manner` one of delete, evict, soft."""
+    """`for_gang` is the beneficiary; `method` one of delete, evict, soft."""
 
     uid: str
     pod: str
@@ -106,6 +105,13 @@ class Condition:
     ok: bool
     code: str
     why: str
+    gang_key: str = ""
+    """Of a gang: its key. Gangs of several APIs may have one name, and a pod the name of a PodGroup."""
+
+    @property
+    def object_key(self) -> str:
+        """Names the objects that it is about, and no others."""
+        return self.gang_key or self.key
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +135,33 @@ class QueueStatus:
     fields: tuple[tuple[str, str], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class SavePlan:
+    """Keep this for a scheduler that starts later: written before anything else of the plan is."""
+
+    plan: SavedPlan
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePlan:
+    """The plan has ended, and nobody is being evicted for it any more."""
+
+    gang: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class SaveHistory:
+    history: SavedHistory
+
+
 PodEffect = Bind | Reserve | Nominate | Release | Evict | CancelEviction
 """What is done to a pod."""
 StatusEffect = Condition | PodGroupStatus | QueueStatus
 """What is reported on an object."""
-Effect = PodEffect | StatusEffect
+StateEffect = SavePlan | DeletePlan | SaveHistory
+"""What is kept in objects of the scheduler's own."""
+Effect = PodEffect | StatusEffect | StateEffect
 
 
 @dataclass(frozen=True, slots=True)

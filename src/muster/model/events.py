@@ -10,6 +10,7 @@ from muster.model.gang import PodGroup
 from muster.model.node import Inventory, Node
 from muster.model.pod import Pod, Problem, no_labels
 from muster.model.queue import Queue
+from muster.model.saved_state import SavedHistory, SavedPlan
 from muster.model.topology_spec import DomainSpec
 from muster.model.volume import CsiNode, PersistentVolume, StorageClass, VolumeClaim
 
@@ -34,7 +35,7 @@ class Namespace:
 
 ClusterObject = (
     Pod | Node | PodGroup | Queue | PriorityClass | Namespace | DomainSpec | Budget
-    | PersistentVolume | VolumeClaim | StorageClass | CsiNode | Inventory
+    | PersistentVolume | VolumeClaim | StorageClass | CsiNode | Inventory | SavedPlan | SavedHistory
 )  # fmt: skip
 
 
@@ -71,8 +72,18 @@ class EvictFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class SaveFailed:
+    """A Plan or a History could not be written. `kind` is its class in the model, `key` the gang of a Plan or the namespace of a
+    History."""
+
+    kind: str
+    key: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class ReservationFailed:
-    """A reservation could not be written onto its pod, so a restart would lose it. `since` is the reservation's own."""
+    """A reservation could not be written, so a restart would lose it. `since` is the reservation's own."""
 
     uid: str
     node: str
@@ -80,4 +91,4 @@ class ReservationFailed:
     why: str
 
 
-Event = Upsert | Delete | BindFailed | EvictFailed | ReservationFailed
+Event = Upsert | Delete | BindFailed | EvictFailed | ReservationFailed | SaveFailed

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from muster.model.pod import NOT_DECLARED, ApiFlavour, Declared, Pod, Problem
 from muster.model.pod_constraints import EVERYTHING, LabelSelector
@@ -73,6 +73,8 @@ class PodGroup:
     namespace: str
     name: str
     uid: str = ""
+    controller: str = ""
+    """UID of the object that controls it, or empty."""
     created: float = 0.0
     version: int = 0
     min_member: int = 1
@@ -102,12 +104,26 @@ class PodGroup:
         return f"{self.namespace}/{self.name}"
 
 
-_VOLCANO_PHASE = {"PreScheduling": "Inqueue", "Finished": "Completed"}
+VOLCANO_PHASES: Final = {
+    "Pending": "Pending",
+    "PreScheduling": "Inqueue",
+    "Scheduling": "Inqueue",
+    "Scheduled": "Running",
+    "Running": "Running",
+    "Finished": "Completed",
+    "Failed": "Completed",
+}
+"""Volcano's definition knows no others than these and Unknown. There a gang runs when its minimum has nodes, and completed means
+ended, whether it succeeded or not."""
 
 
-def phase_in(flavour: ApiFlavour, phase: str) -> str:
-    """A PodGroup's phase as its own API names it: Volcano's controllers look for theirs."""
-    return _VOLCANO_PHASE.get(phase, phase) if flavour is ApiFlavour.VOLCANO else phase
+def phase_in(flavour: ApiFlavour, phase: str, *, scheduled: int) -> str:
+    """A PodGroup's phase as its own API names it: others are refused, and Volcano's controllers look for theirs. `scheduled` of
+    its members have a node."""
+    if flavour is not ApiFlavour.VOLCANO:
+        return phase
+    # Too few are left of a gang that failed, while some run on: Volcano waits for their controller.
+    return "Unknown" if phase == "Failed" and scheduled else VOLCANO_PHASES[phase]
 
 
 def changed(thing: T, **fields: object) -> T:
@@ -149,7 +165,7 @@ class Role:
 class Subgroup:
     """Members of a gang that belong together more closely than the rest: a PodGroup of a GangGroup, or one part of a sub-group.
 
-    With fewer than `min` members it is not begun. `sub_group` is the sub-group that it is a part of, or empty.
+    With fewer than `min` members it is not placed. `sub_group` is the sub-group that it is a part of, or empty.
     """
 
     title: str
@@ -163,7 +179,7 @@ class Subgroup:
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """`key` is unique for ever; `title` is what a person calls it; `min` counts members of all roles together."""
+    """`key` is unique for ever; `full_name` is what a person calls it; `min` counts members of all roles together."""
 
     key: str
     full_name: str
@@ -181,12 +197,16 @@ class Gang:
     """How many subgroups of a policy must have their minimum."""
     min_resources: Resources = NOTHING
     never_preempts: bool = False
+    siblings: tuple[str, ...] = ()
+    """Names of the other PodGroups that it declares as its GangGroup, sorted; empty once they are joined."""
     started: float | None = None
     """When it was first attempted, as its PodGroups say: a restarted scheduler does not count from then on."""
     waiting_for: str = ""
     """What is still missing before the gang can be judged at all (its PodGroup, a sibling), or empty."""
     invalid_because: str = ""
     """Why its minimum cannot be read, or empty: it must not start with fewer members than were meant."""
+    min_is_known: bool = True
+    """False while its PodGroup is gone or its minimum cannot be read: then all of its members are its minimum."""
     problems: tuple[Problem, ...] = ()
 
     @property

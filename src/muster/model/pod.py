@@ -38,6 +38,9 @@ class Phase(IntEnum):
     """Should have terminated long ago: still uses its node, but its capacity is not expected back."""
 
 
+PREEMPTABLE = "volcano.sh/preemptable"
+"""Annotation or label: may the pod be evicted?"""
+
 RESERVATIONS = frozenset({Phase.NOMINATED, Phase.RESERVED})
 PLACED = frozenset({Phase.RESERVED, Phase.BINDING, Phase.BOUND})
 PLACED_OR_NOMINATED = PLACED | {Phase.NOMINATED}
@@ -86,7 +89,7 @@ class PodSignature(_CachedHash):
     """What it asks of devices with indices, beside the amounts in its request."""
 
     def __hash__(self) -> int:
-        # Kinds are looked up for every pod, and those of many gangs differ in their affinity only.
+        # Signatures are looked up for every pod, and those of many gangs differ in their affinity only.
         try:
             return self._hash
         except AttributeError:
@@ -126,6 +129,8 @@ class Problem:
     text: str
     lost: bool = False
     """True where nothing of the value could be used: its field counts as not written."""
+    unsupported: bool = False
+    """True where a pod asks for what the scheduler does not honour: it gets no node."""
 
 
 class ApiFlavour(Enum):
@@ -136,11 +141,11 @@ class ApiFlavour(Enum):
     SIGS = "sigs"
     NATIVE = "native"
     ANNOTATION = "annotation"
-    SINGLE_POD = "lone"
+    SINGLE_POD = "lone"  # saved histories have losses of single pods under it
 
     @property
     def family(self) -> str:
-        """Dialects of one family share their names: an annotation and a PodGroup can declare the same gang."""
+        """Flavours of one family share their names: an annotation and a PodGroup can declare the same gang."""
         return "koordinator" if self is ApiFlavour.ANNOTATION else self.value
 
 
@@ -174,20 +179,6 @@ class Membership:
     declared: Declared = NOT_DECLARED
 
 
-@dataclass(frozen=True, slots=True)
-class ReservationNote:
-    """A reservation as it was written onto the pod object, for a restarted scheduler."""
-
-    phase: Phase
-    node: str
-    since: float
-    plan: str = ""
-    size: int = 0
-    """How many reservations the plan has: fewer found means that it was not completely written."""
-    victims: tuple[str, ...] = ()
-    devices: tuple[DeviceSlot, ...] = ()
-
-
 _NO_LABELS: Mapping[str, str] = {}
 
 
@@ -210,6 +201,8 @@ class Pod:
     priority: int = 0
     priority_class: str = ""
     never_preempts: bool = False
+    controller: str = ""
+    """UID of the object that controls it, or empty."""
     protected: str = ""
     """Why it may never be a victim (a DaemonSet or mirror pod, a critical class, a system namespace), or empty."""
     labels: Mapping[str, str] = field(default_factory=no_labels, hash=False)
@@ -225,25 +218,31 @@ class Pod:
     deleted_at: float | None = None
     """Its deletionTimestamp: when it should have terminated, grace period included. None while it is not being deleted."""
     nominated_node: str | None = None
-    reservation_note: ReservationNote | None = None
+    pipelined_node: str = ""
+    """The node that Volcano's annotations of a nomination name, or empty."""
     device_slots: tuple[DeviceSlotNote, ...] = ()
     """Which devices it has, where somebody wrote that onto it."""
     eviction_marked_at: float | None = None
     """When it was marked for soft eviction: another controller removes it. None while it is not marked."""
-    eviction_marked_for: str = ""
-    """The gang that it is evicted for, where the mark says so as ours do."""
-    eviction_cancelled_at: float | None = None
-    """When such a mark was last removed."""
     timed_out: bool = False
     checkpoint: float | None = None
     """Its last checkpoint, where declared."""
     restart_s: float = 0.0
     """How long a restart takes, where declared."""
+    run_s: float | None = None
+    """For how long it runs at most, where declared."""
     problems: tuple[Problem, ...] = ()
 
     @property
     def full_name(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def gang_key(self) -> str:
+        """Of the gang that the pod itself declares: `volcano:ns/name`, or `pod:uid` for a single pod."""
+        if self.membership is None:
+            return f"pod:{self.uid}"
+        return f"{self.membership.flavour.family}:{self.namespace}/{self.membership.name}"
 
     @property
     def finished(self) -> bool:

@@ -56,6 +56,9 @@ class Queue:
     is_parent: bool = False
     tree: str = ""
     namespaces: tuple[str, ...] = ()
+    """Those whose pods belong to it without naming it."""
+    only_for: tuple[str, ...] | None = None
+    """The namespaces whose pods may be in it or below; None: all."""
     status: Mapping[str, str] = field(default_factory=dict, hash=False)
     """What the object's status says now, as written: nothing unchanged is written again."""
     problems: tuple[Problem, ...] = ()

@@ -107,13 +107,6 @@ class Resources:
     def times(self, count: int) -> Resources:
         return Resources(tuple((name, value * count) for name, value in self.items))
 
-    def highest(self, other: Resources) -> Resources:
-        """The larger of the two in each dimension."""
-        top = dict(self.items)
-        for name, value in other.items:
-            top[name] = max(top.get(name, 0), value)
-        return Resources.of(top)
-
 
 NOTHING = Resources()
 
@@ -140,8 +133,13 @@ def written(resource: str, value: int) -> str:
 
 
 def short_name(resource: str) -> str:
-    """`nvidia.com/gpu` is `gpu` to a person."""
-    return resource.rsplit("/", 1)[-1]
+    """As scenarios and messages write it: `gpu` is `nvidia.com/gpu`, all others keep the names that tell their vendors apart."""
+    return "gpu" if resource == GPU else resource
+
+
+def is_resource_name(text: str) -> bool:
+    """Resources of Kubernetes itself have plain names; all others have a domain before theirs."""
+    return text in (CPU, MEMORY, PODS, "ephemeral-storage") or "/" in text or text.startswith("hugepages-")
 
 
 def show(resources: Resources) -> str:

@@ -36,6 +36,10 @@ class Topic(Enum):
     """A node was reserved for a gang that is not complete."""
     POD_PLACED = "pod placed"
     """A pod got a node: somebody may have waited for it to be there."""
+    FOREIGN_PODS = "foreign pods"
+    """A pod of another scheduler came, changed or is leaving."""
+    EVICTABLE = "evictable"
+    """Who may be evicted changed: the protection of a placed pod, or the gang, queue, priority or minimum that it counts in."""
 
     # Settled, about queues.
     QUEUES = "queues"
@@ -70,7 +74,7 @@ class Topic(Enum):
     __hash__ = object.__hash__
 
 
-FOLLOWED = (Topic.NODE_ROWS, Topic.PLACEMENTS, Topic.LEDGER, Topic.GANGS)
+FOLLOWED = frozenset({Topic.NODE_ROWS, Topic.PLACEMENTS, Topic.LEDGER, Topic.GANGS})
 
 TopicKey = tuple[Topic, str]
 """A topic, and the key in it that matters; an empty key stands for the whole topic."""

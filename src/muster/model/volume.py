@@ -90,9 +90,6 @@ class CsiNode:
     problems: tuple[Problem, ...] = ()
 
 
-VolumeThing = PersistentVolume | VolumeClaim | StorageClass | CsiNode
-
-
 @dataclass(frozen=True, slots=True)
 class VolumeChoice:
     """What has to be written before a pod can run on its node: the claim gets this volume, or (empty) one made for that node."""

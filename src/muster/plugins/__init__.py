@@ -38,33 +38,12 @@ from muster.plugins.topology import Topology
 from muster.plugins.unschedulable import Unschedulable
 from muster.plugins.volumes import Volumes
 
-# In the order of the manual: order of gangs, queues and quotas, filters, scores, and victims.
-PLUGINS: Mapping[str, Callable[..., Plugin]] = {
-    "priority": Priority,
-    "creation": Creation,
-    "drf": Drf,
-    "proportion": Proportion,
-    "capacity": Capacity,
-    "elastic-quota": ElasticQuotas,
-    "overcommit": Overcommit,
-    "topology": Topology,
-    "unschedulable": Unschedulable,
-    "selectors": Selectors,
-    "taints": Taints,
-    "volumes": Volumes,
-    "ports": Ports,
-    "fit": Fit,
-    "devices": Devices,
-    "pod-affinity": InterPodAffinity,
-    "spread-constraints": SpreadConstraints,
-    "binpack": Binpack,
-    "spread": Spread,
-    "node-affinity-preference": NodeAffinityPreference,
-    "taint-preference": TaintPreference,
-    "pod-affinity-preference": PodAffinityPreference,
-    "nominated": Nominated,
-    "conformance": Conformance,
-    "pdb": Pdb,
-    "min-runtime": MinRuntime,
-    "lost-work": LostWork,
+SECTIONS: Mapping[str, tuple[type[Plugin], ...]] = {
+    "Order of gangs and queues, and quotas.": (Priority, Creation, Drf, Proportion, Capacity, ElasticQuotas, Overcommit),
+    "Filters.": (Topology, Unschedulable, Selectors, Taints, Volumes, Ports, Fit, Devices, InterPodAffinity, SpreadConstraints),
+    "Scores.": (Binpack, Spread, NodeAffinityPreference, TaintPreference, PodAffinityPreference, Nominated),
+    "Victims.": (Conformance, Pdb, MinRuntime, LostWork),
 }
+"""All plugins in the order of the manual."""
+PLUGINS: Mapping[str, Callable[..., Plugin]] = {str(plugin.name): plugin for section in SECTIONS.values() for plugin in section}
+"""By the name that a policy file gives them: the default of the field `name`."""

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 
+from muster.engine.evict.eviction_policy import STALE_GANGS_ACTION, in_queues
 from muster.engine.evict.victims import VictimTable, victim_table_of
 from muster.engine.explain import CAPACITY
 from muster.engine.fit_counts import (
     CAPACITY_FOR,
+    CapacityAfterEvictions,
     CapacitySource,
     CapacityView,
     CurrentCapacity,
     DomainBounds,
     DomainSums,
-    count_fits,
     domain_bounds,
 )
 from muster.engine.hooks import Ask, Domain
@@ -27,15 +27,12 @@ from muster.model.pod import PLACED_OR_NOMINATED, Pod
 from muster.model.resource_amounts import PODS, Resources, show
 from muster.model.topics import Topic
 from muster.plugins._tier_constraint import TierConstraint
-from muster.state.node_table import BoolColumn, IntColumn, RowIndex
+from muster.state.node_table import BoolColumn, RowIndex
 from muster.state.resource_columns import Amounts
 
 INSUFFICIENT_CAPACITY = "InsufficientCapacityInDomain"
 NO_DOMAIN = "NoDomain"
 MEMBERS_APART = "MembersApart"
-
-# So many priorities of victims are distinguished when domains are ordered by the cost of their evictions.
-_PRIORITY_LEVELS = 8
 
 # Actions that evict in the queues of the ask only, and only pods of lower priority.
 _OWN_QUEUES_ONLY = ("preempt", "gang-preempt")
@@ -83,22 +80,15 @@ class ConstrainedDomains:
     def _bounds(self, domains: Sequence[Domain], view: CapacityView) -> DomainBounds:
         return domain_bounds(self.s, self.ask, domains, CurrentCapacity(self.s, view))
 
-    # -- cheapest evictions ------------------------------------------------------------------------------------------------
+    # -- after evictions -----------------------------------------------------------------------------------------------------------
 
-    def cheapest_to_enter(self, count: int) -> tuple[Domain, ...] | Verdict:
-        """Domains in which the ask fits after evicting all that it may evict: fewest pods lacking, then the lowest priority of
-        victims, then the narrowest."""
-        found = self._bounds(self.allowed, CapacityView.AFTER_RELEASES)
-        lacking = len(self.ask.pods) - found.most
-        level = np.where(found.feasible, 0, _PRIORITY_LEVELS + 1)
-        for number, capacity in enumerate(after_evictions(self.s, self.ask), start=1):
-            found = domain_bounds(self.s, self.ask, self.allowed, capacity)
-            level[found.feasible & (level > number)] = number
-        reachable = np.flatnonzero(level <= _PRIORITY_LEVELS)
+    def reachable_by_evictions(self) -> tuple[Domain, ...] | Verdict:
+        """Domains in which the ask fits after evicting all that it may evict, the narrowest first."""
+        found = domain_bounds(self.s, self.ask, self.allowed, after_evictions(self.s, self.ask))
+        reachable = np.flatnonzero(found.feasible)
         if not len(reachable):
             return self._insufficient_capacity(found, after_evictions=True)
-        order = reachable[np.lexsort((reachable, level[reachable], lacking[reachable]))]
-        return tuple(self.allowed[at] for at in order[:count].tolist())
+        return tuple(self.allowed[at] for at in reachable.tolist())
 
     # -- why not ---------------------------------------------------------------------------------------------------------------
 
@@ -134,7 +124,8 @@ class ConstrainedDomains:
             why += f": best of {len(self.allowed)} is {self.allowed[best].name}, which fits {most[best]}"
         return Verdict(
             ok=False,
-            why=f"{why} ({self.constraint.limit_text}){self._wider_tier_hint()}",
+            # That was said when it was refused.
+            why=f"{why} ({self.constraint.limit_text}){'' if after_evictions else self._wider_tier_hint()}",
             code=NO_DOMAIN if never else INSUFFICIENT_CAPACITY,
             curable=not never and not after_evictions,
             topics=CAPACITY,
@@ -173,42 +164,20 @@ def placed_rows(s: Session, ask: Ask) -> list[int]:
 # -- after evictions -------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _AmountsAfterEviction:
-    """Free amounts after some evictions. What a node refuses for its labels or taints it still refuses then."""
-
-    s: Session
-    amounts: Amounts
-
-    def fit_counts(self, pod: Pod) -> IntColumn:
-        return np.where(self.s.node_scores(pod, after_releases=True).match, count_fits(self.amounts, self.s.world.request(pod)), 0)
-
-    def free(self) -> Amounts:
-        return self.amounts
-
-
-def after_evictions(s: Session, ask: Ask) -> Iterator[CapacitySource]:
-    """Free amounts after evicting the victims of the lowest priorities, then more and more of those that the ask may evict."""
+def after_evictions(s: Session, ask: Ask) -> CapacitySource:
+    """Free amounts after evicting all that the ask may evict."""
     victim_table = victim_table_of(s.world)
-    at = np.flatnonzero(_evictable_rows(ask, victim_table))
-    priority = victim_table.gang_priority[victim_table.gang[at]]
-    steps = np.unique(priority)
-    if len(steps) > _PRIORITY_LEVELS:
-        steps = steps[np.linspace(0, len(steps) - 1, _PRIORITY_LEVELS).round().astype(np.intp)]
-    for step in steps.tolist():
-        yield _AmountsAfterEviction(s, _free_after(s, victim_table, at[priority <= step]))
+    return CapacityAfterEvictions(s, _free_after(s, victim_table, np.flatnonzero(_evictable_rows(ask, victim_table))))
 
 
 def _evictable_rows(ask: Ask, victim_table: VictimTable) -> BoolColumn:
     """Placed pods that could be victims: of lower priority in the queues of the ask, or in others if the action evicts there."""
     size, gangs = len(victim_table.pods), len(victim_table.gangs)
-    queues = {role.queue for role in ask.gang.roles}
-    numbers = [victim_table.queue_number[queue] for queue in sorted(queues) if queue in victim_table.queue_number]
-    own: BoolColumn = np.isin(victim_table.gang_queue[:gangs], numbers)
-    for number, theirs in victim_table.multi_queue.items():
-        own[number] = bool(queues & theirs)
+    own = in_queues(victim_table, {role.queue for role in ask.gang.roles})
     lower = victim_table.gang_priority[:gangs] < ask.gang.priority
     eligible = (own & lower) if ask.action in _OWN_QUEUES_ONLY else (~own | lower)
+    if ask.action == STALE_GANGS_ACTION:
+        eligible = victim_table.gang_priority[:gangs] == ask.gang.priority
     eligible[victim_table.gang_number[ask.gang.key]] = False
     found: BoolColumn = victim_table.alive[:size] & ~victim_table.not_evictable[:size] & (victim_table.row[:size] >= 0)
     found[found] = eligible[victim_table.gang[:size][found]]

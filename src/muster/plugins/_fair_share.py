@@ -45,20 +45,25 @@ def scale_minimums(total: int, minimum: Mapping[str, int]) -> dict[str, int]:
 def fair_shares(total: int, sharers: Sequence[Sharer]) -> dict[str, int]:
     """The part of each. Only minimums can add up to more than the total: see `scale_minimums`."""
     part = {s.name: min(s.request, s.minimum) if s.lends else s.minimum for s in sharers}
-    unsatisfied = [s for s in sharers if s.request > s.minimum]
     left = total - sum(part.values())
+    if left > 0:
+        _share_rest(left, part, [s for s in sharers if s.request > s.minimum])
+    return part
+
+
+def _share_rest(left: int, part: dict[str, int], unsatisfied: list[Sharer]) -> None:
+    """Adds what is left to the parts, by weight. Who needs less than that gets its request, and the others share the rest."""
     while left > 0 and (weights := sum(s.weight for s in unsatisfied)):
         satisfied = [s for s in unsatisfied if (s.request - part[s.name]) * weights <= left * s.weight]
         if not satisfied:
             # No part reaches its request any more: only now are fractions rounded, once.
             for name, more in split_by_weight(left, {s.name: s.weight for s in unsatisfied}).items():
                 part[name] += more
-            break
+            return
         for sharer in satisfied:
             left -= sharer.request - part[sharer.name]
             part[sharer.name] = sharer.request
         unsatisfied = [s for s in unsatisfied if part[s.name] < s.request]
-    return part
 
 
 def share_down_tree(

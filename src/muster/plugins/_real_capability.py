@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from muster.engine.quota import BY_QUEUE, UNLIMITED, QueueBounds, limits
+from muster.engine.guarantees import guarantees
+from muster.engine.quota import BY_QUEUE, QueueBounds, limits
 from muster.engine.session import Session
 from muster.engine.shares import cluster_total
 from muster.model.resource_amounts import Resources
@@ -27,28 +28,14 @@ _BESIDE: Derived[QueueBounds] = Derived("bounds beside guarantees", *BY_QUEUE, T
 
 def guarantee_bounds(s: Session) -> QueueBounds:
     """For each queue: what its parent may have, without what is guaranteed to its siblings. A guarantee is not lent."""
-    return _BESIDE.of(s.world, lambda: _compute_guarantee_bounds(s.world, cluster_total(s)))
 
+    def build() -> QueueBounds:
+        found = guarantees(s)
+        if found is None:
+            return QueueBounds(np.zeros((0, 0), dtype=np.int64), is_limited=False)
+        return QueueBounds(found.left, bound_name=GUARANTEES_LABEL, topics=(Topic.FREE_CAPACITY.any,))
 
-def _compute_guarantee_bounds(world: World, total: Amounts) -> QueueBounds:
-    tree, row = world.facts.tree, world.ledger.row
-    if not any(queue.guarantee for queue in tree.nodes.values()):
-        return QueueBounds(np.zeros((0, 0), dtype=np.int64), is_limited=False)
-    limit = limits(world).rows
-    bound = np.full_like(limit, UNLIMITED)
-    most = {"": total}
-    branches = [""]
-    for key in branches:
-        children = tree.children.get(key, ())
-        guarantees = [configured_row(world, tree.nodes[child].guarantee) for child in children]
-        together = np.sum(guarantees, axis=0) if children else total
-        for child, own in zip(children, guarantees, strict=True):
-            others = together - own
-            left = np.maximum(most[key] - others, 0)
-            bound[row[child]] = np.where(others > 0, left, UNLIMITED)
-            most[child] = np.minimum(limit[row[child]], left)
-        branches.extend(children)
-    return QueueBounds(bound, bound_name=GUARANTEES_LABEL, topics=(Topic.FREE_CAPACITY.any,))
+    return _BESIDE.of(s.world, build)
 
 
 def real_capability(s: Session, queue: str) -> Amounts:

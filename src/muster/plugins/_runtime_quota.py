@@ -118,9 +118,5 @@ def max_rows(s: Session) -> Amounts:
 
 
 def min_rows(s: Session) -> Amounts:
-    """The minimum of every quota as rows; UNLIMITED where none was configured. Zero is the same as none."""
-
-    def of(queue: Queue) -> Resources:
-        return Resources(tuple(item for item in queue.deserved.items if item[1])) if queue.is_quota else Resources()
-
-    return _MINIMUMS.of(s.world, lambda: queue_bounds(s.world, of))
+    """The minimum of every quota as rows; UNLIMITED where none was configured. Zero leaves nothing to non-preemptible pods."""
+    return _MINIMUMS.of(s.world, lambda: queue_bounds(s.world, lambda q: q.deserved if q.is_quota else Resources()))

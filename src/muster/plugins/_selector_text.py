@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from muster.model.pod_constraints import LabelSelector, Operator, Requirement
 
+_TEXTS = {
+    Operator.IN: "{key} in [{values}]",
+    Operator.NOT_IN: "{key} not in [{values}]",
+    Operator.EXISTS: "{key} exists",
+    Operator.DOES_NOT_EXIST: "{key} does not exist",
+    Operator.GT: "{key} > {values}",
+    Operator.LT: "{key} < {values}",
+}
+
 
 def show_selector(selector: LabelSelector | None) -> str:
     if selector is None:
@@ -12,19 +21,5 @@ def show_selector(selector: LabelSelector | None) -> str:
 
 
 def show_requirement(wanted: Requirement) -> str:
-    values = ", ".join(wanted.values)
-    match wanted.operator:
-        case Operator.IN if len(wanted.values) == 1:
-            return f"{wanted.key}={values}"
-        case Operator.IN:
-            return f"{wanted.key} in [{values}]"
-        case Operator.NOT_IN:
-            return f"{wanted.key} not in [{values}]"
-        case Operator.EXISTS:
-            return f"{wanted.key} exists"
-        case Operator.DOES_NOT_EXIST:
-            return f"{wanted.key} does not exist"
-        case Operator.GT:
-            return f"{wanted.key} > {values}"
-        case Operator.LT:
-            return f"{wanted.key} < {values}"
+    text = "{key}={values}" if wanted.operator is Operator.IN and len(wanted.values) == 1 else _TEXTS[wanted.operator]
+    return text.format(key=wanted.key, values=", ".join(wanted.values))

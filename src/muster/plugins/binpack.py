@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from muster.engine.session import Session
 from muster.model.pod import Pod
-from muster.plugins._node_allocation import DEFAULT_WEIGHTS, mean_allocation
-from muster.plugins._option_field import option
+from muster.plugins._node_allocation import NodeAllocationScore, mean_allocation
 from muster.state.node_table import FloatColumn, NodeRows
 
 
 @dataclass(frozen=True)
-class Binpack:
+class Binpack(NodeAllocationScore):
     """Fill nodes up before opening new ones, so that large pods still find empty nodes.
 
     The score of a node is the weighted mean of how full it would be, over the resources that the pod requests.
     """
 
-    weight: float = option(1.0, "How much this score counts beside the others.", minimum=0)
-    resources: Mapping[str, float] = option(
-        lambda: dict(DEFAULT_WEIGHTS), "How much each resource counts in the mean.", minimum=0, resources=True
-    )
     name: str = "binpack"
 
     def score(self, s: Session, pod: Pod, rows: NodeRows) -> FloatColumn:

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from muster.engine.guarantees import guarantees
 from muster.engine.hooks import Ask, QuotaFit
 from muster.engine.quota import BY_QUEUE, admit, quota_fit
 from muster.engine.session import Session
-from muster.engine.shares import over_deserved
+from muster.engine.shares import largest_share
 from muster.model.effects import Verdict
 from muster.model.pod import Phase, Pod
 from muster.model.queue import show_queue
@@ -42,12 +43,7 @@ class Capacity:
         deserved = _deserved_by_queue(s).get(queue)
         if not deserved:
             return (-priority, 1.0, 1)
-        planned = s.world.ledger.planned_list(queue)
-        share = 0.0
-        for column, value in deserved:
-            part = planned[column] / value
-            share = part if part > share else share
-        return (-priority, share, 0)
+        return (-priority, largest_share(s.world.ledger.planned_list(queue), deserved), 0)
 
     def admit(self, s: Session, ask: Ask) -> Verdict:
         for role in ask.gang.roles:
@@ -63,8 +59,9 @@ class Capacity:
         names = s.world.columns.names
         return Resources.of({names[column]: value for column, value in _deserved_by_queue(s).get(queue, ())})
 
-    def over_share(self, s: Session, queue: str) -> Resources:
-        return over_deserved(s, queue, self.deserved(s, queue))
+    def configured_share(self, s: Session, queue: str) -> Resources:
+        node = s.world.facts.tree.nodes.get(queue)
+        return node.deserved if node is not None else Resources()
 
 
 def _not_a_leaf(queue: str, children: tuple[str, ...]) -> Verdict:
@@ -105,6 +102,6 @@ def _own_deserved(s: Session, queue: str) -> Amounts:
     node = s.world.facts.tree.nodes[queue]
     if not node.deserved and not node.guarantee:
         return np.zeros(len(s.world.columns.names), dtype=np.int64)
-    guarantee = configured_row(s.world, node.guarantee)
-    own: Amounts = np.maximum(np.minimum(configured_row(s.world, node.deserved), real_capability(s, queue)), guarantee)
-    return own
+    own: Amounts = np.minimum(configured_row(s.world, node.deserved), real_capability(s, queue))
+    found = guarantees(s)
+    return own if found is None else np.maximum(own, found.counted[s.world.ledger.row[queue]])

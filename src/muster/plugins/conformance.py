@@ -1,7 +1,4 @@
-"""Pods that the cluster itself needs are never victims: critical classes, system namespaces, DaemonSets, mirror pods.
-
-The engine excludes them already, with or without this plugin; naming it in a policy only makes the rule visible there.
-"""
+"""Pods that the cluster itself needs are never victims."""
 
 from __future__ import annotations
 

@@ -9,12 +9,12 @@ from typing import Literal
 import numpy as np
 
 from muster.engine.explain import nodes
+from muster.engine.option_field import option
 from muster.engine.session import Session
 from muster.model.device import DeviceApi, DeviceRequest, DeviceSlot
 from muster.model.pod import Pod
 from muster.model.resource_amounts import MEMORY, show_amount
 from muster.model.topics import Topic
-from muster.plugins._option_field import option
 from muster.state.derived.device_usage import DeviceCapacity, DeviceUsage, device_usage
 from muster.state.derived_values import Derived
 from muster.state.device_slot_choice import Choices, fits_by_device
@@ -71,42 +71,40 @@ class Devices:
         """Rows on which the choice of slots decides how many pods fit: checked one by one."""
         if len(requests) == 1 and rows.extra is None:
             return
-        choices = _slot_choices(world)
+        choices = self._slot_choices(world, requests)
         for at in np.flatnonzero(column).tolist():
             number = 0 if rows.extra is None else int(rows.extra[at])
             if number or len(requests) > 1:
                 row = at if rows.index is None else int(rows.index[at])
-                column[at] = (
-                    choices.run(usage, row, requests, spread=self._is_spread, after_releases=rows.after_releases).at(number)
-                    is not None
-                )
+                column[at] = choices.run(usage, row, after_releases=rows.after_releases).at(number) is not None
 
     def slots(self, s: Session, pod: Pod, places: Sequence[str], *, after_releases: bool) -> list[tuple[DeviceSlot, ...]] | None:
         """The slots of equal pods that are put onto these nodes one after the other; none on a node where they are only counted."""
         requests, usage = pod.signature.devices, device_usage(s.world)
         if not requests or not usage.width:
             return None
-        choices, put = _slot_choices(s.world), dict[str, int]()
+        choices, put = self._slot_choices(s.world, requests), dict[str, int]()
         found: list[tuple[DeviceSlot, ...]] = []
         for node in places:
             number = put[node] = put.get(node, -1) + 1
-            run = choices.run(usage, s.world.table.row[node], requests, spread=self._is_spread, after_releases=after_releases)
-            found.append(run.at(number) or ())
+            found.append(choices.run(usage, s.world.table.row[node], after_releases=after_releases).at(number) or ())
         return found
 
-    @property
-    def _is_spread(self) -> bool:
-        return self.strategy == "spread"
+    def _slot_choices(self, world: World, requests: tuple[DeviceRequest, ...]) -> Choices:
+        spread = self.strategy == "spread"
+        return _CHOICES.of(world, lambda: Choices(requests, spread=spread), key=(requests, spread))
 
     def reasons(self, s: Session, pod: Pod, rows: NodeRows) -> str:
         requests = pod.signature.devices
         apis = sorted({request.api.value for request in requests})
         if len(apis) > 1:
             return f"{nodes(len(rows))} refused because it requests devices through the APIs of {' and '.join(apis)} at once"
-        impossible = ~self.match(s, pod, rows)
+        impossible, table = ~self.match(s, pod, rows), s.world.table
+        unhealthy = [sum(not device.healthy for device in table.nodes[row].devices) for row in rows.numbers[impossible].tolist()]
         requested = " and ".join(dict.fromkeys(_request_text(request) for request in requests))
         reasons = [
-            (int(impossible.sum()), f"without {requested}"),
+            (unhealthy.count(0), f"without {requested}"),
+            (len(unhealthy) - unhealthy.count(0), f"without {requested} among those that are healthy ({sum(unhealthy)} are not)"),
             (int((~impossible).sum()), f"with too little left of each device for {requested}"),
         ]
         return ", ".join(f"{nodes(count)} {text}" for count, text in reasons if count)
@@ -128,10 +126,6 @@ def _without_device_list(usage: DeviceUsage, requests: tuple[DeviceRequest, ...]
 
 
 _CHOICES: Derived[Choices] = Derived("choices of device slots", Topic.NODE_LAYOUT, Topic.NODE_DEVICES)
-
-
-def _slot_choices(world: World) -> Choices:
-    return _CHOICES.of(world, Choices)
 
 
 def _request_text(request: DeviceRequest) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from muster.engine.session import Session
-from muster.engine.shares import dimensions, dominant_share, over_deserved, total_for
+from muster.engine.shares import dimensions, dominant_share, total_for
 from muster.model.resource_amounts import Resources
 from muster.model.topics import Topic
 from muster.plugins._fair_share import Sharer, share_down_tree
@@ -34,8 +34,8 @@ class Drf:
     def deserved(self, s: Session, queue: str) -> Resources:
         return _DESERVED.of(s.world, lambda: _compute_deserved(s)).get(queue, Resources())
 
-    def over_share(self, s: Session, queue: str) -> Resources:
-        return over_deserved(s, queue, self.deserved(s, queue))
+    def configured_share(self, s: Session, queue: str) -> Resources:
+        return self.deserved(s, queue)
 
 
 _TOTAL: Derived[Amounts] = Derived("what drf shares out", Topic.CYCLE)

@@ -6,23 +6,25 @@ less what is reserved for the quota's own non-preemptible jobs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from muster.engine.hooks import Ask, Purpose, QuotaFit
+from muster.engine.option_field import option
 from muster.engine.quota import BY_QUEUE, UNLIMITED, QueueBounds, QueueUsage, fit_count, fits, fits_fast
 from muster.engine.session import Session
-from muster.engine.shares import over_deserved
+from muster.engine.shares import largest_share
 from muster.model.effects import YES, Verdict
 from muster.model.gang import Gang
 from muster.model.pod import Phase, Pod
 from muster.model.queue import PREEMPTIBLE_LABEL
 from muster.model.resource_amounts import Resources, written
 from muster.model.topics import Topic
-from muster.plugins._option_field import option
 from muster.plugins._runtime_quota import configured_resources, max_rows, min_rows, runtime_quotas, shareable_total
 from muster.state.derived_values import Derived
+from muster.state.facts import Member
 from muster.state.ledger import LedgerRows
 from muster.state.resource_columns import Amounts
 
@@ -40,7 +42,7 @@ class ElasticQuotas:
 
     enable_runtime_quota: bool = option(False, "Share what is idle by weight instead of first come, first served.")
     enable_min_quota_scale: bool = option(True, "Scale minimums down together where they do not fit into their parent.")
-    enable_check_parent_quota: bool = option(False, "Check a job against the runtimes of the quota's ancestors, too.")
+    enable_check_parent_quota: bool = option(False, "Check a job against the minimums and runtimes of the quota's ancestors, too.")
     enable_queue_order: bool = option(
         True, "Order quotas by how much of their minimum they use; otherwise gangs are ordered by priority."
     )
@@ -67,11 +69,7 @@ class ElasticQuotas:
         deserved = _min_by_column(s).get(queue)
         if not deserved:
             return (1.0, 1)
-        planned, share = s.world.ledger.planned_list(queue), 0.0
-        for column, value in deserved:
-            part = planned[column] / value
-            share = part if part > share else share
-        return (share, 0)
+        return (largest_share(s.world.ledger.planned_list(queue), deserved), 0)
 
     def deserved(self, s: Session, queue: str) -> Resources:
         node = s.world.facts.tree.nodes.get(queue)
@@ -79,8 +77,9 @@ class ElasticQuotas:
             return Resources()
         return Resources(tuple((name, value) for name, value in node.deserved.items if value))
 
-    def over_share(self, s: Session, queue: str) -> Resources:
-        return over_deserved(s, queue, self.deserved(s, queue))
+    def configured_share(self, s: Session, queue: str) -> Resources:
+        node = s.world.facts.tree.nodes.get(queue)
+        return node.deserved if node is not None else Resources()
 
     # -- admission -------------------------------------------------------------------------------------------------------------
 
@@ -102,13 +101,12 @@ class ElasticQuotas:
                 return YES
         elif not (verdict := _check_same_preemptible(s, ask.gang)).ok:
             return verdict
-        row, up = self._ledger_rows(s, queue)
-        if s.world.facts.members[ask.pods[0].uid].preemptible:
-            return fits(s, self._max_bounds(s), up, _used_and_kept_min(s, queue, up, now=now), need[None, :])
-        verdict = fits(s, _min_bounds(s), row, _non_preemptible_used(s, queue, now=now), need[None, :])
-        if not verdict.ok or ask.purpose is Purpose.EVICT:
-            return verdict
-        return fits(s, self._max_bounds(s), up, QueueUsage((("used", _usage(s, up, now=now)),)), need[None, :])
+        evicts = ask.purpose is Purpose.EVICT
+        for bounds, rows, usage in self._checks(s, queue, s.world.facts.members[ask.pods[0].uid], now=now, evicts=evicts):
+            verdict = fits(s, bounds, rows, usage, need[None, :])
+            if not verdict.ok or evicts:
+                return verdict
+        return YES
 
     def quota_fit(self, s: Session, pod: Pod, *, count: int, phase: Phase) -> QuotaFit:
         member = s.world.facts.members[pod.uid]
@@ -117,18 +115,29 @@ class ElasticQuotas:
         now: bool | None = phase is not Phase.NOMINATED
         if now and s.world.phase(pod) is Phase.NOMINATED:
             now = None
-        row, up = self._ledger_rows(s, member.queue)
-        need = s.world.request(pod)
-        if member.preemptible:
-            return fit_count(s, self._max_bounds(s), up, _used_and_kept_min(s, member.queue, up, now=now), need, count=count)
-        own = fit_count(s, _min_bounds(s), row, _non_preemptible_used(s, member.queue, now=now), need, count=count)
-        all_of_it = fit_count(s, self._max_bounds(s), up, QueueUsage((("used", _usage(s, up, now=now)),)), need, count=count)
-        return min(own, all_of_it, key=lambda quota_fit: quota_fit.fit_count)
+        need, checks = s.world.request(pod), self._checks(s, member.queue, member, now=now)
+        found = [fit_count(s, bounds, rows, usage, need, count=count) for bounds, rows, usage in checks]
+        return min(found, key=lambda quota_fit: quota_fit.fit_count)
 
-    def _ledger_rows(self, s: Session, queue: str) -> tuple[LedgerRows, LedgerRows]:
-        """The quota's own row, and the rows that its runtime is compared at."""
-        up = s.world.ledger.rows_up(queue)
-        return up[:1], up if self.enable_check_parent_quota else up[:1]
+    def _checks(
+        self, s: Session, queue: str, member: Member, *, now: bool | None, evicts: bool = False
+    ) -> Iterator[tuple[QueueBounds, LedgerRows, QueueUsage]]:
+        """What a member's request is compared with: non-preemptible ones with the minimum first, all with the runtime, or the
+        maximum. A job that may evict need not fit beside the preemptible pods below the quota's ancestors: others may be
+        evicted."""
+        rows = s.world.ledger.rows_up(queue)
+        if not self.enable_check_parent_quota:
+            rows = rows[:1]
+        if member.preemptible:
+            bounding = rows[:1] if evicts else rows
+            kept_min = _kept_min(s, queue, rows, now=now)
+            usage = _used_and_kept_min(_usage(s, bounding, now=now), kept_min)
+            yield self._max_bounds(s), bounding, replace(usage, has_releasing=now is not False)
+            return
+        fixed = np.stack([_non_preemptible_usage(s, s.world.ledger.names[row], now=now) for row in rows.tolist()])
+        min_bounds = QueueBounds(min_rows(s), bound_name="min", code=QUOTA_MIN)
+        yield min_bounds, rows, QueueUsage((("used by non-preemptible pods", fixed),))
+        yield self._max_bounds(s), rows, QueueUsage((("used", _usage(s, rows, now=now)),), has_releasing=now is not False)
 
     def _max_bounds(self, s: Session) -> QueueBounds:
         """The runtimes, or where they are off the maximums: those hold at every level anyway."""
@@ -201,10 +210,6 @@ def _check_same_preemptible(s: Session, gang: Gang) -> Verdict:
     return Verdict(ok=False, why=why, code=MIXED_PREEMPTIBLE)
 
 
-def _min_bounds(s: Session) -> QueueBounds:
-    return QueueBounds(min_rows(s), bound_name="min", code=QUOTA_MIN)
-
-
 def _usage(s: Session, rows: LedgerRows, *, now: bool | None) -> Amounts:
     """The usage in these rows: the larger of now and after releases (True), after releases (False), or now (None, if nominated)."""
     ledger = s.world.ledger
@@ -222,17 +227,48 @@ def _non_preemptible_usage(s: Session, queue: str, *, now: bool | None) -> Amoun
     return np.maximum(planned, ledger.used_part(queue, preemptible=False)) if now else planned
 
 
-def _non_preemptible_used(s: Session, queue: str, *, now: bool | None) -> QueueUsage:
-    return QueueUsage((("used by non-preemptible pods", _non_preemptible_usage(s, queue, now=now)[None, :]),))
-
-
-def _used_and_kept_min(s: Session, queue: str, rows: LedgerRows, *, now: bool | None) -> QueueUsage:
-    """The usage in the rows, and what the quota reserves for its own waiting non-preemptible jobs: up to its minimum."""
-    used = _usage(s, rows, now=now)
-    if not s.world.ledger.has_non_preemptible(queue):
+def _used_and_kept_min(used: Amounts, kept_min: Amounts | None) -> QueueUsage:
+    """The usage in some rows, the quota's own first, and what the quota reserves for its own non-preemptible jobs."""
+    if kept_min is None:
         return QueueUsage((("used", used),))
-    requested = s.world.ledger.requested_part(queue, preemptible=False)
-    least = min_rows(s)[s.world.ledger.row[queue]]
     own = np.zeros_like(used)
-    own[0] = np.maximum(np.where(least < UNLIMITED, np.minimum(least, requested), 0) - _non_preemptible_usage(s, queue, now=now), 0)
+    own[0] = kept_min
     return QueueUsage((("used", used), ("reserved for non-preemptible jobs", own)))
+
+
+def _kept_min(s: Session, queue: str, rows: LedgerRows, *, now: bool | None) -> Amounts | None:
+    """What a quota reserves for its own waiting non-preemptible jobs, up to its minimum. None where it has no such jobs."""
+    if not s.world.ledger.has_non_preemptible(queue):
+        return None
+    requested = s.world.ledger.requested_part(queue, preemptible=False) - _never_admitted(s, queue, rows)
+    least = min_rows(s)[s.world.ledger.row[queue]]
+    reserved = np.where(least < UNLIMITED, np.minimum(least, requested), 0)
+    kept: Amounts = np.maximum(reserved - _non_preemptible_usage(s, queue, now=now), 0)
+    return kept
+
+
+_NEVER_ADMITTED: Derived[Amounts] = Derived("requests of jobs that a quota can never admit", *BY_QUEUE, Topic.DEMAND)
+
+
+def _never_admitted(s: Session, queue: str, rows: LedgerRows) -> Amounts:
+    """What non-preemptible jobs request that would not fit into the quota, or an ancestor that is checked, even by themselves:
+    nothing is reserved for them."""
+    return _NEVER_ADMITTED.of(s.world, lambda: _sum_never_admitted(s, queue, rows), key=(queue, len(rows)))
+
+
+def _sum_never_admitted(s: Session, queue: str, rows: LedgerRows) -> Amounts:
+    world = s.world
+    most = np.minimum(min_rows(s)[rows], max_rows(s)[rows]).min(axis=0)
+    total: Amounts = np.zeros_like(most)
+    for key in sorted(world.facts.gangs_in_queue.get(queue, ())):
+        gang = world.facts.gangs[key]
+        pods = [pod for pod in gang.pods() if _is_non_preemptible_in(s, pod, queue)]
+        requests: Amounts = np.array([world.request(pod) for pod in pods], dtype=np.int64).reshape(len(pods), len(most))
+        if bool((requests[: gang.min].sum(axis=0) > most).any()):
+            total += requests.sum(axis=0)
+    return total
+
+
+def _is_non_preemptible_in(s: Session, pod: Pod, queue: str) -> bool:
+    member = s.world.facts.members.get(pod.uid)
+    return member is not None and member.queue == queue and not member.preemptible

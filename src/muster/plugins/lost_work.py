@@ -1,7 +1,4 @@
-"""What an eviction costs: the hours of work since the last checkpoint, and the hours to restart.
-
-Pods declare both by annotation; unknown means that everything since the start is lost.
-"""
+"""What an eviction costs, in hours of work."""
 
 from __future__ import annotations
 
@@ -9,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from muster.engine.evict.eviction_history import gang_losses
 from muster.engine.evict.victims import VictimTable
 from muster.engine.session import Session
 from muster.state.node_table import FloatColumn, RowIndex
@@ -25,4 +23,7 @@ class LostWork:
 
     def lost_hours(self, s: Session, victim_table: VictimTable, victim: RowIndex) -> FloatColumn:
         lost: FloatColumn = (np.maximum(s.now - victim_table.saved[victim], 0.0) + victim_table.restart_s[victim]) / 3600.0
-        return lost
+        earlier = np.zeros(len(victim_table.gangs))
+        for number, losses in gang_losses(s, victim_table):
+            earlier[number] = losses.hours
+        return lost + earlier[victim_table.gang[victim]]

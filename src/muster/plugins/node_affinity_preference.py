@@ -6,11 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from muster.engine.option_field import option
 from muster.engine.session import Session
 from muster.model.pod import Pod
-from muster.plugins._node_selector_terms import matches_term
-from muster.plugins._option_field import option
-from muster.plugins._select_rows import select_rows
+from muster.state.derived.node_term_matches import matches_term
 from muster.state.node_table import FloatColumn, NodeRows
 
 
@@ -33,6 +32,6 @@ class NodeAffinityPreference:
             return np.zeros(len(rows), dtype=np.float64)
         matched = np.zeros(len(rows), dtype=np.int64)
         for weight, term in preferred:
-            matched += weight * select_rows(rows, matches_term(rows.table, term))
+            matched += weight * rows.pick(matches_term(rows.table, term))
         share: FloatColumn = matched / most
         return share

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from muster.engine.option_field import option
 from muster.engine.session import Session
 from muster.model.pod import Pod
-from muster.plugins._option_field import option
 from muster.state.node_table import BoolColumn, FloatColumn, NodeRows
 
 
@@ -31,6 +31,5 @@ class Nominated:
 
     def score_inter_pod(self, s: Session, pod: Pod, rows: NodeRows) -> FloatColumn:
         row = rows.table.row.get(pod.nominated_node or "", -1)
-        here = np.arange(len(rows)) if rows.index is None else rows.index
-        score: FloatColumn = (here == row).astype(np.float64)
+        score: FloatColumn = (rows.numbers == row).astype(np.float64)
         return score

@@ -8,13 +8,13 @@ from fractions import Fraction
 import numpy as np
 
 from muster.engine.hooks import Ask, Purpose
+from muster.engine.option_field import option
 from muster.engine.quota import may_evict
 from muster.engine.session import Session
 from muster.engine.shares import cluster_total
 from muster.model.effects import YES, Verdict
 from muster.model.resource_amounts import short_name, show_amount
 from muster.model.topics import Topic
-from muster.plugins._option_field import option
 from muster.state.resource_columns import Amounts
 
 OVERCOMMIT = "Overcommit"

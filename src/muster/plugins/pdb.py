@@ -6,7 +6,6 @@ status shows it.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -15,13 +14,13 @@ import numpy as np
 
 from muster.engine.evict.victims import VictimTable
 from muster.engine.hooks import Ask
+from muster.engine.option_field import option
 from muster.engine.session import Session
 from muster.model.effects import YES, Verdict
 from muster.model.pod import Phase, Pod
 from muster.model.topics import Topic
-from muster.plugins._option_field import option
 from muster.state.derived_values import Derived
-from muster.state.node_table import BoolColumn, RowIndex
+from muster.state.node_table import BoolColumn, IntColumn, RowIndex
 from muster.state.world import World
 
 
@@ -50,6 +49,11 @@ class Pdb:
         protected = [runs and not barred.isdisjoint(budgets_covering(s.world, pod)) for pod, runs in zip(pods, bound, strict=True)]
         return ~np.array(protected, dtype=np.bool_)
 
+    def why_protected(self, s: Session, pods: Sequence[Pod]) -> str:
+        left = disruptions_left(s.world)
+        barred = sorted({key for pod in pods for key in budgets_covering(s.world, pod) if left[key] <= 0})
+        return f"under a disruption budget that allows no eviction now: {', '.join(barred)}"
+
     def allows_eviction(self, s: Session, ask: Ask, pods: Sequence[Pod]) -> Verdict:
         if self.mode != "hard" or not s.world.facts.budgets:
             return YES
@@ -59,64 +63,29 @@ class Pdb:
                 left[key] -= 1
                 if left[key] < 0:
                     why = f"the disruption budget {key} allows {s.world.facts.budgets[key].allowed} at a time"
-                    return Verdict(ok=False, why=why, code="DisruptionBudget", topics=(Topic.BUDGETS.any,))
+                    return Verdict(ok=False, why=why, topics=(Topic.BUDGETS.any,))
         return YES
 
-    def may_exceed_budget(self, s: Session, victim_table: VictimTable, victim: RowIndex, unit: RowIndex, units: int) -> BoolColumn:
-        """Units on a node on which more of these could be evicted than a budget has left."""
-        column = np.zeros(units, dtype=np.bool_)
-        of_unit, budget, evicted, left = _victims_by_budget(s, victim_table, victim, unit)
-        if not len(evicted):
-            return column
-        # What each unit takes of each budget, once for every node that the unit is on.
-        nodes, found = np.unique(np.column_stack([unit, victim_table.row[victim] + 1]), axis=0).T
-        begin = np.searchsorted(nodes, of_unit)
-        times = np.searchsorted(nodes, of_unit, side="right") - begin
-        at = np.repeat(begin - np.cumsum(times) + times, times) + np.arange(int(times.sum()))
-        there, which = np.unique(found[at] * len(left) + np.repeat(budget, times), return_inverse=True)
-        total = np.bincount(which, weights=np.repeat(evicted, times))
-        unsafe = np.unique(there[total > left[there % len(left)]] // len(left))
-        column[nodes[np.isin(found, unsafe)]] = True
-        return column
-
-    def violates_budget(self, s: Session, victim_table: VictimTable, victim: RowIndex, unit: RowIndex, units: int) -> BoolColumn:
-        """Units with a pod whose budget has nothing left, or with more pods under one budget than it has left."""
-        column = np.zeros(units, dtype=np.bool_)
-        of_unit, budget, evicted, left = _victims_by_budget(s, victim_table, victim, unit)
-        column[of_unit[evicted > left[budget]]] = True
-        return column
-
-    def budget_violations(self, s: Session, pods: Sequence[Pod]) -> int:
-        """How many of these victims are more than their budgets allow; counted for each budget."""
+    def budget_use(
+        self, s: Session, victim_table: VictimTable, victim: RowIndex, unit: RowIndex, units: int
+    ) -> tuple[IntColumn, IntColumn]:
         if not s.world.facts.budgets:
-            return 0
-        left = disruptions_left(s.world)
-        evicted = Counter(key for pod in pods for key in budgets_covering(s.world, pod))
-        return sum(min(count, max(0, -left[key])) for key, count in evicted.items())
-
-
-def _victims_by_budget(
-    s: Session, victim_table: VictimTable, victim: RowIndex, unit: RowIndex
-) -> tuple[RowIndex, RowIndex, RowIndex, RowIndex]:
-    """How many bound pods of which unit are under which budget (units, budgets, counts), and what each budget has left."""
-    nobody: RowIndex = np.zeros(0, dtype=np.intp)
-    if not s.world.facts.budgets:
-        return nobody, nobody, nobody, nobody
-    keys = sorted(s.world.facts.budgets)
-    covered, budget = _budgets_by_row(s, victim_table, victim, keys)
-    allowed = disruptions_left(s.world)
-    left = np.array([allowed[key] for key in keys], dtype=np.intp)
-    codes, evicted = np.unique(unit[covered] * len(keys) + budget, return_counts=True)
-    return codes // len(keys), codes % len(keys), evicted, left
+            return np.zeros((units, 0), dtype=np.int64), np.zeros(0, dtype=np.int64)
+        keys = sorted(s.world.facts.budgets)
+        covered, budget = _budgets_by_row(s, victim_table, victim, keys)
+        evicted = np.zeros((units, len(keys)), dtype=np.int64)
+        np.add.at(evicted, (unit[covered], budget), 1)
+        allowed = disruptions_left(s.world)
+        return evicted, np.array([allowed[key] for key in keys], dtype=np.int64)
 
 
 def _budgets_by_row(s: Session, victim_table: VictimTable, victim: RowIndex, keys: list[str]) -> tuple[RowIndex, RowIndex]:
     """Which of these placed pods are under which budgets."""
     number = {key: at for at, key in enumerate(keys)}
+    bound = np.flatnonzero(victim_table.phase[victim] == Phase.BOUND)
     found = [
         (at, number[key])
-        for at, row in enumerate(victim.tolist())
-        if victim_table.phase[row] == Phase.BOUND
+        for at, row in zip(bound.tolist(), victim[bound].tolist(), strict=True)
         for key in budgets_covering(s.world, victim_table.pods[row])
     ]
     covered = np.array(found, dtype=np.intp).reshape(-1, 2)

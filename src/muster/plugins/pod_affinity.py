@@ -7,14 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from muster.engine.explain import nodes
+from muster.engine.explain import reasons_in_order
 from muster.engine.inter_pod_state import InterPodState
 from muster.engine.session import Session
 from muster.model.pod import Pod
-from muster.plugins._select_rows import select_rows
 from muster.plugins._selector_text import show_selector
 from muster.state.derived.placement_counters import counter_of
-from muster.state.derived.topology_counts import Codes, SelectorView, TermHolders
+from muster.state.derived.topology_counts import Codes, SelectorView, TermHolders, TopologyCount
 from muster.state.node_table import BoolColumn, NodeRows, NodeTable
 from muster.state.pod_terms import PodTerms, TermTarget
 
@@ -41,7 +40,7 @@ class InterPodAffinity:
         return bool(signature.affinity.required or signature.anti_affinity.required) or bool(_existing_anti_affinity(s, pod))
 
     def fit_inter_pod(self, s: Session, pod: Pod, rows: NodeRows) -> BoolColumn:
-        return select_rows(rows, self.inter_pod_state(s, pod, rows).feasible_rows())
+        return rows.pick(self.inter_pod_state(s, pod, rows).feasible_rows())
 
     def inter_pod_state(self, s: Session, pod: Pod, rows: NodeRows) -> _RequiredAffinity:
         return _RequiredAffinity(s, pod, rows.table, after_releases=rows.after_releases)
@@ -57,14 +56,7 @@ class InterPodAffinity:
         )
 
     def reasons(self, s: Session, pod: Pod, rows: NodeRows) -> str:
-        left = np.arange(len(rows.table)) if rows.index is None else rows.index
-        reasons: list[str] = []
-        for refused, text in _reasons(s, pod, rows):
-            count = int(refused[left].sum())
-            left = left[~refused[left]]
-            if count:
-                reasons.append(f"{nodes(count)} {text}")
-        return ", ".join(reasons)
+        return reasons_in_order(rows, _reasons(s, pod, rows))
 
 
 def _existing_anti_affinity(s: Session, pod: Pod) -> list[TermTarget]:
@@ -81,21 +73,22 @@ def _domain_codes(table: NodeTable, target: TermTarget) -> Codes:
     return table.label_codes(target.key)[0]
 
 
+def _blocked(topology_count: TopologyCount, table: NodeTable, target: TermTarget, *, after_releases: bool) -> BoolColumn:
+    """Nodes in a domain with one of the pods that are counted."""
+    column: BoolColumn = topology_count.blocked_domains(after_releases=after_releases)[_domain_codes(table, target)]
+    return column
+
+
 class _RequiredAffinity(InterPodState):
     def __init__(self, s: Session, pod: Pod, table: NodeTable, *, after_releases: bool) -> None:
-        world, holders = s.world, counter_of(s.world, TermHolders)
+        holders = counter_of(s.world, TermHolders)
         terms = holders.terms_of(pod)
         refused = np.zeros(len(table), dtype=np.bool_)
         for target in _existing_anti_affinity(s, pod):
-            refused |= holders.topology_count(world, target).blocked_domains(after_releases=after_releases)[
-                _domain_codes(table, target)
-            ]
-        if terms.required_anti_affinity:
-            selector_view = counter_of(world, SelectorView)
-            for target in terms.required_anti_affinity:
-                refused |= selector_view.topology_count(world, target).blocked_domains(after_releases=after_releases)[
-                    _domain_codes(table, target)
-                ]
+            refused |= _blocked(holders.topology_count(s.world, target), table, target, after_releases=after_releases)
+        for target in terms.required_anti_affinity:
+            topology_count = counter_of(s.world, SelectorView).topology_count(s.world, target)
+            refused |= _blocked(topology_count, table, target, after_releases=after_releases)
         self._feasible: BoolColumn = ~refused
         matches_itself = _matches_itself(s, terms.required_anti_affinity, pod)
         self._anti_affinity_codes = [
@@ -160,13 +153,10 @@ def _reasons(s: Session, pod: Pod, rows: NodeRows) -> Iterator[tuple[BoolColumn,
     for term, target in zip(pod.signature.anti_affinity.required, terms.required_anti_affinity, strict=True):
         topology_count = counter_of(world, SelectorView).topology_count(world, target)
         text = f"with a pod in their {target.key} that its anti-affinity excludes ({show_selector(term.selector)})"
-        yield topology_count.blocked_domains(after_releases=after_releases)[_domain_codes(table, target)], text
+        yield _blocked(topology_count, table, target, after_releases=after_releases), text
     for target in _existing_anti_affinity(s, pod):
-        topology_count = holders.topology_count(world, target)
-        yield (
-            topology_count.blocked_domains(after_releases=after_releases)[_domain_codes(table, target)],
-            f"with a pod in their {target.key} whose anti-affinity excludes it",
-        )
+        text = f"with a pod in their {target.key} whose anti-affinity excludes it"
+        yield _blocked(holders.topology_count(world, target), table, target, after_releases=after_releases), text
     if terms.required_affinity:
         required = " and ".join(
             f"{show_selector(term.selector)} in their {term.topology_key}" for term in pod.signature.affinity.required

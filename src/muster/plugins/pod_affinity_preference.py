@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from muster.engine.inter_pod_state import InterPodState
+from muster.engine.option_field import option
 from muster.engine.session import Session
 from muster.model.pod import Pod
-from muster.plugins._option_field import option
 from muster.state.derived.placement_counters import counter_of
 from muster.state.derived.topology_counts import WILL_COUNT, Codes, SelectorView, TermHolders, TopologyCount
 from muster.state.node_table import BoolColumn, FloatColumn, NodeRows, NodeTable, RowIndex
@@ -38,8 +38,7 @@ class PodAffinityPreference:
         return np.ones(len(rows), dtype=np.bool_)
 
     def score_inter_pod(self, s: Session, pod: Pod, rows: NodeRows) -> FloatColumn:
-        every = np.arange(len(rows.table)) if rows.index is None else rows.index
-        return self.inter_pod_state(s, pod, rows).score(every)
+        return self.inter_pod_state(s, pod, rows).score(rows.numbers)
 
     def inter_pod_state(self, s: Session, pod: Pod, rows: NodeRows) -> _PreferredAffinity:
         inter_pod_state = _PreferredAffinity(len(rows.table))

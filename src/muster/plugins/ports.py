@@ -9,7 +9,6 @@ import numpy as np
 from muster.engine.explain import nodes
 from muster.engine.session import Session
 from muster.model.pod import Pod
-from muster.plugins._select_rows import select_rows
 from muster.state.derived.host_ports import HostPorts
 from muster.state.derived.placement_counters import counter_of
 from muster.state.node_table import BoolColumn, NodeRows
@@ -39,7 +38,7 @@ class Ports:
         host_ports, after_releases = counter_of(s.world, HostPorts), rows.after_releases
         for port in pod.signature.ports:
             if rows.index is None or len(rows) > _MAX_ONE_BY_ONE:
-                free &= select_rows(rows, host_ports.free(port, rows.table, after_releases=after_releases))
+                free &= rows.pick(host_ports.free(port, rows.table, after_releases=after_releases))
             else:
                 free &= np.array(
                     [not host_ports.is_taken(port, rows.table.names[row], after_releases=after_releases) for row in rows.index],
@@ -52,6 +51,6 @@ class Ports:
         in_use = [
             f"{port.port}/{port.protocol}"
             for port in pod.signature.ports
-            if not select_rows(rows, host_ports.free(port, rows.table, after_releases=rows.after_releases)).all()
+            if not rows.pick(host_ports.free(port, rows.table, after_releases=rows.after_releases)).all()
         ]
         return f"{nodes(len(rows))} with host port {', '.join(dict.fromkeys(in_use))} in use"

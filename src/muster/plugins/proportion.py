@@ -7,15 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from muster.engine.hooks import Ask, QuotaFit
+from muster.engine.option_field import option
 from muster.engine.quota import UNLIMITED, QueueBounds, admit, limits, quota_fit
 from muster.engine.session import Session
-from muster.engine.shares import dimensions, over_deserved, total_for
+from muster.engine.shares import dimensions, total_for
 from muster.model.effects import Verdict
 from muster.model.pod import Phase, Pod
 from muster.model.resource_amounts import Resources
 from muster.model.topics import Topic
 from muster.plugins._fair_share import Sharer, requests_up_tree, share_down_tree
-from muster.plugins._option_field import option
 from muster.plugins._real_capability import configured_row, guarantee_bounds
 from muster.state.derived_values import Derived
 from muster.state.resource_columns import Amounts
@@ -67,8 +67,8 @@ class Proportion:
         names = s.world.columns.names
         return Resources.of({names[column]: row[column] for column, _ in dimensions(s)})
 
-    def over_share(self, s: Session, queue: str) -> Resources:
-        return over_deserved(s, queue, self.deserved(s, queue))
+    def configured_share(self, s: Session, queue: str) -> Resources:
+        return self.deserved(s, queue)
 
 
 _TOTAL: Derived[Amounts] = Derived("what proportion shares out", Topic.CYCLE)

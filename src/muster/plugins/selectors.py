@@ -10,9 +10,8 @@ from muster.engine.explain import nodes
 from muster.engine.session import Session
 from muster.model.pod import Pod, PodSignature
 from muster.model.pod_constraints import NodeTerm, Operator, Requirement
-from muster.plugins._node_selector_terms import matches_any_term, matches_term
-from muster.plugins._select_rows import select_rows
 from muster.plugins._selector_text import show_requirement
+from muster.state.derived.node_term_matches import matches_any_term, matches_term
 from muster.state.node_table import BoolColumn, NodeRows, NodeTable
 
 
@@ -28,14 +27,14 @@ class Selectors:
     def match(self, s: Session, pod: Pod, rows: NodeRows) -> BoolColumn:
         column = np.ones(len(rows), dtype=np.bool_)
         if pod.signature.node_selector:
-            column &= select_rows(rows, _matches_node_selector(rows.table, pod.signature))
+            column &= rows.pick(_matches_node_selector(rows.table, pod.signature))
         if pod.signature.node_affinity.required is not None:
-            column &= select_rows(rows, matches_any_term(rows.table, pod.signature.node_affinity.required))
+            column &= rows.pick(matches_any_term(rows.table, pod.signature.node_affinity.required))
         return column
 
     def reasons(self, s: Session, pod: Pod, rows: NodeRows) -> str:
         signature = pod.signature
-        selected = select_rows(rows, _matches_node_selector(rows.table, signature))
+        selected = rows.pick(_matches_node_selector(rows.table, signature))
         by_selector, by_affinity = int((~selected).sum()), int(selected.sum())
         selector = ", ".join(f"{key}={value}" for key, value in signature.node_selector)
         reasons = [f"{_do_not_match(by_selector)} the node selector ({selector})"] if by_selector else []

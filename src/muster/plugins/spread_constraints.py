@@ -10,22 +10,18 @@ import numpy.typing as npt
 
 from muster.engine.explain import nodes
 from muster.engine.inter_pod_state import InterPodState
+from muster.engine.option_field import option
 from muster.engine.session import Session
 from muster.model.pod import Pod, PodSignature
-from muster.model.pod_constraints import NodeTerm, Operator, Requirement, SpreadConstraint, Taint, TaintEffect, Toleration
-from muster.plugins._node_selector_terms import matches_any_term, matches_label
-from muster.plugins._option_field import option
-from muster.plugins._select_rows import select_rows
+from muster.model.pod_constraints import NodeTerm, Operator, Requirement, SpreadConstraint, Toleration
 from muster.plugins._selector_text import show_selector
-from muster.plugins._untolerated_taints import untolerated_taints
+from muster.plugins._untolerated_taints import UNSCHEDULABLE_TAINT, column_by_taints, untolerated_taints
+from muster.state.derived.node_term_matches import matches_any_term, matches_label
 from muster.state.derived.placement_counters import counter_of
 from muster.state.derived.topology_counts import Codes, Counts, SelectorView
 from muster.state.derived_values import Derived
 from muster.state.node_table import BoolColumn, FloatColumn, NodeRows, NodeTable, RowIndex
 from muster.state.pod_terms import PerTermsCache, Selection, TermSelector, TermTarget, with_own_labels
-
-_FORBIDDING_EFFECTS = (TaintEffect.NO_SCHEDULE, TaintEffect.NO_EXECUTE)
-_UNSCHEDULABLE_TAINT = Taint("node.kubernetes.io/unschedulable", TaintEffect.NO_SCHEDULE)
 
 
 @dataclass(frozen=True)
@@ -43,11 +39,10 @@ class SpreadConstraints:
         return bool(pod.signature.spread)
 
     def fit_inter_pod(self, s: Session, pod: Pod, rows: NodeRows) -> BoolColumn:
-        return select_rows(rows, self.inter_pod_state(s, pod, rows).feasible_rows())
+        return rows.pick(self.inter_pod_state(s, pod, rows).feasible_rows())
 
     def score_inter_pod(self, s: Session, pod: Pod, rows: NodeRows) -> FloatColumn:
-        every = np.arange(len(rows.table)) if rows.index is None else rows.index
-        score = self.inter_pod_state(s, pod, rows).score(every) if pod.signature.spread else None
+        score = self.inter_pod_state(s, pod, rows).score(rows.numbers) if pod.signature.spread else None
         return np.zeros(len(rows)) if score is None else score
 
     def inter_pod_state(self, s: Session, pod: Pod, rows: NodeRows) -> _TopologySpread:
@@ -59,7 +54,7 @@ class SpreadConstraints:
         return (constraints, [constraint.target.selection.matches_pod(s.world.facts.namespaces, pod) for constraint in constraints])
 
     def reasons(self, s: Session, pod: Pod, rows: NodeRows) -> str:
-        left = np.arange(len(rows.table)) if rows.index is None else rows.index
+        left = rows.numbers
         reasons: list[str] = []
         for constraint in (constraint for constraint in _parsed_constraints(s, pod) if constraint.hard):
             spread = _ConstraintCounts(s, pod, constraint, rows.table, after_releases=rows.after_releases)
@@ -95,11 +90,9 @@ class _NodeInclusion:
 
 
 def _tolerated(table: NodeTable, signature: PodSignature) -> BoolColumn:
-    codes, sets = table.taint_codes()
-    tolerated = np.array([not any(untolerated_taints(signature, taints, _FORBIDDING_EFFECTS)) for taints in sets], dtype=np.bool_)
-    column: BoolColumn = tolerated[codes] if sets else np.ones(len(table), dtype=np.bool_)
+    column = column_by_taints(NodeRows(table), lambda taints: not untolerated_taints(signature, taints), np.bool_)
     # A cordoned node counts as having this taint.
-    if any(untolerated_taints(signature, (_UNSCHEDULABLE_TAINT,), _FORBIDDING_EFFECTS)):
+    if untolerated_taints(signature, (UNSCHEDULABLE_TAINT,)):
         column &= np.array([not node.unschedulable for node in table.nodes], dtype=np.bool_)
     return column
 

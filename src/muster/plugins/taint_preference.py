@@ -6,15 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from muster.engine.option_field import option
 from muster.engine.session import Session
 from muster.model.pod import Pod
-from muster.model.pod_constraints import TaintEffect
-from muster.plugins._option_field import option
-from muster.plugins._select_rows import select_rows
-from muster.plugins._untolerated_taints import untolerated_taints
+from muster.model.pod_constraints import Taint, TaintEffect
+from muster.plugins._untolerated_taints import column_by_taints, untolerated_taints
 from muster.state.node_table import FloatColumn, NodeRows
-
-_PREFERENCE_EFFECTS = (TaintEffect.PREFER_NO_SCHEDULE,)
 
 
 @dataclass(frozen=True)
@@ -28,10 +25,7 @@ class TaintPreference:
     name: str = "taint-preference"
 
     def prefer(self, s: Session, pod: Pod, rows: NodeRows) -> FloatColumn:
-        codes, sets = rows.table.taint_codes()
-        scores = np.array(
-            [1.0 / (1 + len(list(untolerated_taints(pod.signature, taints, _PREFERENCE_EFFECTS)))) for taints in sets],
-            dtype=np.float64,
-        )
-        column: FloatColumn = scores[select_rows(rows, codes)] if sets else np.ones(len(rows), dtype=np.float64)
-        return column
+        def score(taints: tuple[Taint, ...]) -> float:
+            return 1.0 / (1 + len(untolerated_taints(pod.signature, taints, (TaintEffect.PREFER_NO_SCHEDULE,))))
+
+        return column_by_taints(rows, score, np.float64)

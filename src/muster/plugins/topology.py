@@ -1,8 +1,4 @@
-"""Gangs stay together: which domains a gang or one of its subgroups may be placed in, and which of them is best.
-
-A hard topology constraint allows one domain at or below the highest tier allowed; a soft one is tried tier by tier, up to the
-whole cluster. Members that come later are placed where the others are.
-"""
+"""Gangs stay together: which domains a gang or one of its subgroups may be placed in, and which of them is best."""
 
 from __future__ import annotations
 
@@ -13,12 +9,12 @@ import numpy as np
 
 from muster.engine.fit_counts import CAPACITY_FOR, CurrentCapacity, DomainSums, domain_bounds, equal_members
 from muster.engine.hooks import Ask, Domain, Purpose
+from muster.engine.option_field import option
 from muster.engine.reporting import condition_news
 from muster.engine.session import Session
 from muster.model.effects import Condition, Verdict
 from muster.plugins._domain_search import ConstrainedDomains, placed_rows
-from muster.plugins._node_allocation import DEFAULT_WEIGHTS
-from muster.plugins._option_field import option
+from muster.plugins._node_allocation import DEFAULT_WEIGHTS, weighted_sum
 from muster.plugins._tier_constraint import TierConstraint, resolve_constraint
 from muster.state.derived.topology_domains import DomainTree, domain_tree
 from muster.state.node_table import FloatColumn, IntColumn
@@ -40,9 +36,6 @@ class Topology:
     )
     resources: Mapping[str, float] = option(
         lambda: dict(DEFAULT_WEIGHTS), "How much each resource counts in how full a domain is.", minimum=0, resources=True
-    )
-    evict_domains: int = option(
-        8, "Victims are searched for in so many domains at most, those of the cheapest victims first.", minimum=1
     )
     name: str = "topology"
 
@@ -70,7 +63,7 @@ class Topology:
             return search.no_allowed_domain()
         if not ask.pods:
             return search.allowed
-        return search.cheapest_to_enter(self.evict_domains) if ask.purpose is Purpose.EVICT else search.feasible()
+        return search.reachable_by_evictions() if ask.purpose is Purpose.EVICT else search.feasible()
 
     def fill_order(self, s: Session, ask: Ask, domain: Domain) -> Sequence[Domain]:
         """Parts with members of the gang first; then as few parts as can be: the largest, until one takes all that are left."""
@@ -118,18 +111,14 @@ class Topology:
         need = np.zeros(len(position), dtype=np.int64)
         for lot in equal_members(s.world, ask.pods):
             need += s.world.request(lot.pod) * lot.count
-        weighed = [(position[name], weight) for name, weight in self.resources.items() if weight and name in position]
-        weighed = [(column, weight) for column, weight in weighed if need[column]]
-        total = np.zeros(len(domains), dtype=np.float64)
-        if not weighed:
-            return total
-        columns = np.array([column for column, _ in weighed], dtype=np.intp)
+        named = [(position[name], weight) for name, weight in self.resources.items() if weight and name in position]
+        columns = [column for column, _ in named if need[column]]
+        if not columns:
+            return np.zeros(len(domains), dtype=np.float64)
+        weighted = tuple((at, 0 if placed else int(need[column]), dict(named)[column]) for at, column in enumerate(columns))
         spans = DomainSums(domains)
-        planned = spans.sums(table.planned[:, columns]) + (0 if placed else need[columns])
-        shares = np.minimum(planned / np.maximum(spans.sums(table.allocatable[:, columns]), 1), 1.0)
-        for at, (_, weight) in enumerate(weighed):
-            total += weight * shares[:, at]
-        return total / sum(weight for _, weight in weighed)
+        planned, allocatable = spans.sums(table.planned[:, columns]), spans.sums(table.allocatable[:, columns])
+        return weighted_sum(planned, allocatable, weighted) / sum(weight for *_, weight in weighted)
 
 
 def fewest_domains(wanted: int, most: IntColumn, members: IntColumn) -> list[int]:

@@ -9,14 +9,10 @@ import numpy as np
 from muster.engine.explain import nodes
 from muster.engine.session import Session
 from muster.model.pod import Pod
-from muster.model.pod_constraints import Taint, TaintEffect
 from muster.model.topics import Topic
-from muster.plugins._select_rows import select_rows
+from muster.plugins._untolerated_taints import UNSCHEDULABLE_TAINT
 from muster.state.derived_values import Derived
 from muster.state.node_table import BoolColumn, NodeRows, NodeTable
-
-# What a pod must tolerate to be placed on a cordoned node.
-UNSCHEDULABLE_TAINT = Taint("node.kubernetes.io/unschedulable", TaintEffect.NO_SCHEDULE)
 
 
 @dataclass(frozen=True)
@@ -28,7 +24,7 @@ class Unschedulable:
     def match(self, s: Session, pod: Pod, rows: NodeRows) -> BoolColumn:
         if any(toleration.tolerates(UNSCHEDULABLE_TAINT) for toleration in pod.signature.tolerations):
             return np.ones(len(rows), dtype=np.bool_)
-        return select_rows(rows, _schedulable(s, rows.table))
+        return rows.pick(_schedulable(s, rows.table))
 
     def reasons(self, s: Session, pod: Pod, rows: NodeRows) -> str:
         return f"{nodes(len(rows))} unschedulable"

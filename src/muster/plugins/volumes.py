@@ -7,16 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from muster.engine.explain import nodes
+from muster.engine.explain import reasons_in_order
 from muster.engine.session import Session
 from muster.model.pod import Pod
 from muster.model.topics import Topic
 from muster.model.volume import ONE_POD
-from muster.plugins._select_rows import select_rows
 from muster.state.derived.node_term_matches import matching_column
 from muster.state.derived.placement_counters import counter_of
 from muster.state.derived.volume_choice import is_available, unbound_claim, volumes_suffice
-from muster.state.derived.volume_mounts import Mounts, Volume, claim_keys, csi_volume
+from muster.state.derived.volume_mounts import Mounts, Volume, attached, claim_keys, csi_volume
 from muster.state.derived_values import Derived
 from muster.state.node_table import BoolColumn, IntColumn, NodeRows
 from muster.state.world import World
@@ -36,7 +35,7 @@ class Volumes:
     def match(self, s: Session, pod: Pod, rows: NodeRows) -> BoolColumn:
         column = np.ones(len(rows), dtype=np.bool_)
         for key in claim_keys(pod):
-            column &= select_rows(rows, _reachable(s.world, key))
+            column &= rows.pick(_reachable(s.world, key)[0])
         return column
 
     def has_inter_pod_constraints(self, s: Session, pod: Pod) -> bool:
@@ -47,52 +46,36 @@ class Volumes:
         column = np.ones(len(rows.table), dtype=np.bool_)
         for feasible_rows, _ in _checks_with_other_pods(s.world, pod, after_releases=rows.after_releases):
             column &= feasible_rows
-        return select_rows(rows, column)
+        return rows.pick(column)
 
     def reasons(self, s: Session, pod: Pod, rows: NodeRows) -> str:
-        left = np.arange(len(rows.table)) if rows.index is None else rows.index
-        reasons: list[str] = []
-        reachable = ((_reachable(s.world, key), _why_unreachable(s.world, key)) for key in claim_keys(pod))
-        for feasible_rows, text in (*reachable, *_checks_with_other_pods(s.world, pod, after_releases=rows.after_releases)):
-            count = int((~feasible_rows[left]).sum())
-            left = left[feasible_rows[left]]
-            if count:
-                reasons.append(f"{nodes(count)} {text}")
-        return ", ".join(reasons)
+        reachable = (_reachable(s.world, key) for key in claim_keys(pod))
+        checks = (*reachable, *_checks_with_other_pods(s.world, pod, after_releases=rows.after_releases))
+        return reasons_in_order(rows, ((~feasible_rows, text) for feasible_rows, text in checks))
 
 
-def _reachable(world: World, key: str) -> BoolColumn:
-    """All rows: where the claim's volume can be, if no other pod uses it."""
-    storage = world.facts.storage
-    claim = storage.claims.get(key)
-    if claim is None or claim.deleted:
-        return np.zeros(len(world.table), dtype=np.bool_)
+def _reachable(world: World, key: str) -> tuple[BoolColumn, str]:
+    """All rows: where the claim's volume can be, if no other pod uses it, and the reason for the others."""
+    storage, nowhere = world.facts.storage, np.zeros(len(world.table), dtype=np.bool_)
+    claim, name = storage.claims.get(key), f"PersistentVolumeClaim {key}"
+    if claim is None:
+        return nowhere, f"refused because {name} does not exist"
+    if claim.deleted:
+        return nowhere, f"refused because {name} is being deleted"
     if claim.volume:
         volume = storage.volumes.get(claim.volume)
-        return matching_column(world, volume.node_terms if volume is not None else ())
-    unbound = unbound_claim(storage, key)
-    return is_available(world, *unbound) if unbound is not None else np.zeros(len(world.table), dtype=np.bool_)
-
-
-def _why_unreachable(world: World, key: str) -> str:
-    storage = world.facts.storage
-    claim = storage.claims.get(key)
-    if claim is None:
-        return f"refused because PersistentVolumeClaim {key} does not exist"
-    if claim.deleted:
-        return f"refused because PersistentVolumeClaim {key} is being deleted"
-    if claim.volume:
-        if claim.volume not in storage.volumes:
-            return f"refused because PersistentVolumeClaim {key} is bound to volume {claim.volume}, which does not exist"
-        return f"out of reach of volume {claim.volume} of PersistentVolumeClaim {key}"
+        if volume is None:
+            return nowhere, f"refused because {name} is bound to volume {claim.volume}, which does not exist"
+        return matching_column(world, volume.node_terms), f"out of reach of volume {claim.volume} of {name}"
     storage_class = storage.class_of(claim)
     if storage_class is None and claim.storage_class:
-        return f"refused because PersistentVolumeClaim {key} requests storage class {claim.storage_class}, which does not exist"
+        return nowhere, f"refused because {name} requests storage class {claim.storage_class}, which does not exist"
     if storage_class is None or not storage_class.waits:
-        return f"refused because it waits for PersistentVolumeClaim {key} to be bound"
+        return nowhere, f"refused because it waits for {name} to be bound"
+    text = f"where {name} can get no volume of class {storage_class.name}"
     if claim.selected_node:
-        return f"refused because the volume of PersistentVolumeClaim {key} is being provisioned for node {claim.selected_node}"
-    return f"where PersistentVolumeClaim {key} can get no volume of class {storage_class.name}"
+        text = f"refused because the volume of {name} is being provisioned for node {claim.selected_node}"
+    return is_available(world, claim, storage_class), text
 
 
 def _depends_on_other_pods(world: World, key: str) -> bool:
@@ -128,12 +111,12 @@ def _checks_with_other_pods(world: World, pod: Pod, *, after_releases: bool) -> 
 
 
 def _attachable(world: World, mounts: Mounts, limit: IntColumn, new: list[Volume], *, after_releases: bool) -> BoolColumn:
-    there = mounts.attached(world, new[0][0], after_releases=after_releases)
+    there = attached(world, new[0][0], after_releases=after_releases)
     column: BoolColumn = there + len(new) <= limit
     # Near the limit: volumes that are attached already do not count twice.
     for row in np.flatnonzero(~column).tolist():
-        attached = mounts.volumes_on(world.facts.storage, world.table.names[row], after_releases=after_releases)
-        missing = sum(volume not in attached for volume in new)
+        here = mounts.volumes_on(world.facts.storage, world.table.names[row], after_releases=after_releases)
+        missing = sum(volume not in here for volume in new)
         column[row] = not missing or there[row] + missing <= limit[row]
     return column
 

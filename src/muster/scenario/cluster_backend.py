@@ -44,8 +44,6 @@ class ClusterBackend(Protocol):
 
     def advance(self, seconds: float) -> None: ...
 
-    def next_event_at(self) -> float | None: ...
-
     # -- what a scheduler sees and does ------------------------------------------------------------------------------------------
 
     @property

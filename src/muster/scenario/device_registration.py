@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from muster.kube.read import names
 from muster.kube.read.object_references import Manifest
 from muster.model.device import MIB, WHOLE_CORES
 from muster.model.resource_amounts import MEMORY, amount
-from muster.scenario.field_reader import FieldReader, parse_amounts
+from muster.scenario.field_reader import Field, FieldReader
 from muster.yaml_positions import YamlValue
 
 DEVICE_FLAVOURS = ("vgpu", "gpushare", "koordinator")
 DEFAULT_MEMORY = "16Gi"
 DEFAULT_SHARES = 10
 _DEVICE_MODEL = "NVIDIA-A100"
+_Registration = tuple[dict[str, str], dict[str, str], tuple[Manifest, ...]]
+"""The node's amounts and annotations, and further objects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,26 +31,25 @@ class NodeDevice:
     healthy: bool
 
 
-def parse_devices(fields: FieldReader) -> tuple[NodeDevice, ...]:
-    found = [spec for path, item in fields.items("devices") for spec in _parse_device(item, path, fields)]
+def parse_devices(at: Field) -> tuple[NodeDevice, ...]:
+    found = [spec for item in at.items() for spec in _parse_device(item)]
     if len({spec.flavour for spec in found}) > 1:
-        fields.report_invalid("devices", "the devices of one node have one API flavour")
+        at.report("the devices of one node have one API flavour")
     return tuple(found)
 
 
-def _parse_device(item: YamlValue, path: str, outer: FieldReader) -> Iterator[NodeDevice]:
-    fields = FieldReader(item, table="device", path=path, faults=outer.faults)
-    fields.choice("type", ("gpu",))
-    memory = fields.get("memory")
-    quantities = dict(parse_amounts(YamlValue({MEMORY: memory}), field=path, faults=outer.faults)) if memory is not None else {}
+def _parse_device(item: Field) -> Iterator[NodeDevice]:
+    fields = FieldReader(item, table="device")
+    fields["type"].choice(("gpu",))
+    memory = dict(replace(item, at=YamlValue({MEMORY: fields["memory"].at})).amounts()) if "memory" in fields else {}
     spec = NodeDevice(
-        flavour=fields.choice("apiFlavour", DEVICE_FLAVOURS, DEVICE_FLAVOURS[0]),
-        memory=amount(MEMORY, quantities.get(MEMORY, DEFAULT_MEMORY)),
-        shares=fields.count("shares", DEFAULT_SHARES, least=1),
-        device_group=fields.text("deviceGroup"),
-        healthy=fields.boolean("healthy", default=True),
+        flavour=fields["apiFlavour"].choice(DEVICE_FLAVOURS, DEVICE_FLAVOURS[0]),
+        memory=amount(MEMORY, memory.get(MEMORY, DEFAULT_MEMORY)),
+        shares=fields["shares"].count(DEFAULT_SHARES, least=1),
+        device_group=fields["deviceGroup"].text(),
+        healthy=fields["healthy"].boolean(default=True),
     )
-    for _ in range(fields.count("count", 1, least=1)):
+    for _ in range(fields["count"].count(1, least=1)):
         yield spec
 
 
@@ -57,23 +58,16 @@ def with_registered_devices(node: Manifest, devices: Sequence[NodeDevice]) -> It
     if not devices:
         yield node
         return
-    written = _REGISTRATIONS[devices[0].flavour](node["metadata"]["name"], devices)
-    amounts = {**written.amounts, **node["status"]["allocatable"]}
-    if any(spec.device_group for spec in devices) and not written.objects:
-        written.annotations[names.DEVICE_GROUPS] = ",".join(spec.device_group for spec in devices)
+    registered, annotations, objects = _REGISTRATIONS[devices[0].flavour](node["metadata"]["name"], devices)
+    amounts = {**registered, **node["status"]["allocatable"]}
+    if any(spec.device_group for spec in devices) and not objects:
+        annotations[names.DEVICE_GROUPS] = ",".join(spec.device_group for spec in devices)
     yield {
         **node,
-        "metadata": {**node["metadata"], "annotations": written.annotations},
+        "metadata": {**node["metadata"], "annotations": annotations},
         "status": {**node["status"], "allocatable": amounts, "capacity": amounts},
     }
-    yield from written.objects
-
-
-@dataclass(frozen=True, slots=True)
-class _Registration:
-    amounts: dict[str, str]
-    annotations: dict[str, str]
-    objects: tuple[Manifest, ...] = ()
+    yield from objects
 
 
 def device_uuid(node: str, index: int) -> str:
@@ -90,7 +84,7 @@ def _vgpu(node: str, devices: Sequence[NodeDevice]) -> _Registration:
         names.VGPU_MEMORY: str(sum(spec.memory // MIB for spec in devices)),
         names.VGPU_CORES: str(WHOLE_CORES * len(devices)),
     }
-    return _Registration(amounts, {names.VGPU_REGISTER: "".join(entries), names.VGPU_HANDSHAKE: "Reported"})
+    return amounts, {names.VGPU_REGISTER: "".join(entries), names.VGPU_HANDSHAKE: "Reported"}, ()
 
 
 def _gpushare(node: str, devices: Sequence[NodeDevice]) -> _Registration:  # noqa: ARG001
@@ -100,7 +94,7 @@ def _gpushare(node: str, devices: Sequence[NodeDevice]) -> _Registration:  # noq
         names.GPU_SHARE_MEMORY: str(sum(spec.memory // MIB for spec in devices)),
     }
     broken = ",".join(str(index) for index, spec in enumerate(devices) if not spec.healthy)
-    return _Registration(amounts, {names.UNHEALTHY_GPUS: broken} if broken else {})
+    return amounts, {names.UNHEALTHY_GPUS: broken} if broken else {}, ()
 
 
 def _koordinator(node: str, devices: Sequence[NodeDevice]) -> _Registration:
@@ -129,7 +123,7 @@ def _koordinator(node: str, devices: Sequence[NodeDevice]) -> _Registration:
         names.KOORDINATOR_GPU_SHARED: hundredths,
         **_resources(100 * len(sound), sum(spec.memory for spec in sound)),
     }
-    return _Registration(amounts, {}, (made,))
+    return amounts, {}, (made,)
 
 
 def _resources(hundredths: int, memory: int) -> dict[str, str]:

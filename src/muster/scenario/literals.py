@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from itertools import product
 
-from muster.model.resource_amounts import CPU, GPU, MEMORY, PODS, BadQuantity, amount
+from muster.model.resource_amounts import CPU, GPU, MEMORY, PODS, BadQuantity, amount, is_resource_name
 
 MAX_RANGE = 100_000
 MAX_DURATION_S = 10 * 365 * 24 * 3600.0
@@ -99,7 +99,7 @@ def resource_name(short: str) -> str:
 
 def is_resource(name: str) -> bool:
     """A name that can only be a resource: one of the short ones, or one with a domain."""
-    return name in RESOURCE_SHORT_NAMES or "/" in name or name.startswith("hugepages-") or name == "ephemeral-storage"
+    return name in RESOURCE_SHORT_NAMES or is_resource_name(name)
 
 
 def quantity(resource: str, text: str) -> str:

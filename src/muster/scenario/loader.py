@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
 
 from muster.config import default_policy, load_policy
 from muster.engine.hooks import Policy
-from muster.scenario.field_reader import FieldReader
-from muster.scenario.object_parser import ParseScope, parse_gang, parse_node, parse_priority_class, parse_queue
+from muster.scenario.field_reader import Field, FieldReader
+from muster.scenario.object_parser import parse_gang, parse_node, parse_priority_class, parse_queue
 from muster.scenario.step_parser import parse_manifest, parse_step
 from muster.scenario.symbol_table import SymbolTable
-from muster.scenario.syntax_tree import FaultSpec, GangSpec, Scenario, SourceManifest, SubmitStep
+from muster.scenario.syntax_tree import Scenario, SubmitStep
+from muster.sim.fault_injection import FaultRates
 from muster.yaml_positions import InputError, InputFaults, YamlValue, read_yaml_documents, yaml_value
-
-T = TypeVar("T")
 
 
 def load(path: str | Path) -> list[Scenario]:
@@ -45,67 +44,54 @@ def from_document(document: Mapping[str, object], *, file: str = "<made>") -> Sc
 
 
 def _parse_scenario(at: YamlValue, *, file: str, faults: InputFaults) -> Scenario:
-    scope = ParseScope(SymbolTable(at), faults)
-    fields = FieldReader(at, table="scenario", path="", faults=faults)
-    if "name" not in fields:
-        fields.report_missing("name")
+    symbols = SymbolTable(at)
+    fields = FieldReader(Field(at, "", faults), table="scenario")
+    fields.require("name")
     scenario = Scenario(
-        name=fields.text("name", "unnamed"),
+        name=fields["name"].text("unnamed"),
         file=file,
         line=at.line,
-        policy=_parse_policy(fields, file),
-        nodes=_parse_list(fields, "nodes", parse_node, scope),
-        queues=_parse_list(fields, "queues", parse_queue, scope),
-        classes=_parse_list(fields, "priorityClasses", parse_priority_class, scope),
-        gangs=_parse_list(fields, "gangs", parse_gang, scope),
-        objects=tuple(_parse_objects(fields, scope)),
-        seed=fields.number("seed", 0),
+        policy=_parse_policy(fields["policy"], file),
+        nodes=tuple(made for item in fields["nodes"].items() for made in parse_node(item)),
+        queues=tuple(made for item in fields["queues"].items() for made in parse_queue(item, symbols)),
+        classes=tuple(made for item in fields["priorityClasses"].items() for made in parse_priority_class(item)),
+        gangs=tuple(made for item in fields["gangs"].items() for made in parse_gang(item, symbols)),
+        objects=tuple(made for item in fields["objects"].items() for made in parse_manifest(item)),
         faults=_parse_faults(fields),
-        steps=tuple(step for path, item in fields.items("steps") if (step := parse_step(item, path=path, scope=scope)) is not None),
+        steps=tuple(step for item in fields["steps"].items() if (step := parse_step(item, symbols)) is not None),
     )
     _check_names(scenario, at, faults)
     return scenario
 
 
-def _parse_list(fields: FieldReader, key: str, read: Callable[..., Iterable[T]], scope: ParseScope) -> tuple[T, ...]:
-    return tuple(made for path, item in fields.items(key) for made in read(item, path=path, scope=scope))
-
-
-def _parse_objects(fields: FieldReader, scope: ParseScope) -> Iterator[SourceManifest]:
-    for path, item in fields.items("objects"):
-        yield from parse_manifest(item, path=path, faults=scope.faults)
-
-
-def _parse_faults(fields: FieldReader) -> FaultSpec:
-    found = fields.get("faults")
-    if found is None:
-        return FaultSpec()
-    inner = FieldReader(found, table="faults", path="faults", faults=fields.faults)
-    return FaultSpec(
-        delayed=inner.fraction("delayed"),
-        dropped=inner.fraction("dropped"),
-        duplicated=inner.fraction("duplicated"),
-        reordered=inner.fraction("reordered"),
-        bind_failures=inner.fraction("bindFailures"),
+def _parse_faults(fields: FieldReader) -> FaultRates:
+    at = fields["faults"]
+    inner = FieldReader(replace(at, at=yaml_value({})) if at.is_absent else at, table="faults")
+    return FaultRates(
+        seed=fields["seed"].number(),
+        delayed=inner["delayed"].fraction(),
+        dropped=inner["dropped"].fraction(),
+        duplicated=inner["duplicated"].fraction(),
+        reordered=inner["reordered"].fraction(),
+        bind_failures=inner["bindFailures"].fraction(),
     )
 
 
-def _parse_policy(fields: FieldReader, file: str) -> YamlValue | Path | None:
+def _parse_policy(at: Field, file: str) -> YamlValue | Path | None:
     """The policy, or the path of its file. It is parsed once here, so that its faults are reported with the others."""
-    found = fields.get("policy")
-    if found is None:
+    if at.is_absent:
         return None
-    if not found.is_mapping:
-        path = Path(file).parent / fields.text("policy")
+    if not at.at.is_mapping:
+        path = Path(file).parent / at.text()
         load_policy(path)
         return path
     try:
-        load_policy(found, file=file)
+        load_policy(at.at, file=file)
     except InputError as error:
         for fault in error.faults:
-            at = YamlValue(fault.value, fault.line, fault.column, fault.width, fault.value)
-            fields.faults.add(at, fault.message, field=f"policy.{fault.field}", suggestion=fault.suggestion)
-    return found
+            mark = YamlValue(fault.value, fault.line, fault.column, fault.width, fault.value)
+            at.faults.add(mark, fault.message, field=f"policy.{fault.field}", suggestion=fault.suggestion)
+    return at.at
 
 
 def policy_of(scenario: Scenario) -> Policy:
@@ -122,19 +108,9 @@ def _check_names(scenario: Scenario, at: YamlValue, faults: InputFaults) -> None
     for key, made in (("nodes", scenario.nodes), ("queues", scenario.queues), ("priorityClasses", scenario.classes)):
         named = [manifest["metadata"]["name"] for manifest in made if manifest["kind"] != "Device"]
         _check_duplicates(((name, at.mapping[key]) for name in named), key, faults)
-    _check_gangs(scenario, faults)
-
-
-def _check_gangs(scenario: Scenario, faults: InputFaults) -> None:
-    """At the start no two gangs have one name; later a name may be used again after its gang was deleted."""
-    _check_duplicates(((gang.title, _gang_mark(gang)) for gang in scenario.gangs), "gangs", faults)
-    for step in scenario.steps:
-        if isinstance(step, SubmitStep):
-            _check_duplicates(((gang.title, _gang_mark(gang)) for gang in step.gangs), "gangs", faults)
-
-
-def _gang_mark(gang: GangSpec) -> YamlValue:
-    return YamlValue(gang.title, gang.line, text=gang.title)
+    # At the start no two gangs have one name; later a name may be used again after its gang was deleted.
+    for gangs in (scenario.gangs, *(step.gangs for step in scenario.steps if isinstance(step, SubmitStep))):
+        _check_duplicates(((gang.title, YamlValue(gang.title, gang.line, text=gang.title)) for gang in gangs), "gangs", faults)
 
 
 def _check_duplicates(named: Iterable[tuple[str, YamlValue]], what: str, faults: InputFaults) -> None:

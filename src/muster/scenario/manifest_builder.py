@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from math import inf
 
 from muster.kube.read import names
 from muster.kube.read.object_references import Manifest
 from muster.kube.write.patch_bodies import rfc3339
 from muster.model.resource_amounts import CPU, MEMORY, PODS
-from muster.scenario.syntax_tree import GangSpec, PodTemplate, Quantities, RoleSpec
+from muster.scenario.syntax_tree import GangSpec, RoleSpec, pod_name
+from muster.sim.pod_behaviour import BEHAVIOUR_PREFIX
 
 GANG_FLAVOURS = ("volcano", "koordinator", "sigs", "native", "annotation", "single-pod")
 SCENARIO_GANG_LABEL = "sim.muster.dev/gang"
 """Label of every pod of a short form: the scenario's gang that it belongs to."""
 
-_BEHAVIOUR_PREFIX = "sim.muster.dev/"
 _POD_GROUP_KINDS = {
     "volcano": ("scheduling.volcano.sh/v1beta1", "PodGroup.scheduling.volcano.sh"),
     "koordinator": ("scheduling.sigs.k8s.io/v1alpha1", "PodGroup.scheduling.sigs.k8s.io"),
@@ -26,7 +24,9 @@ _POD_GROUP_KINDS = {
 _NODE_DEFAULTS = {CPU: "64", MEMORY: "256Gi", PODS: "110"}
 
 
-def node(name: str, *, allocatable: Quantities, labels: dict[str, str], taints: list[Manifest], unschedulable: bool) -> Manifest:
+def node(
+    name: str, *, allocatable: tuple[tuple[str, str], ...], labels: dict[str, str], taints: list[Manifest], unschedulable: bool
+) -> Manifest:
     amounts = {**_NODE_DEFAULTS, **dict(allocatable)}
     spec: Manifest = {"taints": taints} if taints else {}
     if unschedulable:
@@ -61,19 +61,10 @@ def priority_class(name: str, *, value: int, is_default: bool = False, preempts:
     }
 
 
-def priority_class_of(gang: GangSpec) -> Manifest | None:
-    """The priority class for a gang's plain number, if it has one."""
-    return (
-        None
-        if gang.priority is None or gang.priority_class_name
-        else priority_class(priority_class_name_of(gang), value=gang.priority)
-    )
-
-
-def priority_class_name_of(gang: GangSpec) -> str:
-    if gang.priority_class_name or gang.priority is None:
-        return gang.priority_class_name
-    return f"priority-{gang.priority}" if gang.priority >= 0 else f"priority-minus-{-gang.priority}"
+def priority_class_for(priority: int) -> Manifest:
+    """The priority class for a plain number."""
+    name = f"priority-{priority}" if priority >= 0 else f"priority-minus-{-priority}"
+    return priority_class(name, value=priority)
 
 
 # -- gangs -------------------------------------------------------------------------------------------------------------------------
@@ -88,7 +79,7 @@ def group(gang: GangSpec, *, now: float) -> Manifest | None:
     """The PodGroup, in the gang's API flavour."""
     if gang.flavour not in _POD_GROUP_KINDS:
         return None
-    annotations = _gang_annotations(gang)
+    annotations = dict(gang.annotations)
     if gang.queue and gang.flavour != "volcano":
         annotations[names.VOLCANO_QUEUE_NAME] = gang.queue
     metadata: Manifest = {
@@ -111,8 +102,8 @@ def _pod_group_spec(gang: GangSpec) -> Manifest:
         spec: Manifest = {"schedulingPolicy": {"gang": {"minCount": gang.min}}}
     else:
         spec = {"minMember": gang.min}
-    if priority_class_name_of(gang):
-        spec["priorityClassName"] = priority_class_name_of(gang)
+    if gang.priority_class_name:
+        spec["priorityClassName"] = gang.priority_class_name
     if gang.flavour == "volcano":
         if gang.queue:
             spec["queue"] = gang.queue
@@ -123,19 +114,6 @@ def _pod_group_spec(gang: GangSpec) -> Manifest:
     return spec
 
 
-def _gang_annotations(gang: GangSpec) -> Manifest:
-    said = {
-        names.GANG_MODE: gang.mode,
-        names.GANG_WAITING_TIME: gang.waiting_time,
-        names.GANG_MATCH_POLICY: gang.match,
-        names.GANG_TOTAL_NUMBER: "" if gang.total_members is None else str(gang.total_members),
-    }
-    annotations: Manifest = {name: value for name, value in said.items() if value}
-    if gang.group:
-        annotations[names.GANG_GROUPS] = json.dumps(gang.group)
-    return annotations
-
-
 def pods(gang: GangSpec, *, now: float) -> Iterator[Manifest]:
     """The members that exist from the beginning."""
     for role in gang.roles:
@@ -144,12 +122,9 @@ def pods(gang: GangSpec, *, now: float) -> Iterator[Manifest]:
 
 
 def pod(gang: GangSpec, role: RoleSpec, number: int, *, now: float) -> Manifest:
-    template = role.template
-    labels, annotations = (
-        {SCENARIO_GANG_LABEL: gang.name, **template.labels},
-        {**_behaviour_annotations(gang, template), **template.annotations},
-    )
-    spec = _pod_spec(gang, template)
+    labels = {SCENARIO_GANG_LABEL: gang.name, **role.template.labels}
+    annotations = {**gang.pod_annotations, **role.template.annotations}
+    spec = {**_scheduling_spec(gang), **role.template.spec}
     _set_membership(gang, role, labels=labels, annotations=annotations, spec=spec)
     made: Manifest = {
         "apiVersion": "v1",
@@ -169,26 +144,13 @@ def pod(gang: GangSpec, role: RoleSpec, number: int, *, now: float) -> Manifest:
     return made
 
 
-def pod_name(gang: str, role: str, number: int) -> str:
-    return f"{gang}-{role}-{number}" if role else f"{gang}-{number}"
-
-
-def _pod_spec(gang: GangSpec, template: PodTemplate) -> Manifest:
-    spec: Manifest = {
-        "schedulerName": gang.scheduler_name,
-        "containers": [{"name": "main", "resources": {"requests": dict(template.requests)}}],
-    }
-    if priority_class_name_of(gang):
-        spec["priorityClassName"] = priority_class_name_of(gang)
+def _scheduling_spec(gang: GangSpec) -> Manifest:
+    spec: Manifest = {"schedulerName": gang.scheduler_name}
+    if gang.priority_class_name:
+        spec["priorityClassName"] = gang.priority_class_name
     if gang.priority is not None:
         spec["priority"] = gang.priority
-    if template.node_selector:
-        spec["nodeSelector"] = template.node_selector
-    if template.tolerations:
-        spec["tolerations"] = list(template.tolerations)
-    if template.affinity:
-        spec["affinity"] = template.affinity
-    return {**spec, **template.spec}
+    return spec
 
 
 def _set_membership(gang: GangSpec, role: RoleSpec, *, labels: dict[str, str], annotations: Manifest, spec: Manifest) -> None:
@@ -205,29 +167,17 @@ def _set_membership(gang: GangSpec, role: RoleSpec, *, labels: dict[str, str], a
         case "native":
             spec["schedulingGroup"] = {"podGroupName": gang.name}
         case "annotation":
-            annotations.update(_gang_annotations(gang))
+            annotations.update(gang.annotations)
             annotations[names.GANG_NAME] = gang.name
             annotations[names.GANG_MIN_AVAILABLE] = str(gang.min)
     if gang.queue and gang.flavour != "volcano":
         annotations[names.VOLCANO_QUEUE_NAME] = gang.queue
 
 
-def _behaviour_annotations(gang: GangSpec, template: PodTemplate) -> Manifest:
-    """How the simulated cluster runs the pod."""
-    termination_s = template.termination_s
-    values: Manifest = {
-        "run-seconds": _seconds(template.run_s),
-        "exit": "failed" if template.exit_phase == "Failed" else None,
-        "startup-seconds": _seconds(template.startup_s),
-        "termination-seconds": "never" if termination_s == inf else _seconds(termination_s),
-        "controller": "recreate" if gang.recreate else None,
-        "recreate-after-seconds": _seconds(gang.recreate_after_s),
-        "recreate-limit": None if gang.recreate_limit is None else str(gang.recreate_limit),
-    }
-    return {f"{_BEHAVIOUR_PREFIX}{annotation}": value for annotation, value in values.items() if value is not None}
+def behaviour_annotations(behaviour: dict[str, float | str | None]) -> Manifest:
+    """How the simulated cluster runs a pod; None is the default."""
+    return {f"{BEHAVIOUR_PREFIX}{name}": _number_text(value) for name, value in behaviour.items() if value is not None}
 
 
-def _seconds(value: float | None) -> str | None:
-    if value is None:
-        return None
-    return str(int(value)) if value == int(value) else repr(value)
+def _number_text(value: float | str) -> str:
+    return str(value) if isinstance(value, str) or value != int(value) else str(int(value))

@@ -2,291 +2,247 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from math import inf
+from dataclasses import replace
 
+from muster.kube.read import names
 from muster.kube.read.object_references import Manifest
 from muster.model.gang import MatchPolicy, Mode
 from muster.model.pod_constraints import TaintEffect
 from muster.model.queue import QueueState
 from muster.scenario import manifest_builder
 from muster.scenario.device_registration import parse_devices, with_registered_devices
-from muster.scenario.field_reader import FieldReader, parse_amounts, require_known_name
+from muster.scenario.field_reader import Field, FieldReader
+from muster.scenario.key_tables import POD_KEYS
 from muster.scenario.literals import is_range, is_resource
 from muster.scenario.symbol_table import DEFAULT_NAMESPACE, SymbolTable
 from muster.scenario.syntax_tree import GangSpec, PodTemplate, RoleSpec
-from muster.yaml_positions import InputFaults, YamlValue, nearest
+from muster.yaml_positions import YamlValue, nearest
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _TAINT = re.compile(r"([^=:\s]+)(?:=([^=:\s]*))?(?::(\w+))?")
 PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
 _TAINT_EFFECTS = tuple(effect.value for effect in TaintEffect)
-_INHERITED_BY_ROLES = frozenset(
-    {
-        "requests",
-        "runDuration",
-        "exitPhase",
-        "startupDuration",
-        "terminationDuration",
-        "nodeSelector",
-        "tolerations",
-        "affinity",
-        "labels",
-        "annotations",
-        "spec",
-        "runningOn",
-    }
-)
+_INHERITED_BY_ROLES = frozenset(POD_KEYS) - {"pods", "initialPods", "min"}
 """Keys of a gang that hold for each of its roles, unless the role sets them."""
-
-
-@dataclass(frozen=True, slots=True)
-class ParseScope:
-    """What every parser needs: the names that exist, and the list of faults."""
-
-    symbols: SymbolTable
-    faults: InputFaults
 
 
 # -- nodes, queues, classes --------------------------------------------------------------------------------------------------------
 
 
-def parse_node(at: YamlValue, *, path: str, scope: ParseScope) -> Iterator[Manifest]:
-    fields = FieldReader(at, table="node", path=path, faults=scope.faults, is_extra_key=is_resource)
-    amounts = YamlValue({key: value for key, value in at.mapping.items() if is_resource(key)}, at.line, at.column)
-    allocatable = parse_amounts(amounts, field=path, faults=scope.faults)
-    labels, taints = fields.string_map("labels"), parse_taints(fields, "taints")
-    unschedulable, devices = fields.boolean("unschedulable", default=False), parse_devices(fields)
+def parse_node(at: Field) -> Iterator[Manifest]:
+    fields = FieldReader(at, table="node", is_extra_key=is_resource)
+    amounts = YamlValue({key: value for key, value in at.at.mapping.items() if is_resource(key)}, at.at.line, at.at.column)
+    allocatable = replace(at, at=amounts).amounts()
+    labels, taints = fields["labels"].string_map(), parse_taints(fields["taints"])
+    unschedulable, devices = fields["unschedulable"].boolean(default=False), parse_devices(fields["devices"])
     for name in parse_name(fields):
         yield from with_registered_devices(
             manifest_builder.node(name, allocatable=allocatable, labels=labels, taints=taints, unschedulable=unschedulable), devices
         )
 
 
-def parse_queue(at: YamlValue, *, path: str, scope: ParseScope) -> Iterator[Manifest]:
-    fields = FieldReader(at, table="queue", path=path, faults=scope.faults)
-    spec: Manifest = {"weight": fields.count("weight", 1, least=1), "reclaimable": fields.boolean("reclaimable", default=True)}
-    if parent := _known_name(fields, "parent", scope.symbols.queues, scope, what="queue"):
+def parse_queue(at: Field, symbols: SymbolTable) -> Iterator[Manifest]:
+    fields = FieldReader(at, table="queue")
+    spec: Manifest = {"weight": fields["weight"].count(1, least=1), "reclaimable": fields["reclaimable"].boolean(default=True)}
+    if parent := fields["parent"].known_text("queue", symbols.queues):
         spec["parent"] = parent
     if "priority" in fields:
-        spec["priority"] = fields.number("priority", 0)
+        spec["priority"] = fields["priority"].number()
     for key, name in (("limit", "capability"), ("deserved", "deserved")):
         if key in fields:
-            spec[name] = dict(fields.amounts(key))
+            spec[name] = dict(fields[key].amounts())
     if "guarantee" in fields:
-        spec["guarantee"] = {"resource": dict(fields.amounts("guarantee"))}
-    state = fields.choice("state", [state.value for state in QueueState], "Open")
+        spec["guarantee"] = {"resource": dict(fields["guarantee"].amounts())}
+    state = fields["state"].choice([state.value for state in QueueState], "Open")
     for name in parse_name(fields):
         yield manifest_builder.queue(name, spec=spec, state=state)
 
 
-def parse_priority_class(at: YamlValue, *, path: str, scope: ParseScope) -> Iterator[Manifest]:
-    fields = FieldReader(at, table="priority class", path=path, faults=scope.faults)
-    if "value" not in fields:
-        fields.report_missing("value")
-    value, is_default = fields.number("value", 0), fields.boolean("globalDefault", default=False)
-    preempts = fields.choice("preemptionPolicy", PREEMPTION_POLICIES, "PreemptLowerPriority") != "Never"
+def parse_priority_class(at: Field) -> Iterator[Manifest]:
+    fields = FieldReader(at, table="priority class")
+    fields.require("value")
+    value, is_default = fields["value"].number(), fields["globalDefault"].boolean(default=False)
+    preempts = fields["preemptionPolicy"].choice(PREEMPTION_POLICIES, "PreemptLowerPriority") != "Never"
     for name in parse_name(fields):
         yield manifest_builder.priority_class(name, value=value, is_default=is_default, preempts=preempts)
 
 
 def parse_name(fields: FieldReader) -> list[str]:
     """The name of a short form; a range is several."""
-    if "name" not in fields:
-        fields.report_missing("name")
-        return []
-    expanded_names = fields.expanded_names("name")
-    for word, at in expanded_names:
+    fields.require("name")
+    named = fields["name"].names()
+    for word, at in named:
         if not _NAME.fullmatch(word):
             near = re.sub(r"[^-a-z0-9.]+", "-", word.lower()).strip("-.") or "a"
-            fields.faults.add(at, f"{fields.field('name')}: {word!r} is no name", field=fields.field("name"), suggestion=near)
-    return [word for word, _ in expanded_names if _NAME.fullmatch(word)]
+            at.report(f"{word!r} is no name", suggestion=near)
+    return [word for word, _ in named if _NAME.fullmatch(word)]
 
 
-def parse_taints(fields: FieldReader, key: str) -> list[Manifest]:
-    return [taint for path, item in fields.items(key) for taint in parse_taint(item, field=path, faults=fields.faults)]
+def parse_taints(at: Field) -> list[Manifest]:
+    return [made for item in at.items() for made in _parse_taint(item, what="taint")]
 
 
-def parse_taint(item: YamlValue, *, field: str, faults: InputFaults) -> Iterator[Manifest]:
-    plain = item.plain()
+def _parse_taint(item: Field, *, what: str) -> Iterator[Manifest]:
+    """A taint or a toleration. A toleration may be without an effect and a value."""
+    plain = item.at.plain()
     if isinstance(plain, dict):
         yield plain
         return
-    found = _TAINT.fullmatch(item.text) if item.is_scalar else None
-    if found is None or found[3] is None:
-        faults.add(item, f"{field}: {item.type_text} is no taint (write for example dedicated=gpu:NoSchedule)", field=field)
-    elif _is_taint_effect(found[3], item, field=field, faults=faults):
-        yield {"key": found[1], "value": found[2] or "", "effect": found[3]}
-
-
-def _parse_toleration(item: YamlValue, *, field: str, faults: InputFaults) -> Iterator[Manifest]:
-    plain = item.plain()
-    if isinstance(plain, dict):
-        yield plain
+    found = _TAINT.fullmatch(item.at.text) if item.at.is_scalar else None
+    if found is None or (what == "taint" and found[3] is None):
+        item.report(f"{item.at.type_text} is no {what} (write for example dedicated=gpu:NoSchedule)")
         return
-    found = _TAINT.fullmatch(item.text) if item.is_scalar else None
-    if found is None:
-        faults.add(item, f"{field}: {item.type_text} is no toleration (write for example dedicated=gpu:NoSchedule)", field=field)
-        return
-    made: Manifest = {"key": found[1], "operator": "Exists"}
-    if found[2] is not None:
-        made |= {"operator": "Equal", "value": found[2]}
-    if found[3] is not None and _is_taint_effect(found[3], item, field=field, faults=faults):
-        made["effect"] = found[3]
-    yield made
-
-
-def _is_taint_effect(word: str, item: YamlValue, *, field: str, faults: InputFaults) -> bool:
-    if word not in _TAINT_EFFECTS:
-        faults.add(item, f"{field}: {word!r} is no effect of a taint", field=field, suggestion=nearest(word, _TAINT_EFFECTS))
-    return word in _TAINT_EFFECTS
+    key, value, effect = found[1], found[2], found[3]
+    is_effect = effect is None or effect in _TAINT_EFFECTS
+    if not is_effect:
+        item.report(f"{effect!r} is no effect of a taint", suggestion=nearest(effect, _TAINT_EFFECTS))
+    if what == "toleration":
+        operator = {"operator": "Exists"} if value is None else {"operator": "Equal", "value": value}
+        yield {"key": key, **operator, **({"effect": effect} if effect and is_effect else {})}
+    elif is_effect:
+        yield {"key": key, "value": value or "", "effect": effect}
 
 
 # -- gangs -------------------------------------------------------------------------------------------------------------------------
 
 
-def parse_gang(at: YamlValue, *, path: str, scope: ParseScope) -> Iterator[GangSpec]:
+def parse_gang(at: Field, symbols: SymbolTable) -> Iterator[GangSpec]:
     """One gang, or as many as its name has."""
-    fields = FieldReader(at, table="gang", path=path, faults=scope.faults)
-    roles = tuple(_parse_roles(fields, scope))
+    fields = FieldReader(at, table="gang")
+    roles = tuple(_parse_roles(fields, symbols))
     least = sum(role.min for role in roles)
     members = sum(role.pods for role in roles)
-    minimum = fields.count("min", least, least=1) if "roles" in fields else least
+    minimum = fields["min"].count(least, least=1) if "roles" in fields else least
     if "roles" in fields and minimum > members:
-        fields.report_invalid("min", f"{minimum} is more than the {members} members that can exist", suggestion=str(members))
-    common = _gang_fields(fields, scope)
+        fields["min"].report(f"{minimum} is more than the {members} members that can exist", suggestion=str(members))
+    common = _gang_fields(fields, symbols)
     for name in parse_name(fields):
-        yield GangSpec(name=name, roles=roles, min=minimum, line=at.line, **common)
+        yield GangSpec(name=name, roles=roles, min=minimum, line=at.at.line, **common)
 
 
-def _gang_fields(fields: FieldReader, scope: ParseScope) -> Manifest:
+def _gang_fields(fields: FieldReader, symbols: SymbolTable) -> Manifest:
     """The keys of a gang, except its name and members."""
-    scheduler_name = fields.text("schedulerName", "muster")
+    priority = fields["priority"].number() if "priority" in fields else None
+    class_name = fields["priorityClassName"].known_text("priority class", symbols.classes)
+    made_class = manifest_builder.priority_class_for(priority) if priority is not None and not class_name else None
+    controller = fields["controller"].choice(("recreate",))
+    recreations: dict[str, float | str | None] = {
+        "controller": controller or None,
+        "recreate-after-seconds": fields["recreateAfter"].duration(None),
+        "recreate-limit": fields["recreateLimit"].count() if "recreateLimit" in fields else None,
+    }
     return {
-        "namespace": fields.text("namespace", DEFAULT_NAMESPACE),
+        "namespace": fields["namespace"].text(DEFAULT_NAMESPACE),
         "flavour": _parse_flavour(fields),
-        "queue": _known_name(fields, "queue", scope.symbols.queues, scope),
-        "priority": fields.number("priority", 0) if "priority" in fields else None,
-        "priority_class_name": _known_name(fields, "priorityClassName", scope.symbols.classes, scope, what="priority class"),
-        "age_s": fields.duration("age", 0.0, signed=True),
-        "recreate": fields.choice("controller", ("recreate",)) == "recreate",
-        "recreate_after_s": fields.duration("recreateAfter"),
-        "recreate_limit": fields.count("recreateLimit", 0) if "recreateLimit" in fields else None,
-        "scheduler_name": scheduler_name,
-        "mode": fields.choice("mode", [mode.value for mode in Mode]),
-        "waiting_time": _parse_waiting_time(fields),
-        "match": fields.choice("matchPolicy", [policy.value for policy in MatchPolicy]),
-        "total_members": fields.count("totalNumber", 1, least=1) if "totalNumber" in fields else None,
-        "group": tuple(_parse_gang_group(fields, scope)),
-        "topology": _parse_topology(fields),
+        "queue": fields["queue"].known_text("queue", symbols.queues),
+        "priority": priority,
+        "priority_class_name": class_name if made_class is None else made_class["metadata"]["name"],
+        "priority_class": made_class,
+        "age_s": fields["age"].duration(0.0, signed=True),
+        "recreate": bool(controller),
+        "scheduler_name": fields["schedulerName"].text("muster"),
+        "annotations": _parse_gang_annotations(fields, symbols),
+        "pod_annotations": manifest_builder.behaviour_annotations(recreations),
+        "topology": _parse_topology(fields["networkTopology"]),
     }
 
 
+def _parse_gang_annotations(fields: FieldReader, symbols: SymbolTable) -> Manifest:
+    """As Koordinator has them. A waiting time is checked here, and passed on."""
+    waiting_s = fields["waitingTime"].duration(None)
+    group = [symbols.target(text, name) for text, name in fields["gangGroup"].names()]
+    annotations = {
+        names.GANG_MODE: fields["mode"].choice([mode.value for mode in Mode]),
+        names.GANG_WAITING_TIME: "" if waiting_s is None else f"{waiting_s:g}s",
+        names.GANG_MATCH_POLICY: fields["matchPolicy"].choice([policy.value for policy in MatchPolicy]),
+        names.GANG_TOTAL_NUMBER: str(fields["totalNumber"].count(1, least=1)) if "totalNumber" in fields else "",
+        names.GANG_GROUPS: json.dumps([f"{each.namespace}/{each.gang}" for each in group if each is not None]) if group else "",
+    }
+    return {name: value for name, value in annotations.items() if value}
+
+
 def _parse_flavour(fields: FieldReader) -> str:
-    flavour = fields.choice("apiFlavour", manifest_builder.GANG_FLAVOURS, "volcano")
+    flavour = fields["apiFlavour"].choice(manifest_builder.GANG_FLAVOURS, "volcano")
     if flavour != "volcano" and "roles" in fields:
-        fields.report_invalid("roles", f"only a gang of the API flavour volcano has roles, not {flavour}")
+        fields["roles"].report(f"only a gang of the API flavour volcano has roles, not {flavour}")
     if flavour != "volcano" and "networkTopology" in fields:
-        fields.report_invalid("networkTopology", f"only a gang of the API flavour volcano has it, not {flavour}")
+        fields["networkTopology"].report(f"only a gang of the API flavour volcano has it, not {flavour}")
     return flavour
 
 
-def _known_name(fields: FieldReader, key: str, choices: dict[str, None], scope: ParseScope, *, what: str = "") -> str:
-    found = fields.text(key)
-    mark = fields.at.mapping.get(key, fields.at)
-    if found and not require_known_name(mark, found, what or key, choices, field=fields.field(key), faults=scope.faults):
-        return ""
-    return found
-
-
-def _parse_waiting_time(fields: FieldReader) -> str:
-    """As Koordinator writes it. Checked here, and passed on as written."""
-    found = fields.duration("waitingTime")
-    return "" if found is None else f"{found:g}s"
-
-
-def _parse_gang_group(fields: FieldReader, scope: ParseScope) -> Iterator[str]:
-    for text, at in fields.expanded_names("gangGroup"):
-        target = scope.symbols.target(text, at, field=fields.field("gangGroup"), faults=scope.faults)
-        if target is not None:
-            yield f"{target.namespace}/{target.gang}"
-
-
-def _parse_topology(fields: FieldReader) -> Manifest | None:
-    found = fields.get("networkTopology")
-    if found is None:
+def _parse_topology(at: Field) -> Manifest | None:
+    if at.is_absent:
         return None
-    inner = FieldReader(found, table="network topology", path=fields.field("networkTopology"), faults=fields.faults)
-    return {"mode": inner.choice("mode", ("hard", "soft"), "hard"), "highestTierAllowed": inner.count("highestTierAllowed", 1)}
+    fields = FieldReader(at, table="network topology")
+    return {"mode": fields["mode"].choice(("hard", "soft"), "hard"), "highestTierAllowed": fields["highestTierAllowed"].count(1)}
 
 
-def _parse_roles(fields: FieldReader, scope: ParseScope) -> Iterator[RoleSpec]:
+def _parse_roles(fields: FieldReader, symbols: SymbolTable) -> Iterator[RoleSpec]:
     if "roles" not in fields:
-        yield _parse_role(fields, "", scope)
+        yield _parse_role(fields, "", symbols)
         return
-    if "pods" in fields or "initialPods" in fields:
-        fields.report_invalid("pods" if "pods" in fields else "initialPods", "is a key of each role where a gang has roles")
-    inherited = {key: value for key, value in fields.at.mapping.items() if key in _INHERITED_BY_ROLES}
+    for key in ("pods", "initialPods"):
+        if key in fields:
+            fields[key].report("is a key of each role where a gang has roles")
+    inherited = {key: value for key, value in fields.field.at.mapping.items() if key in _INHERITED_BY_ROLES}
     seen: set[str] = set()
-    for path, item in fields.items("roles"):
-        merged = {**inherited, **item.mapping}
-        keys = {key: item.keys.get(key, value) for key, value in merged.items()}
-        at = YamlValue(merged, item.line, item.column, item.width, keys=keys) if item.is_mapping else item
-        inner = FieldReader(at, table="role", path=path, faults=scope.faults)
+    for item in fields["roles"].items():
+        inner = FieldReader(_with_inherited(item, inherited), table="role")
         for name in parse_name(inner):
             if name in seen:
-                inner.report_invalid("name", f"there are two roles {name!r}")
+                inner["name"].report(f"there are two roles {name!r}")
             seen.add(name)
-            yield _parse_role(inner, name, scope)
+            yield _parse_role(inner, name, symbols)
 
 
-def _parse_role(fields: FieldReader, name: str, scope: ParseScope) -> RoleSpec:
-    count = fields.count("pods", 1, least=1)
-    existing = fields.count("initialPods", count)
-    least = fields.count("min", count, least=0 if name else 1)
-    if existing > count:
-        fields.report_invalid("initialPods", f"{existing} is more than the {count} members that can exist", suggestion=str(count))
-    if least > count:
-        fields.report_invalid("min", f"{least} is more than the {count} members that can exist", suggestion=str(count))
-    return RoleSpec(
-        name, count, min(existing, count), min(least, count), _parse_template(fields), _parse_running_on(fields, count, scope)
-    )
+def _with_inherited(item: Field, inherited: dict[str, YamlValue]) -> Field:
+    if not item.at.is_mapping:
+        return item
+    merged = {**inherited, **item.at.mapping}
+    keys = {key: item.at.keys.get(key, value) for key, value in merged.items()}
+    return replace(item, at=replace(item.at, value=merged, keys=keys))
+
+
+def _parse_role(fields: FieldReader, name: str, symbols: SymbolTable) -> RoleSpec:
+    count = fields["pods"].count(1, least=1)
+    existing = fields["initialPods"].count(count)
+    least = fields["min"].count(count, least=0 if name else 1)
+    for key, value in (("initialPods", existing), ("min", least)):
+        if value > count:
+            fields[key].report(f"{value} is more than the {count} members that can exist", suggestion=str(count))
+    nodes = _parse_running_on(fields["runningOn"], count, symbols)
+    return RoleSpec(name, count, min(existing, count), min(least, count), _parse_template(fields), nodes)
 
 
 def _parse_template(fields: FieldReader) -> PodTemplate:
-    termination = fields.get("terminationDuration")
+    termination = fields["terminationDuration"]
+    behaviour: dict[str, float | str | None] = {
+        "run-seconds": fields["runDuration"].duration(None),
+        "exit": "failed" if fields["exitPhase"].choice(("Succeeded", "Failed")) == "Failed" else None,
+        "startup-seconds": fields["startupDuration"].duration(None),
+        "termination-seconds": "never" if termination.at.text == "never" else termination.duration(None),
+    }
+    spec: Manifest = {
+        "containers": [{"name": "main", "resources": {"requests": dict(fields["requests"].amounts())}}],
+        "nodeSelector": fields["nodeSelector"].string_map(),
+        "tolerations": [made for item in fields["tolerations"].items() for made in _parse_taint(item, what="toleration")],
+        "affinity": fields["affinity"].mapping(),
+    }
     return PodTemplate(
-        requests=fields.amounts("requests"),
-        run_s=fields.duration("runDuration"),
-        exit_phase=fields.choice("exitPhase", ("Succeeded", "Failed"), "Succeeded"),
-        startup_s=fields.duration("startupDuration"),
-        termination_s=inf if termination is not None and termination.text == "never" else fields.duration("terminationDuration"),
-        node_selector=fields.string_map("nodeSelector"),
-        tolerations=tuple(
-            made for path, item in fields.items("tolerations") for made in _parse_toleration(item, field=path, faults=fields.faults)
-        ),
-        affinity=fields.mapping("affinity"),
-        labels=fields.string_map("labels"),
-        annotations=fields.mapping("annotations"),
-        spec=fields.mapping("spec"),
+        labels=fields["labels"].string_map(),
+        annotations={**manifest_builder.behaviour_annotations(behaviour), **fields["annotations"].mapping()},
+        spec={**{key: value for key, value in spec.items() if value}, **fields["spec"].mapping()},
     )
 
 
-def _parse_running_on(fields: FieldReader, count: int, scope: ParseScope) -> tuple[str, ...]:
+def _parse_running_on(at: Field, count: int, symbols: SymbolTable) -> tuple[str, ...]:
     """One node for all members; a list or a range has one node per member, and further members are pending."""
-    found = fields.get("runningOn")
-    if found is None:
-        return ()
-    expanded_names = fields.expanded_names("runningOn")
-    nodes = [
-        word
-        for word, at in expanded_names
-        if scope.symbols.has_node(word, at, field=fields.field("runningOn"), faults=scope.faults)
-    ]
-    if found.is_scalar and not is_range(found.text):
+    nodes = [word for word, name in at.names() if symbols.has_node(word, name)]
+    if at.at.is_scalar and not is_range(at.at.text):
         return tuple(nodes * count)
     if len(nodes) > count:
-        fields.report_invalid("runningOn", f"{len(nodes)} nodes for {count} members")
+        at.report(f"{len(nodes)} nodes for {count} members")
     return tuple(nodes)

@@ -28,4 +28,7 @@ class RunCheck(Protocol):
     def start(self, policy: Policy, events: Sequence[Event]) -> None:
         """A scheduler starts, or restarts, with this policy of its own and these events."""
 
+    def on_step(self, name: str, world: World) -> None:
+        """A part of a cycle begins: `recover`, an action of the policy, or `commit`."""
+
     def check_cycle(self, finished: FinishedCycle) -> Iterable[Violation]: ...

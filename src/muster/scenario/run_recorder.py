@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from muster.engine.hooks import Policy
 from muster.model.effects import Bind, Effect, Evict, Nominate, Outcome, Release, Reserve
 from muster.model.gang import Gang
-from muster.model.pod import PLACED, Phase
+from muster.model.pod import PLACED, UNPLACED, Phase
 from muster.queue_report import queue_shares
 from muster.scenario.run_report import (
     CycleRow,
@@ -28,13 +29,14 @@ class RunRecorder:
         self.rows: list[CycleRow] = []
         self.samples: list[UsageSample] = []
         self.shares: list[QueueSample] = []
-        self.evictions: list[EvictionRow] = []
+        self.evictions: dict[str, EvictionRow] = {}
+        """By UID of the pod."""
+        self.undone_evictions: list[EvictionRow] = []
         self.timeline_notes: list[TimelineNote] = []
         self.decided_effects: list[DecidedEffect] = []
         self._started_at = started_at
         self._gangs: dict[str, Gang] = {}
         self._first_placed_at: dict[str, float] = {}
-        self._evicted: dict[str, int] = {}
         self._attempts: dict[str, int] = {}
         """Attempts of schedulers before a restart."""
         self._world: World | None = None
@@ -58,6 +60,8 @@ class RunRecorder:
         self._gangs.update(world.facts.gangs)
         for effect in outcome.effects:
             self._record_effect(effect, outcome, at_s)
+        for uid in [uid for uid in self.evictions if world.placements.by_uid.get(uid, UNPLACED).phase in PLACED]:
+            self._undo_eviction(uid)
         row = CycleRow(
             cycle=len(self.rows) + 1,
             at_s=at_s,
@@ -81,8 +85,8 @@ class RunRecorder:
         if isinstance(effect, Bind):
             self._first_placed_at.setdefault(effect.gang, outcome.now)
         elif isinstance(effect, Evict):
-            self._evicted[effect.gang] = self._evicted.get(effect.gang, 0) + 1
-            self.evictions.append(self._eviction_row(effect, outcome.now, at_s))
+            self._undo_eviction(effect.uid)
+            self.evictions[effect.uid] = self._eviction_row(effect, outcome.now, at_s)
 
     def _eviction_row(self, effect: Evict, now: float, at_s: float) -> EvictionRow:
         cycle, pod = len(self.rows) + 1, self._world.facts.pods.get(effect.uid) if self._world is not None else None
@@ -100,12 +104,18 @@ class RunRecorder:
             lost_work_s=0.0 if since is None else max(0.0, now - since),
         )
 
+    def _undo_eviction(self, uid: str) -> None:
+        """The pod was evicted before, and runs on: that was refused or cancelled."""
+        if uid in self.evictions:
+            self.undone_evictions.append(self.evictions.pop(uid))
+
     def gang_rows(self, world: World) -> Iterator[GangRow]:
         """Every gang since the start, by name."""
+        evicted = Counter(row.gang for row in self.evictions.values())
         for gang in sorted(self._gangs.values(), key=lambda gang: (gang.full_name, gang.key)):
-            yield self._gang_row(gang, world)
+            yield self._gang_row(gang, world, evicted[gang.full_name])
 
-    def _gang_row(self, gang: Gang, world: World) -> GangRow:
+    def _gang_row(self, gang: Gang, world: World, evicted: int) -> GangRow:
         alive = gang.key in world.facts.gangs
         placed = [pod for pod in gang.pods() if world.phase(pod) in PLACED]
         attempt = world.memory.attempts.get(gang.key)
@@ -128,7 +138,7 @@ class RunRecorder:
             why=why if gang.key in world.placements.unplaced_members else "",
             code=code if gang.key in world.placements.unplaced_members else "",
             attempts=self._attempts.get(gang.key, 0) + (attempt.count if attempt is not None else 0),
-            evicted=self._evicted.get(gang.full_name, 0),
+            evicted=evicted,
         )
 
 

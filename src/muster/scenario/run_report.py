@@ -153,6 +153,8 @@ class Report:
     queues: tuple[QueueRow, ...] = ()
     shares: tuple[QueueSample, ...] = ()
     evictions: tuple[EvictionRow, ...] = ()
+    undone_evictions: tuple[EvictionRow, ...] = ()
+    """Refused, or cancelled: the pod ran on."""
     timeline_notes: tuple[TimelineNote, ...] = ()
     failures: tuple[ExpectationFailure, ...] = ()
     violations: tuple[Violation, ...] = ()

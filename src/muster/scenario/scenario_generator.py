@@ -194,8 +194,8 @@ class _EventGenerator:
             (2, self._change_queue),
             (6 if self._live_gangs else 0, self._delete),
             (6 if self._live_gangs else 0, self._scale),
-            (4 if self._live_gangs else 0, self._delete_member),
-            (4 if self._live_gangs else 0, self._fail_bind),
+            (4 if self._live_gangs else 0, lambda: {"delete": self._member()}),
+            (4 if self._live_gangs else 0, lambda: {"fail": {"bind": self._member(), "times": self._random.randint(1, 2)}}),
             (4 if len(self._ready_nodes) > 1 else 0, self._fail_node),
             (6 if self._failed_nodes else 0, self._return_node),
             (4 if self._ready_nodes else 0, self._change_node),
@@ -240,12 +240,6 @@ class _EventGenerator:
         gang = self._random.choice(self._live_gangs)
         role = self._random.choice(gang["roles"])["name"] if "roles" in gang else ""
         return {"scale": {f"{gang['name']}/{role}" if role else gang["name"]: self._random.randint(0, self._max_members)}}
-
-    def _delete_member(self) -> ScenarioDocument:
-        return {"delete": self._member()}
-
-    def _fail_bind(self) -> ScenarioDocument:
-        return {"fail": {"bind": self._member(), "times": self._random.randint(1, 2)}}
 
     def _member(self) -> str:
         gang = self._random.choice(self._live_gangs)

@@ -12,12 +12,12 @@ from time import perf_counter
 
 from muster.engine.hooks import Policy
 from muster.kube.read.object_references import Manifest
-from muster.model.effects import Effect, Outcome, PodGroupStatus, QueueStatus
+from muster.model.effects import DeletePlan, Outcome, PodGroupStatus, QueueStatus
 from muster.model.events import BindFailed, Event, EvictFailed
 from muster.queue_report import queue_rows
 from muster.scenario import manifest_builder
 from muster.scenario.cluster_backend import ClusterBackend
-from muster.scenario.expectation_checks import mismatches
+from muster.scenario.expectation_checks import ObservedState, mismatches, shortened
 from muster.scenario.invariants import InvariantChecker, Violation
 from muster.scenario.literals import format_duration
 from muster.scenario.loader import policy_of
@@ -43,18 +43,18 @@ from muster.scenario.syntax_tree import (
     Scenario,
     ScenarioStep,
     SubmitStep,
+    pod_name,
 )
-from muster.scheduler import DecisionLog, Scheduler, step
+from muster.scheduler import DecisionLog, Scheduler
 from muster.sim.api_kinds import BadManifest
 from muster.sim.cluster import SimCluster
-from muster.sim.fault_injection import FaultRates
 from muster.sim.object_store import StoreError
 from muster.sim.pod_behaviour import recreate_annotations
-from muster.sim.virtual_clock import VIRTUAL_START
 from muster.state.world import World
 from muster.yaml_positions import InputError, InputFault
 
 MAX_VIOLATIONS = 100
+_REPORTS = PodGroupStatus | QueueStatus | DeletePlan
 _STATUS_CYCLES = 2
 """Cycles after which every status is written, if nothing happens any more."""
 
@@ -83,22 +83,6 @@ def run(
     return runner.report(failures, wall_s=perf_counter() - started_at)
 
 
-class _ObservedCluster:
-    """The cluster as the scheduler sees it, with the last events."""
-
-    def __init__(self, cluster: ClusterBackend) -> None:
-        self._cluster = cluster
-        self.last_events: list[Event] = []
-        self.max_writes: int | None = None
-
-    def events(self) -> Iterable[Event]:
-        self.last_events = self._cluster.events()
-        return self.last_events
-
-    def execute(self, effects: Iterable[Effect]) -> None:
-        self._cluster.execute(effects, max_writes=self.max_writes)
-
-
 class ScenarioRunner:
     """A running scenario."""
 
@@ -115,12 +99,13 @@ class ScenarioRunner:
         self._observer = observer
         self._log = log
         self.policy: Policy = policy_of(scenario)
-        self.cluster: ClusterBackend = cluster or _sim_cluster(scenario, self.policy)
+        self.cluster: ClusterBackend = cluster or SimCluster(
+            faults=scenario.faults, scheduler_names=self.policy.settings.scheduler_names, starts_at=scenario.starts_at
+        )
         self.gangs: dict[str, GangSpec] = {}
         """The gangs of the short form as they are now, after all scaling."""
-        self._observed_cluster = _ObservedCluster(self.cluster)
         self._started_at = self.cluster.now
-        self._scheduler = Scheduler(self.policy, log=log)
+        self._scheduler = Scheduler(self.policy, log=log, on_step=self._on_step)
         self._checks = checks
         self._invariants = InvariantChecker(self.policy)
         self._recorder = RunRecorder(started_at=self._started_at)
@@ -155,7 +140,8 @@ class ScenarioRunner:
             samples=tuple(self._recorder.samples),
             queues=queue_rows(self.world, self.policy),
             shares=tuple(self._recorder.shares),
-            evictions=tuple(self._recorder.evictions),
+            evictions=tuple(self._recorder.evictions.values()),
+            undone_evictions=tuple(self._recorder.undone_evictions),
             timeline_notes=tuple(self._recorder.timeline_notes),
             failures=tuple(failures),
             violations=tuple(self.violations),
@@ -178,8 +164,9 @@ class ScenarioRunner:
         """The scheduler begins with a list of the cluster's objects."""
         events = self.cluster.relist()
         self._scheduler.feed(events)
+        policy = policy_of(self.scenario)
         for check in self._checks:
-            check.start(policy_of(self.scenario), events)
+            check.start(policy, events)
 
     # -- steps -----------------------------------------------------------------------------------------------------------------
 
@@ -198,9 +185,7 @@ class ScenarioRunner:
             case RestartStep():
                 self._restart()
             case CrashStep():
-                self._observed_cluster.max_writes = what.writes
-                self.cycle()
-                self._observed_cluster.max_writes = None
+                self.cycle(max_writes=what.writes)
                 self._restart()
             case _:
                 self._invariants.on_external_change()
@@ -208,7 +193,7 @@ class ScenarioRunner:
                     self._apply_step(what)
         return []
 
-    def _apply_step(self, what: SubmitStep | DeleteStep | ScaleStep | NodeStep | FailStep | PatchStep) -> None:
+    def _apply_step(self, what: ScenarioStep) -> None:
         """A change in the cluster."""
         match what:
             case SubmitStep():
@@ -236,7 +221,7 @@ class ScenarioRunner:
 
     def _create_gang(self, gang: GangSpec) -> None:
         now = self.cluster.now
-        for manifest in (manifest_builder.priority_class_of(gang), manifest_builder.group(gang, now=now)):
+        for manifest in (gang.priority_class, manifest_builder.group(gang, now=now)):
             if manifest is not None:
                 self.cluster.apply(manifest)
         for pod in manifest_builder.pods(gang, now=now):
@@ -247,25 +232,22 @@ class ScenarioRunner:
         if isinstance(target, NamedObject):
             self.cluster.delete(target.kind, target.namespace, target.name)
             return
-        gang = self.gangs.get(f"{target.namespace}/{target.gang}")
         if target.pod:
             # A member that ended meanwhile is no fault of the file.
-            if gang is None or self.cluster.get("Pod", target.namespace, target.pod) is not None:
+            is_member = f"{target.namespace}/{target.gang}" in self.gangs
+            if not is_member or self.cluster.get("Pod", target.namespace, target.pod) is not None:
                 self.cluster.delete("Pod", target.namespace, target.pod)
             return
-        if gang is None:
-            raise BadManifest(f"{target.text} was written as manifests: delete its objects, such as Pod/default/a")
-        for role in gang.roles if target.role is None else [role for role in gang.roles if role.name == target.role]:
-            for number in range(role.existing):
-                self._delete_member(gang, role.name, number)
+        gang = self._gang(target, instead="delete its objects, such as Pod/default/a")
+        for name in gang.member_names(target.role):
+            self._delete_member(gang, name)
         if target.role is None:
             if manifest_builder.pod_group_kind(gang):
                 self.cluster.delete(manifest_builder.pod_group_kind(gang), gang.namespace, gang.name)
             del self.gangs[gang.title]
 
-    def _delete_member(self, gang: GangSpec, role: str, number: int) -> None:
+    def _delete_member(self, gang: GangSpec, name: str) -> None:
         """Delete the member for good; it may have ended already."""
-        name = manifest_builder.pod_name(gang.name, role, number)
         if self.cluster.get("Pod", gang.namespace, name) is not None:
             self.cluster.delete("Pod", gang.namespace, name, permanently=True)
 
@@ -280,9 +262,7 @@ class ScenarioRunner:
         self.cluster.patch("Pod", gang.namespace, name, {"metadata": {"annotations": again}})
 
     def _scale(self, target: PodTarget, count: int) -> None:
-        gang = self.gangs.get(f"{target.namespace}/{target.gang}")
-        if gang is None:
-            raise BadManifest(f"{target.text} was written as manifests: submit or delete its pods one by one")
+        gang = self._gang(target, instead="submit or delete its pods one by one")
         chosen = [role for role in gang.roles if target.role in (None, role.name)]
         if len(chosen) != 1:
             raise BadManifest(f"{target.text} has roles: write for example {target.text}/{gang.roles[0].name}")
@@ -292,7 +272,7 @@ class ScenarioRunner:
                 gang, manifest_builder.pod(replace(gang, age_s=0.0), replace(role, running_on=()), number, now=self.cluster.now)
             )
         for number in range(count, role.existing):
-            self._delete_member(gang, role.name, number)
+            self._delete_member(gang, pod_name(gang.name, role.name, number))
         scaled = replace(role, existing=count, pods=max(role.pods, count))
         self.gangs[gang.title] = replace(gang, roles=tuple(scaled if each is role else each for each in gang.roles))
 
@@ -305,58 +285,61 @@ class ScenarioRunner:
             "fail": self.cluster.fail_node,
             "recover": self.cluster.recover_node,
             "remove": lambda name: self.cluster.fail_node(name, gone=True),
-            "cordon": lambda name: self.cluster.patch("Node", "", name, {"spec": {"unschedulable": True}}),
-            "uncordon": lambda name: self.cluster.patch("Node", "", name, {"spec": {"unschedulable": None}}),
         }
         for name in what.names:
             act[what.verb](name)
         names = [*what.names, *dict(what.changes), *(node["metadata"]["name"] for node in what.nodes)]
-        self._recorder.add_note(self.cluster.now, f"{_NODE_NOTES[what.verb]} {_shortened(names)}")
+        self._recorder.add_note(self.cluster.now, f"{_NODE_NOTES[what.verb]} {shortened(names, most=3)}")
 
     def _fail(self, what: FailStep) -> None:
         for targets, fail in ((what.bind, self.cluster.fail_bind), (what.evict, self.cluster.fail_evict)):
             for target in targets:
-                for title in self._pod_names(target):
-                    fail(title, times=what.times)
+                gang = None if target.pod else self._gang(target, instead="name its pods one by one")
+                for name in [target.pod] if gang is None else gang.member_names(target.role):
+                    fail(f"{target.namespace}/{name}", times=what.times)
 
-    def _pod_names(self, target: PodTarget) -> Iterator[str]:
-        if target.pod:
-            yield f"{target.namespace}/{target.pod}"
-            return
-        gang = self.gangs[f"{target.namespace}/{target.gang}"]
-        for role in gang.roles:
-            for number in range(role.existing if target.role in (None, role.name) else 0):
-                yield f"{gang.namespace}/{manifest_builder.pod_name(gang.name, role.name, number)}"
+    def _gang(self, target: PodTarget, *, instead: str) -> GangSpec:
+        gang = self.gangs.get(f"{target.namespace}/{target.gang}")
+        if gang is None:
+            raise BadManifest(f"{target.text} was written as manifests: {instead}")
+        return gang
 
     def _restart(self) -> None:
         """A new scheduler, with nothing but the policy and the cluster's objects."""
         self._recorder.on_restart()
         self.policy = policy_of(self.scenario)
-        self._scheduler = Scheduler(self.policy, log=self._log)
+        self._scheduler = Scheduler(self.policy, log=self._log, on_step=self._on_step)
         self._invariants.on_restart(self.policy)
         self._start_scheduler()
         self._recorder.add_note(self.cluster.now, "restart")
 
     # -- cycles ----------------------------------------------------------------------------------------------------------------
 
-    def cycle(self) -> Outcome:
-        """One cycle of the scheduling loop, and all checks after it."""
+    def cycle(self, *, max_writes: int | None = None) -> Outcome:
+        """One cycle of the scheduling loop, and all checks after it. `max_writes`: the scheduler dies after so many writes."""
         started_at = perf_counter()
-        outcome = step(self._scheduler, self._observed_cluster, self.cluster.now)
+        events = self.cluster.events()
+        self._scheduler.feed(events)
+        outcome = self._scheduler.tick(self.cluster.now)
+        self.cluster.execute(outcome.effects, max_writes=max_writes)
         wall_s = perf_counter() - started_at
-        self._check_invariants(outcome)
+        self._check_invariants(events, outcome)
         row, sample = self._recorder.record_cycle(self.world, self.policy, outcome, wall_s=wall_s)
         if self._observer is not None:
             self._observer.cycle(CycleUpdate(row, self.scenario.virtual_s, sample, outcome))
         return outcome
 
-    def _check_invariants(self, outcome: Outcome) -> None:
+    def _on_step(self, name: str) -> None:
+        for check in self._checks:
+            check.on_step(name, self.world)
+
+    def _check_invariants(self, events: Sequence[Event], outcome: Outcome) -> None:
         """The invariants and the further checks. A violation repeats in the cycles after it: only the first ones are kept."""
-        for event in self._observed_cluster.last_events:
+        for event in events:
             if isinstance(event, BindFailed | EvictFailed):
                 self._invariants.on_failure(event.uid)
         found = self._invariants.check_cycle(self.world, outcome)
-        finished = FinishedCycle(self.world, self.policy, outcome, tuple(self._observed_cluster.last_events), ok=not found)
+        finished = FinishedCycle(self.world, self.policy, outcome, events, ok=not found)
         for check in self._checks:
             found.extend(check.check_cycle(finished))
         self.violations.extend(found[: MAX_VIOLATIONS - len(self.violations)])
@@ -373,7 +356,8 @@ class ScenarioRunner:
     # -- expectations ------------------------------------------------------------------------------------------------------------
 
     def _expect(self, what: ExpectStep) -> list[Mismatch]:
-        found = mismatches(what, self)
+        observed = ObservedState(self.cluster, self.world, self.gangs, self.decided_effects, self.cycles)
+        found = mismatches(what, observed)
         for check in what.checks:
             if check.key == "stable" and not found:
                 found.extend(self._check_stable(check))
@@ -384,9 +368,10 @@ class ScenarioRunner:
         span = f"{cycles} more cycles" if check.count is not None else f"{format_duration(check.seconds)} more"
         outcomes = [self.cycle() for _ in range(cycles)] if check.count is not None else self._run(check.seconds, check.every_s)
         for number, outcome in enumerate(outcomes, start=1):
-            # A status only reports what was observed; without time passing, nothing is left to report after a while.
+            # A status only reports what was observed, and a Plan ends when that is: without time passing, nothing is left after a
+            # while.
             reports = check.count is None or number <= _STATUS_CYCLES
-            moved = [effect for effect in outcome.effects if not (reports and isinstance(effect, PodGroupStatus | QueueStatus))]
+            moved = [effect for effect in outcome.effects if not (reports and isinstance(effect, _REPORTS))]
             if moved:
                 more = f" and {len(moved) - 1} more" if len(moved) > 1 else ""
                 text = f"in cycle {number} of them, after {outcome.now - self._started_at:g} s: {moved[0]}{more}"
@@ -402,20 +387,6 @@ class ScenarioRunner:
             raise InputError([InputFault(str(error), file=self.scenario.file, line=line)]) from error
 
 
-def _sim_cluster(scenario: Scenario, policy: Policy) -> SimCluster:
-    shares = scenario.faults
-    faults = FaultRates(
-        seed=scenario.seed,
-        delayed=shares.delayed,
-        dropped=shares.dropped,
-        duplicated=shares.duplicated,
-        reordered=shares.reordered,
-        bind_failures=shares.bind_failures,
-    )
-    starts_at = VIRTUAL_START if scenario.starts_at is None else scenario.starts_at
-    return SimCluster(seed=scenario.seed, faults=faults, scheduler_names=policy.settings.scheduler_names, starts_at=starts_at)
-
-
 _NODE_NOTES = {
     "fail": "node failed:",
     "recover": "node recovered:",
@@ -427,10 +398,3 @@ _NODE_NOTES = {
     "resize": "node resized:",
     "add": "node added:",
 }
-
-
-def _shortened(names: list[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-
-
-__all__ = ["Manifest", "ScenarioRunner", "run"]

@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from muster.kube.read.object_references import Manifest
 from muster.scenario.expectation_parser import parse_expect
-from muster.scenario.field_reader import (
-    DEFAULT_CYCLE_INTERVAL_S,
-    FieldReader,
-    parse_amounts,
-    parse_count,
-    parse_duration,
-    parse_names,
-    parse_run_span,
-    report_unknown_key,
-)
-from muster.scenario.key_tables import key_names
-from muster.scenario.object_parser import ParseScope, parse_gang, parse_node, parse_taint
-from muster.scenario.symbol_table import is_manifest, is_object_name
+from muster.scenario.field_reader import DEFAULT_CYCLE_INTERVAL_S, Field, FieldReader, parse_run_span
+from muster.scenario.key_tables import KEY_TABLES
+from muster.scenario.object_parser import parse_gang, parse_node, parse_taints
+from muster.scenario.symbol_table import SymbolTable, is_manifest
 from muster.scenario.syntax_tree import (
     AdvanceStep,
     CrashStep,
@@ -27,7 +19,6 @@ from muster.scenario.syntax_tree import (
     DeleteStep,
     FailStep,
     GangSpec,
-    NamedObject,
     NodeStep,
     PatchStep,
     PodTarget,
@@ -39,54 +30,54 @@ from muster.scenario.syntax_tree import (
     SubmitStep,
 )
 from muster.sim.api_kinds import BadManifest, ref_of
-from muster.yaml_positions import InputFaults, YamlValue
+from muster.yaml_positions import YamlValue
 
 STEPS_WITHOUT_VALUE = ("cycle", "restart")
 """Steps that may be written without a value."""
 
 
-def parse_step(at: YamlValue, *, path: str, scope: ParseScope) -> ScenarioStep | None:
+def parse_step(step: Field, symbols: SymbolTable) -> ScenarioStep | None:
+    at = step.at
     if at.is_scalar and at.text in STEPS_WITHOUT_VALUE:
         at = YamlValue({at.text: YamlValue(None, at.line, at.column)}, at.line, at.column, keys={at.text: at})
     if not at.is_mapping or len(at.mapping) != 1:
         what = f"{len(at.mapping)} keys" if at.is_mapping else at.type_text
-        scope.faults.add(at, f"{path}: a step has one key, such as cycle or expect, not {what}", field=path)
+        step.report(f"a step has one key, such as cycle or expect, not {what}")
         return None
     (key,) = at.mapping
-    if key not in key_names("step"):
-        report_unknown_key(at.keys[key], table="step", field=path, faults=scope.faults, what="step")
+    if key not in _PARSERS:
+        replace(step, at=at.keys[key]).report_unknown_key("step", what="step")
         return None
-    return _PARSERS[key](at.mapping[key], f"{path}.{key}", scope, at.keys[key].line)
+    return _PARSERS[key](step.child(at.mapping[key], key), symbols, at.keys[key].line)
 
 
-def _parse_submit(at: YamlValue, path: str, scope: ParseScope, line: int) -> SubmitStep:
+def _parse_submit(at: Field, symbols: SymbolTable, line: int) -> SubmitStep:
     gangs: list[GangSpec] = []
     objects: list[SourceManifest] = []
-    for i, item in enumerate(at.items if at.is_list else (at,)):
-        place = f"{path}[{i}]" if at.is_list else path
-        if is_manifest(item):
-            objects.extend(parse_manifest(item, path=place, faults=scope.faults))
+    for item in at.items():
+        if is_manifest(item.at):
+            objects.extend(parse_manifest(item))
         else:
-            gangs.extend(parse_gang(item, path=place, scope=scope))
+            gangs.extend(parse_gang(item, symbols))
     return SubmitStep(line, tuple(gangs), tuple(objects))
 
 
-def parse_manifest(at: YamlValue, *, path: str, faults: InputFaults) -> Iterator[SourceManifest]:
+def parse_manifest(at: Field) -> Iterator[SourceManifest]:
     """A manifest, with annotations as texts. A fault is only what no API server would accept."""
-    plain = at.plain()
+    plain = at.at.plain()
     if not isinstance(plain, dict):
-        faults.add(at, f"{path}: takes a Kubernetes manifest, not {at.type_text}", field=path)
+        at.report(f"takes a Kubernetes manifest, not {at.at.type_text}")
         return
     try:
         ref_of(plain)
     except BadManifest as bad:
-        faults.add(at, f"{path}: {bad}", field=path)
+        at.report(str(bad))
         return
-    metadata = at.mapping["metadata"]
+    metadata = at.at.mapping["metadata"]
     annotations = metadata.mapping.get("annotations")
     if annotations is not None and annotations.is_mapping:
         plain["metadata"]["annotations"] = {key: _text(value) for key, value in annotations.mapping.items()}
-    yield SourceManifest(plain, at.line)
+    yield SourceManifest(plain, at.at.line)
 
 
 def _text(value: YamlValue) -> str:
@@ -97,129 +88,104 @@ def _text(value: YamlValue) -> str:
     return json.dumps(value.plain())
 
 
-def _parse_delete(at: YamlValue, path: str, scope: ParseScope, line: int) -> DeleteStep:
-    targets: list[PodTarget | NamedObject] = []
-    for item in at.items if at.is_list else (at,):
-        for word, mark in parse_names(item, field=path, faults=scope.faults):
-            found = parse_target(word, mark, path, scope)
-            if found is not None:
-                targets.append(found)
-    return DeleteStep(line, tuple(targets))
+def _parse_delete(at: Field, symbols: SymbolTable, line: int) -> DeleteStep:
+    found = [symbols.target_or_object(word, name) for word, name in at.names()]
+    return DeleteStep(line, tuple(target for target in found if target is not None))
 
 
-def parse_target(word: str, at: YamlValue, path: str, scope: ParseScope) -> PodTarget | NamedObject | None:
-    look_up = scope.symbols.named_object if is_object_name(word) else scope.symbols.target
-    return look_up(word, at, field=path, faults=scope.faults)
-
-
-def _parse_scale(at: YamlValue, path: str, scope: ParseScope, line: int) -> ScaleStep:
-    if not at.is_mapping:
-        scope.faults.add(at, f"{path}: takes gang: count, not {at.type_text}", field=path)
+def _parse_scale(at: Field, symbols: SymbolTable, line: int) -> ScaleStep:
+    if not at.at.is_mapping:
+        at.report(f"takes gang: count, not {at.at.type_text}")
     to: list[tuple[PodTarget, int]] = []
-    for text, value in at.mapping.items():
-        target = scope.symbols.target(text, at.keys[text], field=path, faults=scope.faults)
-        count = parse_count(value, field=f"{path}.{text}", faults=scope.faults)
+    for key, value in at.entries() if at.at.is_mapping else ():
+        target, count = symbols.target(key.at.text, key), value.count()
         if target is not None and target.pod:
-            scope.faults.add(at.keys[text], f"{path}: {text!r} is one pod, not a gang", field=path)
+            key.report(f"{key.at.text!r} is one pod, not a gang")
         elif target is not None:
             to.append((target, count))
     return ScaleStep(line, tuple(to))
 
 
-def _parse_cycle(at: YamlValue, path: str, scope: ParseScope, line: int) -> CycleStep:
-    return CycleStep(line, 1 if at.value is None else parse_count(at, field=path, faults=scope.faults, least=1, default=1))
+def _parse_cycle(at: Field, symbols: SymbolTable, line: int) -> CycleStep:  # noqa: ARG001
+    return CycleStep(line, 1 if at.at.value is None else at.count(1, least=1))
 
 
-def _parse_advance(at: YamlValue, path: str, scope: ParseScope, line: int) -> AdvanceStep:
-    return AdvanceStep(line, parse_duration(at, field=path, faults=scope.faults, default=0.0))
+def _parse_advance(at: Field, symbols: SymbolTable, line: int) -> AdvanceStep:  # noqa: ARG001
+    return AdvanceStep(line, at.duration(0.0))
 
 
-def _parse_run(at: YamlValue, path: str, scope: ParseScope, line: int) -> RunStep:
-    if at.is_scalar:
-        return RunStep(line, parse_duration(at, field=path, faults=scope.faults, default=0.0), DEFAULT_CYCLE_INTERVAL_S)
-    return RunStep(line, *parse_run_span(at, path=path, faults=scope.faults))
+def _parse_run(at: Field, symbols: SymbolTable, line: int) -> RunStep:  # noqa: ARG001
+    if at.at.is_scalar:
+        return RunStep(line, at.duration(0.0), DEFAULT_CYCLE_INTERVAL_S)
+    return RunStep(line, *parse_run_span(at))
 
 
-def _parse_node(at: YamlValue, path: str, scope: ParseScope, line: int) -> NodeStep | None:
-    fields = FieldReader(at, table="node step", path=path, faults=scope.faults)
-    verbs = [verb for verb in key_names("node step") if verb in fields]
+def _parse_node(at: Field, symbols: SymbolTable, line: int) -> NodeStep | None:
+    fields = FieldReader(at, table="node step")
+    verbs = [verb for verb in KEY_TABLES["node step"] if verb in fields]
     if len(verbs) != 1:
-        scope.faults.add(at, f"{path}: takes one of {', '.join(key_names('node step'))}", field=path)
+        at.report(f"takes one of {', '.join(KEY_TABLES['node step'])}")
         return None
     verb = verbs[0]
     if verb == "add":
-        added = (parse_node(item, path=place, scope=scope) for place, item in fields.items("add"))
-        return NodeStep(line, verb, nodes=tuple(node for nodes in added for node in nodes))
+        return NodeStep(line, verb, nodes=tuple(node for item in fields["add"].items() for node in parse_node(item)))
     if verb in ("taint", "label", "resize"):
-        return NodeStep(line, verb, changes=tuple(_parse_node_changes(fields, verb, scope)))
-    known = [word for word, mark in fields.expanded_names(verb) if _is_known_node(word, mark, fields.field(verb), scope)]
-    return NodeStep(line, verb, names=tuple(known))
+        return NodeStep(line, verb, changes=tuple(_parse_node_changes(fields[verb], verb, symbols)))
+    names = tuple(word for word, name in fields[verb].names() if symbols.has_node(word, name))
+    if verb in ("cordon", "uncordon"):
+        change: Manifest = {"spec": {"unschedulable": True if verb == "cordon" else None}}
+        return NodeStep(line, verb, changes=tuple((name, change) for name in names))
+    return NodeStep(line, verb, names=names)
 
 
-def _parse_node_changes(fields: FieldReader, verb: str, scope: ParseScope) -> Iterator[tuple[str, Manifest]]:
-    for key, value in fields.entries(verb):
-        place = f"{fields.field(verb)}.{key.text}"
-        change = _parse_node_patch(verb, value, place, scope)
-        for word, mark in parse_names(key, field=place, faults=scope.faults):
-            if _is_known_node(word, mark, place, scope):
+def _parse_node_changes(at: Field, verb: str, symbols: SymbolTable) -> Iterator[tuple[str, Manifest]]:
+    for key, value in at.entries():
+        change = _parse_node_patch(verb, value)
+        for word, name in replace(key, path=value.path).names():
+            if symbols.has_node(word, name):
                 yield word, change
 
 
-def _parse_node_patch(verb: str, value: YamlValue, place: str, scope: ParseScope) -> Manifest:
+def _parse_node_patch(verb: str, value: Field) -> Manifest:
     """A merge patch of the Node."""
     if verb == "taint":
-        items = value.items if value.is_list else () if value.value is None else (value,)
-        return {"spec": {"taints": [taint for item in items for taint in parse_taint(item, field=place, faults=scope.faults)]}}
+        return {"spec": {"taints": [] if value.at.value is None else parse_taints(value)}}
     if verb == "resize":
-        capacity = dict(parse_amounts(value, field=place, faults=scope.faults))
+        capacity = dict(value.amounts())
         return {"status": {"allocatable": capacity, "capacity": capacity}}
-    if not value.is_mapping:
-        scope.faults.add(value, f"{place}: takes a mapping of labels, not {value.type_text}", field=place)
-    labels = {key: None if label.value is None else label.text for key, label in value.mapping.items()}
+    if not value.at.is_mapping:
+        value.report(f"takes a mapping of labels, not {value.at.type_text}")
+    labels = {key: None if label.value is None else label.text for key, label in value.at.mapping.items()}
     return {"metadata": {"labels": labels}}
 
 
-def _is_known_node(word: str, mark: YamlValue, field: str, scope: ParseScope) -> bool:
-    return scope.symbols.has_node(word, mark, field=field, faults=scope.faults)
-
-
-def _parse_fail(at: YamlValue, path: str, scope: ParseScope, line: int) -> FailStep:
-    fields = FieldReader(at, table="fail step", path=path, faults=scope.faults)
+def _parse_fail(at: Field, symbols: SymbolTable, line: int) -> FailStep:
+    fields = FieldReader(at, table="fail step")
     if "bind" not in fields and "evict" not in fields:
-        scope.faults.add(at, f"{path}: takes bind or evict, with gangs or members", field=path)
-    found = {
-        key: [_parse_pod_target(word, mark, fields.field(key), scope) for word, mark in fields.expanded_names(key)]
-        for key in ("bind", "evict")
-    }
+        at.report("takes bind or evict, with gangs or members")
+    found = {key: [symbols.target(word, name) for word, name in fields[key].names()] for key in ("bind", "evict")}
     bind, evict = (tuple(target for target in found[key] if target is not None) for key in ("bind", "evict"))
-    return FailStep(line, bind, evict, fields.count("times", 1, least=1))
+    return FailStep(line, bind, evict, fields["times"].count(1, least=1))
 
 
-def _parse_pod_target(word: str, mark: YamlValue, path: str, scope: ParseScope) -> PodTarget | None:
-    return scope.symbols.target(word, mark, field=path, faults=scope.faults)
-
-
-def _parse_restart(at: YamlValue, path: str, scope: ParseScope, line: int) -> RestartStep:
-    if at.value is not None and not (at.is_mapping and not at.mapping):
-        scope.faults.add(at, f"{path}: takes nothing", field=path)
+def _parse_restart(at: Field, symbols: SymbolTable, line: int) -> RestartStep:  # noqa: ARG001
+    if at.at.value is not None and not (at.at.is_mapping and not at.at.mapping):
+        at.report("takes nothing")
     return RestartStep(line)
 
 
-def _parse_crash(at: YamlValue, path: str, scope: ParseScope, line: int) -> CrashStep:
-    return CrashStep(line, parse_count(at, field=path, faults=scope.faults))
+def _parse_crash(at: Field, symbols: SymbolTable, line: int) -> CrashStep:  # noqa: ARG001
+    return CrashStep(line, at.count())
 
 
-def _parse_patch(at: YamlValue, path: str, scope: ParseScope, line: int) -> PatchStep | None:
-    fields = FieldReader(at, table="patch", path=path, faults=scope.faults)
-    for key in ("object", "merge"):
-        if key not in fields:
-            fields.report_missing(key)
-    mark = fields.get("object")
-    found = None if mark is None else scope.symbols.named_object(mark.text, mark, field=fields.field("object"), faults=scope.faults)
-    return None if found is None else PatchStep(line, found, fields.mapping("merge"))
+def _parse_patch(at: Field, symbols: SymbolTable, line: int) -> PatchStep | None:
+    fields = FieldReader(at, table="patch")
+    fields.require("object", "merge")
+    found = symbols.named_object(fields["object"].at.text, fields["object"]) if "object" in fields else None
+    return None if found is None else PatchStep(line, found, fields["merge"].mapping())
 
 
-_PARSERS: dict[str, Callable[[YamlValue, str, ParseScope, int], ScenarioStep | None]] = {
+_PARSERS: dict[str, Callable[[Field, SymbolTable, int], ScenarioStep | None]] = {
     "submit": _parse_submit,
     "delete": _parse_delete,
     "scale": _parse_scale,

@@ -6,12 +6,13 @@ A name in a step or an expectation must be one of these; a fault suggests the ne
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from muster.scenario.field_reader import require_known_name
+from muster.scenario.field_reader import Field
 from muster.scenario.literals import BadLiteral, expand_names
-from muster.scenario.syntax_tree import NamedObject, PodTarget
+from muster.scenario.syntax_tree import NamedObject, PodTarget, pod_name
 from muster.sim.api_kinds import BadManifest, is_namespaced, kinds_named
-from muster.yaml_positions import InputFaults, YamlValue
+from muster.yaml_positions import YamlValue
 
 DEFAULT_NAMESPACE = "default"
 BUILT_IN_QUEUES = ("default", "root")
@@ -22,13 +23,14 @@ class SymbolTable:
         self.nodes: dict[str, None] = {}
         self.queues: dict[str, None] = dict.fromkeys(BUILT_IN_QUEUES)
         self.classes: dict[str, None] = {}
-        self.gangs: dict[str, dict[str, None]] = {}
-        """Namespaces by the gang's name."""
-        self.roles: dict[str, dict[str, None]] = {}
-        """Role names by the gang's title."""
-        self.pods: dict[str, dict[str, None]] = {}
-        """Namespaces by the name of a pod that was written as a manifest."""
+        self._roles: dict[tuple[str, str], dict[str, None]] = {}
+        """Role names of each gang by its namespace and name."""
+        self._pods: dict[tuple[str, str], None] = {}
+        """Namespaces and names of pods that were written as manifests."""
         self._collect_names(document)
+        self._targets: dict[str, list[PodTarget]] = {}
+        """Gangs, roles and pods by each text that may mean them."""
+        self._add_targets()
 
     # -- collecting -----------------------------------------------------------------------------------------------------------
 
@@ -37,13 +39,12 @@ class SymbolTable:
         self._add_names(self.nodes, top.get("nodes"))
         self._add_names(self.queues, top.get("queues"))
         self._add_names(self.classes, top.get("priorityClasses"))
-        for item in (*_as_items(top.get("gangs")), *_as_items(top.get("objects"))):
+        steps = _as_items(top.get("steps"))
+        submitted = [item for step in steps for item in _as_items(step.mapping.get("submit"))]
+        for item in (*_as_items(top.get("gangs")), *_as_items(top.get("objects")), *submitted):
             self._add_submitted(item)
-        for step in _as_items(top.get("steps")):
-            submitted = step.mapping.get("submit")
-            for item in _as_items(submitted):
-                self._add_submitted(item)
-            self._add_names(self.nodes, _child(step.mapping.get("node"), "add"))
+        for step in steps:
+            self._add_names(self.nodes, _child(step, "node", "add"))
 
     def _add_names(self, names: dict[str, None], found: YamlValue | None) -> None:
         for item in _as_items(found):
@@ -53,17 +54,14 @@ class SymbolTable:
         if is_manifest(item):
             self._add_manifest(item)
             return
-        namespace = _text(item.mapping.get("namespace")) or DEFAULT_NAMESPACE
+        namespace = _text(item, "namespace") or DEFAULT_NAMESPACE
         for name in _expanded_names(item):
-            self.gangs.setdefault(name, {})[namespace] = None
-            roles = self.roles.setdefault(f"{namespace}/{name}", {})
-            roles.update(dict.fromkeys(role for each in _as_items(item.mapping.get("roles")) for role in _expanded_names(each)))
+            roles = self._roles.setdefault((namespace, name), {})
+            self._add_names(roles, item.mapping.get("roles"))
 
     def _add_manifest(self, item: YamlValue) -> None:
-        metadata = item.mapping.get("metadata")
-        name = _text(_child(metadata, "name"))
-        namespace = _text(_child(metadata, "namespace")) or DEFAULT_NAMESPACE
-        match _text(item.mapping.get("kind")):
+        name, namespace = _text(item, "metadata", "name"), _text(item, "metadata", "namespace") or DEFAULT_NAMESPACE
+        match _text(item, "kind"):
             case "Node":
                 self.nodes[name] = None
             case "Queue":
@@ -71,100 +69,79 @@ class SymbolTable:
             case "PriorityClass":
                 self.classes[name] = None
             case "PodGroup":
-                self._add_pod_group(item, namespace, name)
+                roles = _child(item, "spec", "minTaskMember")
+                self._roles.setdefault((namespace, name), {}).update(dict.fromkeys(roles.mapping if roles is not None else ()))
             case "Pod":
-                self.pods.setdefault(name, {})[namespace] = None
+                self._pods[namespace, name] = None
                 for key in ("gang.scheduling.koordinator.sh/name", "scheduling.k8s.io/group-name"):
-                    gang = _text(_child(_child(metadata, "annotations"), key))
-                    if gang:
-                        self.gangs.setdefault(gang, {})[namespace] = None
+                    if gang := _text(item, "metadata", "annotations", key):
+                        self._roles.setdefault((namespace, gang), {})
 
-    def _add_pod_group(self, item: YamlValue, namespace: str, name: str) -> None:
-        self.gangs.setdefault(name, {})[namespace] = None
-        roles = _child(_child(item, "spec"), "minTaskMember")
-        self.roles.setdefault(f"{namespace}/{name}", {}).update(dict.fromkeys(roles.mapping if roles is not None else ()))
+    def _add_targets(self) -> None:
+        """`low`, `ns/low`, `job/worker`, `ns/job/worker`, or a pod's name. A text with its namespace means nothing else."""
+        targets = [
+            PodTarget("/".join(filter(None, (gang, role))), namespace, gang, role)
+            for (namespace, gang), roles in self._roles.items()
+            for role in (None, *roles)
+        ]
+        pods = [PodTarget(name, namespace, "", pod=name) for namespace, name in self._pods]
+        for some in (targets, pods):
+            taken = set(self._targets)
+            for target in some:
+                if target.text not in taken:
+                    self._targets.setdefault(target.text, []).append(target)
+        for target in (*pods, *targets):
+            self._targets[f"{target.namespace}/{target.text}"] = [target]
 
     # -- looking up ------------------------------------------------------------------------------------------------------------
 
-    def has_node(self, name: str, at: YamlValue, *, field: str, faults: InputFaults) -> bool:
-        return require_known_name(at, name, "node", self.nodes, field=field, faults=faults)
+    def has_node(self, name: str, at: Field) -> bool:
+        return at.require_known(name, "node", self.nodes)
 
-    def target(self, text: str, at: YamlValue, *, field: str, faults: InputFaults) -> PodTarget | None:
-        """`low`, `ns/low`, `low/0`, `job/worker`, `job/worker/3`, `ns/low/0`, or a pod's name: whoever is meant."""
-        parts = text.split("/")
-        number = parts.pop() if len(parts) > 1 and parts[-1].isdigit() else ""
-        found = self._resolve_gang(parts)
-        if found is None and not number:
-            pod = self._resolve_pod(parts)
-            if pod is not None:
-                return PodTarget(text, pod[0], "", pod=pod[1])
-        if found is None:
-            known = [*self.gangs, *self.pods, *(f"{space}/{name}" for name, spaces in self.gangs.items() for space in spaces)]
-            require_known_name(at, "/".join(parts), "gang", known, field=field, faults=faults)
+    def target(self, text: str, at: Field) -> PodTarget | None:
+        """Whoever is meant: a gang, a role or a pod, or with a number (`low/0`, `job/worker/3`) one member."""
+        name, _, number = text.rpartition("/")
+        if not name or not number.isdigit():
+            name, number = text, ""
+        found = [target for target in self._targets.get(name, ()) if not (target.pod and number)]
+        if not found:
+            at.require_known(name, "gang", (known for known in self._targets if known != name))
             return None
-        namespace, gang, role = found
-        if not namespace:
-            spaces = " or ".join(f"{space}/{gang}" for space in self.gangs[gang])
-            faults.add(at, f"{field}: {gang!r} is in several namespaces: write {spaces}", field=field)
+        target = found[0]
+        if len(found) > 1:
+            at.report(f"{name!r} is in several namespaces: write {' or '.join(f'{each.namespace}/{name}' for each in found)}")
             return None
         if not number:
-            return PodTarget(text, namespace, gang, role)
-        if role is None and self.roles.get(f"{namespace}/{gang}"):
-            example = next(iter(self.roles[f"{namespace}/{gang}"]))
-            faults.add(at, f"{field}: {gang!r} has roles", field=field, suggestion=f"{gang}/{example}/{number}")
+            return replace(target, text=text)
+        roles = self._roles[target.namespace, target.gang]
+        if target.role is None and roles:
+            at.report(f"{target.gang!r} has roles", suggestion=f"{target.gang}/{next(iter(roles))}/{number}")
             return None
-        pod_name = f"{gang}-{role}-{int(number)}" if role else f"{gang}-{int(number)}"
-        return PodTarget(text, namespace, gang, role, pod=pod_name)
+        return replace(target, text=text, pod=pod_name(target.gang, target.role, int(number)))
 
-    def _resolve_gang(self, parts: list[str]) -> tuple[str, str, str | None] | None:
-        """Namespace (empty if it is not clear), gang and role that the parts of a name mean."""
-        match parts:
-            case [gang]:
-                return None if gang not in self.gangs else (self._only_namespace(gang), gang, None)
-            case [first, second] if first in self.gangs.get(second, {}):
-                return first, second, None
-            case [gang, role] if gang in self.gangs and role in self.roles.get(f"{self._only_namespace(gang)}/{gang}", {}):
-                return self._only_namespace(gang), gang, role
-            case [space, gang, role] if space in self.gangs.get(gang, {}) and role in self.roles.get(f"{space}/{gang}", {}):
-                return space, gang, role
-        return None
-
-    def _only_namespace(self, gang: str) -> str:
-        spaces = self.gangs[gang]
-        return next(iter(spaces)) if len(spaces) == 1 else ""
-
-    def _resolve_pod(self, parts: list[str]) -> tuple[str, str] | None:
-        match parts:
-            case [name] if len(self.pods.get(name, {})) == 1:
-                return next(iter(self.pods[name])), name
-            case [space, name] if space in self.pods.get(name, {}):
-                return space, name
-        return None
-
-    def named_object(self, text: str, at: YamlValue, *, field: str, faults: InputFaults) -> NamedObject | None:
+    def named_object(self, text: str, at: Field) -> NamedObject | None:
         """`Queue/q`, `PodGroup/default/low`, `PodGroup.scheduling.sigs.k8s.io/default/low`."""
         kind, _, rest = text.partition("/")
         try:
             spaced = is_namespaced(kinds_named(kind)[0])
         except BadManifest as bad:
-            faults.add(at, f"{field}: {bad}", field=field)
+            at.report(str(bad))
             return None
         namespace, slash, name = rest.rpartition("/")
         if not name or (slash and not spaced) or "/" in namespace:
             example = f"{kind}/default/a" if spaced else f"{kind}/a"
-            faults.add(at, f"{field}: {text!r} names no object (write for example {example})", field=field)
+            at.report(f"{text!r} names no object (write for example {example})")
             return None
         return NamedObject(kind, (namespace or DEFAULT_NAMESPACE) if spaced else "", name)
+
+    def target_or_object(self, text: str, at: Field) -> PodTarget | NamedObject | None:
+        """Kinds begin with a capital letter, and names of gangs never do."""
+        return self.named_object(text, at) if text[:1].isupper() and "/" in text else self.target(text, at)
 
 
 def is_manifest(item: YamlValue) -> bool:
     """Whoever writes `kind` or `apiVersion` means a Kubernetes object; no short form has these keys."""
     return "kind" in item.mapping or "apiVersion" in item.mapping
-
-
-def is_object_name(text: str) -> bool:
-    """Kinds begin with a capital letter, and names of gangs never do."""
-    return text[:1].isupper() and "/" in text
 
 
 def _as_items(found: YamlValue | None) -> tuple[YamlValue, ...]:
@@ -174,17 +151,20 @@ def _as_items(found: YamlValue | None) -> tuple[YamlValue, ...]:
 
 
 def _expanded_names(item: YamlValue) -> Iterator[str]:
-    text = _text(item.mapping.get("name"))
+    text = _text(item, "name")
     try:
         yield from expand_names(text) if text else ()
     except BadLiteral:
-        # Told where the name is read.
+        # Reported where the name is read.
         return
 
 
-def _child(found: YamlValue | None, key: str) -> YamlValue | None:
-    return None if found is None else found.mapping.get(key)
+def _child(found: YamlValue | None, *path: str) -> YamlValue | None:
+    for key in path:
+        found = None if found is None else found.mapping.get(key)
+    return found
 
 
-def _text(found: YamlValue | None) -> str:
+def _text(item: YamlValue, *path: str) -> str:
+    found = _child(item, *path)
     return found.text if found is not None and found.is_scalar else ""

@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from muster.kube.read.object_references import Manifest
+from muster.sim.fault_injection import NO_FAULTS, FaultRates
+from muster.sim.virtual_clock import VIRTUAL_START
 from muster.yaml_positions import YamlValue
-
-Quantities = tuple[tuple[str, str], ...]
-"""Resources by full name, each with its quantity as written."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodTemplate:
-    """What the pods of a role have in common."""
+    """What the pods of a role have in common, as parts of their manifest. How a simulated pod behaves is in its annotations."""
 
-    requests: Quantities = ()
-    run_s: float | None = None
-    exit_phase: str = "Succeeded"
-    startup_s: float | None = None
-    termination_s: float | None = None
-    """Infinite: never."""
-    node_selector: dict[str, str] = field(default_factory=dict)
-    tolerations: tuple[Manifest, ...] = ()
-    affinity: Manifest = field(default_factory=dict)
-    labels: dict[str, str] = field(default_factory=dict)
-    annotations: Manifest = field(default_factory=dict)
-    spec: Manifest = field(default_factory=dict)
+    labels: dict[str, str]
+    annotations: Manifest
+    spec: Manifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,30 +34,42 @@ class RoleSpec:
 
 @dataclass(frozen=True, slots=True)
 class GangSpec:
+    """`annotations` declare the gang; each pod of it has `pod_annotations`."""
+
     name: str
     namespace: str
     flavour: str
     queue: str
     roles: tuple[RoleSpec, ...]
     min: int
+    scheduler_name: str
+    annotations: Manifest
+    pod_annotations: Manifest
     priority: int | None = None
     priority_class_name: str = ""
+    priority_class: Manifest | None = None
+    """The class that is created for its priority, where it names none."""
     age_s: float = 0.0
     recreate: bool = False
-    recreate_after_s: float | None = None
-    recreate_limit: int | None = None
-    scheduler_name: str = "muster"
-    mode: str = ""
-    waiting_time: str = ""
-    match: str = ""
-    total_members: int | None = None
-    group: tuple[str, ...] = ()
     topology: Manifest | None = None
     line: int = 0
 
     @property
     def title(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+    def member_names(self, role: str | None = None) -> list[str]:
+        """The pods that should exist now, of this role or of all."""
+        return [
+            pod_name(self.name, each.name, number)
+            for each in self.roles
+            if role in (None, each.name)
+            for number in range(each.existing)
+        ]
+
+
+def pod_name(gang: str, role: str | None, number: int) -> str:
+    return f"{gang}-{role}-{number}" if role else f"{gang}-{number}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,48 +107,46 @@ class SourceManifest:
 
 
 @dataclass(frozen=True, slots=True)
-class SubmitStep:
+class ScenarioStep:
     line: int
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitStep(ScenarioStep):
     gangs: tuple[GangSpec, ...] = ()
     objects: tuple[SourceManifest, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteStep:
-    line: int
+class DeleteStep(ScenarioStep):
     targets: tuple[PodTarget | NamedObject, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class ScaleStep:
-    line: int
+class ScaleStep(ScenarioStep):
     to: tuple[tuple[PodTarget, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class CycleStep:
-    line: int
+class CycleStep(ScenarioStep):
     count: int = 1
 
 
 @dataclass(frozen=True, slots=True)
-class AdvanceStep:
-    line: int
+class AdvanceStep(ScenarioStep):
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
-class RunStep:
-    line: int
+class RunStep(ScenarioStep):
     seconds: float
     every_s: float
 
 
 @dataclass(frozen=True, slots=True)
-class NodeStep:
+class NodeStep(ScenarioStep):
     """`changes` has a merge patch for each node."""
 
-    line: int
     verb: str
     names: tuple[str, ...] = ()
     changes: tuple[tuple[str, Manifest], ...] = ()
@@ -154,27 +154,24 @@ class NodeStep:
 
 
 @dataclass(frozen=True, slots=True)
-class FailStep:
-    line: int
+class FailStep(ScenarioStep):
     bind: tuple[PodTarget, ...] = ()
     evict: tuple[PodTarget, ...] = ()
     times: int = 1
 
 
 @dataclass(frozen=True, slots=True)
-class RestartStep:
-    line: int
+class RestartStep(ScenarioStep):
+    pass
 
 
 @dataclass(frozen=True, slots=True)
-class CrashStep:
-    line: int
+class CrashStep(ScenarioStep):
     writes: int
 
 
 @dataclass(frozen=True, slots=True)
-class PatchStep:
-    line: int
+class PatchStep(ScenarioStep):
     object: NamedObject
     merge_patch: Manifest
 
@@ -205,37 +202,8 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class ExpectStep:
-    line: int
+class ExpectStep(ScenarioStep):
     checks: tuple[Check, ...]
-
-
-ScenarioStep = (
-    SubmitStep
-    | DeleteStep
-    | ScaleStep
-    | CycleStep
-    | AdvanceStep
-    | RunStep
-    | NodeStep
-    | FailStep
-    | RestartStep
-    | CrashStep
-    | PatchStep
-    | ExpectStep
-)
-
-
-@dataclass(frozen=True, slots=True)
-class FaultSpec:
-    delayed: float = 0.0
-    dropped: float = 0.0
-    duplicated: float = 0.0
-    reordered: float = 0.0
-    bind_failures: float = 0.0
-
-    def __bool__(self) -> bool:
-        return any((self.delayed, self.dropped, self.duplicated, self.reordered, self.bind_failures))
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,11 +219,10 @@ class Scenario:
     classes: tuple[Manifest, ...] = ()
     gangs: tuple[GangSpec, ...] = ()
     objects: tuple[SourceManifest, ...] = ()
-    seed: int = 0
-    faults: FaultSpec = FaultSpec()
+    faults: FaultRates = NO_FAULTS
     steps: tuple[ScenarioStep, ...] = ()
-    starts_at: float | None = None
-    """When it begins, where that matters: objects of a real cluster have real times."""
+    starts_at: float = VIRTUAL_START
+    """When it begins: objects of a real cluster have real times."""
 
     @property
     def virtual_s(self) -> float:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from ipaddress import IPv6Address, ip_address
 from typing import Final
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from muster.kube.read.api_resources import resource_of
 from muster.kube.read.object_references import GroupKind
-from muster.kube.watch.api_resources import resource_of
 from muster.service.prometheus_metrics import Metrics, ServiceState
 
 MAX_LOOP_AGE_S: Final = 60.0
@@ -27,13 +30,16 @@ def read_address(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
         raise BadAddress(f"{text!r} is not an address to listen on; write for example 127.0.0.1:10259")
-    return host.strip("[]") or "0.0.0.0", int(port)
+    return host.strip("[]"), int(port)
 
 
 class ProbeServer:
-    def __init__(self, state: ServiceState, metrics: Metrics) -> None:
+    """`queue_metrics`: metrics of queues for everybody who can connect, and not only from the same machine."""
+
+    def __init__(self, state: ServiceState, metrics: Metrics, *, queue_metrics: bool = False) -> None:
         self._state = state
         self._metrics = metrics
+        self._queue_metrics = queue_metrics
 
     def health(self) -> tuple[int, str]:
         """Liveness: whether the scheduling loop still iterates."""
@@ -76,15 +82,39 @@ class ProbeServer:
     async def _ready(self, _: web.Request) -> web.Response:
         return _response(*self.readiness())
 
-    async def _render_metrics(self, _: web.Request) -> web.Response:
-        return web.Response(body=self._metrics.page(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+    async def _render_metrics(self, request: web.Request) -> web.Response:
+        queues = self._queue_metrics or is_local(request.remote or "")
+        return web.Response(body=self._metrics.page(queues=queues), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+def is_local(address: str) -> bool:
+    """Is it an address of this machine, of the pod in a cluster? `kubectl port-forward` comes from there, and needs rights."""
+    try:
+        found = ip_address(address)
+    except ValueError:
+        return False
+    mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
+    return (mapped or found).is_loopback
 
 
 async def _listen(runner: web.AppRunner, address: tuple[str, int]) -> None:
+    host, port = address
     try:
-        await web.TCPSite(runner, *address).start()
+        site = web.TCPSite(runner, host, port) if host else web.SockSite(runner, _socket_on_all_addresses(port))
+        await site.start()
     except OSError as error:
-        raise BadAddress(f"cannot listen on {address[0]}:{address[1]}: {error.strerror or error}") from error
+        raise BadAddress(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+
+
+def _socket_on_all_addresses(port: int) -> socket.socket:
+    """Of IPv6 and IPv4 alike; of IPv4 alone on a machine without IPv6."""
+    if socket.has_dualstack_ipv6():
+        try:
+            return socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True)
+        except OSError as error:
+            if error.errno != errno.EADDRNOTAVAIL:
+                raise
+    return socket.create_server(("0.0.0.0", port))
 
 
 def _is_optional(kind: GroupKind) -> bool:

@@ -20,9 +20,12 @@ import structlog
 from muster import __version__
 from muster.engine.hooks import Policy
 from muster.kube.live_cluster import LiveCluster
+from muster.kube.read import names
+from muster.kube.read.saved_objects import VERSION
 from muster.kube.watch.access import Access
-from muster.kube.watch.client import Client
+from muster.kube.watch.client import NOT_FOUND, ApiError, Client
 from muster.kube.watch.leader_election import DEFAULT_LEASE_TIMING, LeaderElector, LeaseLost, LeaseTiming
+from muster.kube.watch.restored_server import until_restored
 from muster.rotating_decision_log import RotatingDecisionLog
 from muster.service.probe_server import ProbeServer
 from muster.service.prometheus_metrics import Metrics, ServiceState
@@ -30,8 +33,10 @@ from muster.service.scheduling_loop import MonotonicClock, SchedulingLoop
 
 log = structlog.get_logger(__name__)
 
-DONE, LEASE_LOST, BROKEN = 0, 3, 70
-"""Exit codes: stopped by a signal, lease lost, internal error."""
+DONE, LEASE_LOST, NOT_INSTALLED, BROKEN = 0, 3, 4, 70
+"""Exit codes: stopped by a signal, lease lost, definitions not installed, internal error."""
+_RESTORED = -1
+"""No exit code: the server's data went back to an earlier state, so everything is read anew."""
 
 DRAIN_TIMEOUT_S: Final = 10.0
 _STOP_TIMEOUT_S = 5.0
@@ -47,11 +52,14 @@ class ServiceSettings:
     address: tuple[str, int] | None = ("127.0.0.1", 10259)
     lease: tuple[str, str] | None = ("kube-system", "muster")
     """Namespace and name; None: no leader election."""
+    namespace: str = names.MUSTER_NAMESPACE
+    """The one of Plans and Histories."""
     timing: LeaseTiming = DEFAULT_LEASE_TIMING
     decision_log: Path | None = None
     log_bytes: int = 256 * 2**20
     log_files: int = 5
-    qps: float | None = None
+    queue_metrics: bool = False
+    """Metrics of queues for everybody who can connect."""
 
 
 async def serve(settings: ServiceSettings, access: Access) -> int:
@@ -91,7 +99,7 @@ class _Service:
         if address is None:
             yield
             return
-        async with ProbeServer(state, self._metrics).served(address) as (host, port):
+        async with ProbeServer(state, self._metrics, queue_metrics=self._settings.queue_metrics).served(address) as (host, port):
             log.info("serving", address=f"{host}:{port}")
             yield
 
@@ -120,10 +128,25 @@ class _Service:
         return code
 
     async def _lead(self, may_write: Callable[[], bool]) -> int:
-        settings = self._settings
-        client = Client(self._access, qps=settings.qps, observe=self._metrics.observe, may_write=may_write)
         clock = MonotonicClock()
-        cluster = LiveCluster(client, may_write=may_write, scheduler_names=settings.policy.settings.scheduler_names, now=clock)
+        while (code := await self._schedule(may_write, clock)) == _RESTORED:
+            pass
+        return code
+
+    async def _schedule(self, may_write: Callable[[], bool], clock: MonotonicClock) -> int:
+        settings = self._settings
+        client = Client(self._access, observe=self._metrics.observe, may_write=may_write)
+        if not await _is_installed(client):
+            log.error("the definitions of Plan and History are not installed: run muster crds --install")
+            await client.close()
+            return NOT_INSTALLED
+        cluster = LiveCluster(
+            client,
+            may_write=may_write,
+            scheduler_names=settings.policy.settings.scheduler_names,
+            now=clock,
+            namespace=settings.namespace,
+        )
         self._cluster = cluster
         watching = asyncio.create_task(cluster.run())
         watching.add_done_callback(self._on_watch_end)
@@ -132,7 +155,7 @@ class _Service:
         )
         scheduling_loop.start()
         try:
-            code = await self._exit_code
+            code = await self._ending(client)
             await self._shut_down(scheduling_loop, cluster, code)
             return code
         finally:
@@ -140,13 +163,23 @@ class _Service:
             await asyncio.gather(watching, return_exceptions=True)
             await client.close()
 
+    async def _ending(self, client: Client) -> int:
+        restored = asyncio.create_task(until_restored(client))
+        futures: set[asyncio.Future[Any]] = {restored, self._exit_code}
+        await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
+        if self._exit_code.done():
+            restored.cancel()
+            return self._exit_code.result()
+        log.warning("the API server was restored: everything is read anew", why=restored.result())
+        return _RESTORED
+
     async def _shut_down(self, scheduling_loop: SchedulingLoop, cluster: LiveCluster, code: int) -> None:
-        """Stop the cycles; then drain the pending writes, if we may still write."""
+        """Stop the cycles; then drain the pending writes, if we may still write and they are about the present objects."""
         scheduling_loop.stop()
-        if code != DONE:
+        if code not in (DONE, _RESTORED):
             return
         await asyncio.to_thread(scheduling_loop.join, _STOP_TIMEOUT_S)
-        if not await cluster.drain(timeout_s=DRAIN_TIMEOUT_S):
+        if code == DONE and not await cluster.drain(timeout_s=DRAIN_TIMEOUT_S):
             log.warning("pending writes not drained in time; the next scheduler decides again", writes=cluster.pending_writes)
 
     def _decision_log(self) -> RotatingDecisionLog | None:
@@ -222,3 +255,13 @@ def _signals(loop: asyncio.AbstractEventLoop, stop: Callable[[str], None]) -> It
         yield
     finally:
         remove_handlers()
+
+
+async def _is_installed(client: Client) -> bool:
+    """Does the cluster serve Plans and Histories? Without them nothing that is reserved would survive a restart."""
+    try:
+        await client.request("GET", f"/apis/{names.MUSTER_GROUP}/{VERSION}")
+    except ApiError as error:
+        # Whatever else is wrong, the watches say so.
+        return error.status != NOT_FOUND
+    return True

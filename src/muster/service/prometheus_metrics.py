@@ -65,6 +65,8 @@ class Metrics:
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self.registry = CollectorRegistry(auto_describe=False)
+        self.queue_registry = CollectorRegistry(auto_describe=False)
+        """Names of queues are not for everybody."""
         self._clock = clock
         self._render_lock = threading.Lock()
         self._phase = ""
@@ -73,9 +75,9 @@ class Metrics:
         self._cycles = self._counter("cycles_total")
         self._cycle_s = self._histogram("cycle_duration_seconds")
         self._phase_s = self._histogram("cycle_phase_duration_seconds")
-        self._used = self._gauge("queue_used")
-        self._deserved = self._gauge("queue_deserved")
-        self._share = self._gauge("queue_share")
+        self._used, self._deserved, self._share = (
+            self._gauge(name, self.queue_registry) for name in ("queue_used", "queue_deserved", "queue_share")
+        )
         self._gangs = self._gauge("pending_gangs")
         self._pods = self._gauge("pending_pods")
         self._decisions = self._counter("decisions_total")
@@ -96,9 +98,9 @@ class Metrics:
         """From now on, read the state of the service whenever metrics are scraped."""
         self.registry.register(_StateCollector(state))
 
-    def page(self) -> bytes:
+    def page(self, *, queues: bool = True) -> bytes:
         with self._render_lock:
-            return generate_latest(self.registry)
+            return generate_latest(self.registry) + (generate_latest(self.queue_registry) if queues else b"")
 
     # -- requests --------------------------------------------------------------------------------------------------------------
 
@@ -184,9 +186,9 @@ class Metrics:
 
     # -- registration ----------------------------------------------------------------------------------------------------------
 
-    def _gauge(self, name: str) -> Gauge:
+    def _gauge(self, name: str, registry: CollectorRegistry | None = None) -> Gauge:
         metric = _BY_NAME[name]
-        return Gauge(metric.name, metric.description, metric.labels, registry=self.registry)
+        return Gauge(metric.name, metric.description, metric.labels, registry=registry or self.registry)
 
     def _counter(self, name: str) -> Counter:
         metric = _BY_NAME[name]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
 import structlog
@@ -13,11 +13,10 @@ import structlog
 from muster.engine.hooks import Policy
 from muster.kube.live_cluster import LiveCluster
 from muster.kube.watch.leader_election import boot_clock_s
-from muster.model.effects import Effect, Outcome
-from muster.model.events import Event
+from muster.model.effects import Outcome
 from muster.queue_report import queue_rows
 from muster.rotating_decision_log import RotatingDecisionLog
-from muster.scheduler import Scheduler, step
+from muster.scheduler import Scheduler
 from muster.service.cycle_log import CycleLog
 from muster.service.prometheus_metrics import Metrics
 
@@ -37,15 +36,14 @@ _GC_THRESHOLD = 20_000
 
 
 class MonotonicClock:
-    """Wall-clock time that never steps back: a later decision must not have an earlier time."""
+    """The wall-clock time of the start plus what has passed since: a wall clock that is set neither ends a wait nor puts it off."""
 
-    def __init__(self, now: Callable[[], float] = time.time) -> None:
-        self._now = now
-        self._latest = 0.0
+    def __init__(self, wall: Callable[[], float] = time.time, elapsed: Callable[[], float] = boot_clock_s) -> None:
+        self._elapsed = elapsed
+        self._offset = wall() - elapsed()
 
     def __call__(self) -> float:
-        self._latest = max(self._latest, self._now())
-        return self._latest
+        return self._offset + self._elapsed()
 
 
 class SchedulingLoop:
@@ -64,7 +62,6 @@ class SchedulingLoop:
         self.is_ready = False
         """Whether a first cycle was run after the caches were synced."""
         self._cluster = cluster
-        self._counting_cluster = _CountingCluster(cluster, metrics)
         self._policy = policy
         self._metrics = metrics
         self._log = log
@@ -122,7 +119,7 @@ class SchedulingLoop:
         began = boot_clock_s()
         while not self._stopping.is_set():
             synced = self._cluster.synced
-            self._scheduler.feed(self._counting_cluster.events())
+            self._take_events()
             self._iterated_at = boot_clock_s()
             if synced:
                 break
@@ -157,7 +154,7 @@ class SchedulingLoop:
     def _next_wait(self) -> tuple[float, bool]:
         """How long to wait for events, and whether a cycle is due after that without any."""
         world, min_wait_s = self._scheduler.world, _MIN_IDLE_RATIO * self._last_cycle_s
-        if world.placements.reservations or world.placements.releasing or world.memory.plans or world.facts.reservation_notes:
+        if world.placements.reservations or world.placements.releasing or world.memory.plans:
             return max(BUSY_INTERVAL_S, min_wait_s), True
         if not world.placements.unplaced_members:
             return IDLE_INTERVAL_S, False
@@ -167,12 +164,19 @@ class SchedulingLoop:
 
     def _cycle(self) -> None:
         self._metrics.begin()
-        outcome = step(self._scheduler, self._counting_cluster, self._clock())
+        self._take_events()
+        outcome = self._scheduler.tick(self._clock())
+        self._cluster.execute(outcome.effects)
         self._last_cycle_s = self._metrics.end(outcome)
         self._unlogged.append(outcome)
         self._metrics_stale = True
         if self._clock() - self._metrics_updated_at >= _METRICS_INTERVAL_S:
             self._update_metrics()
+
+    def _take_events(self) -> None:
+        events = self._cluster.events()
+        self._metrics.count_failures(events)
+        self._scheduler.feed(events)
 
     def _log_if_idle(self) -> None:
         """Log lines are delayed while writes are pending, as status updates are: a cycle may have thousands of both."""
@@ -206,19 +210,3 @@ def _freeze_gc() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(_GC_THRESHOLD)
-
-
-class _CountingCluster:
-    """The cluster as the scheduler sees it; counts the failures among its events."""
-
-    def __init__(self, cluster: LiveCluster, metrics: Metrics) -> None:
-        self._cluster = cluster
-        self._metrics = metrics
-
-    def events(self) -> list[Event]:
-        events = self._cluster.events()
-        self._metrics.count_failures(events)
-        return events
-
-    def execute(self, effects: Iterable[Effect]) -> None:
-        self._cluster.execute(effects)

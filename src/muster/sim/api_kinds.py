@@ -6,40 +6,20 @@ of an object costs only what is new in it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from datetime import date
 from difflib import get_close_matches
 from typing import Any
 
 from muster.kube.read import names
-from muster.kube.read.object_references import BUDGET, NODE, POD, ApiObjectRef, Manifest
+from muster.kube.read.api_resources import LEASE, WATCHED
+from muster.kube.read.lenient_decoding import as_text
+from muster.kube.read.object_references import ApiObjectRef, Manifest
 
 DEFAULT_NAMESPACE = "default"
 
-# In the order in which they are listed: what others refer to comes first.
-_NAMESPACED: dict[tuple[str, str], bool] = {
-    (names.CORE_GROUP, "Namespace"): False,
-    (names.NATIVE_GROUP, "PriorityClass"): False,
-    NODE: False,
-    (names.VOLCANO_TOPOLOGY_GROUP, "HyperNode"): False,
-    ("storage.k8s.io", "StorageClass"): False,
-    ("storage.k8s.io", "CSINode"): False,
-    (names.KOORDINATOR_GROUP, "Device"): False,
-    (names.CORE_GROUP, "PersistentVolume"): False,
-    (names.CORE_GROUP, "PersistentVolumeClaim"): True,
-    (names.VOLCANO_GROUP, "Queue"): False,
-    (names.SIGS_GROUP, "ElasticQuota"): True,
-    (names.X_K8S_GROUP, "ElasticQuota"): True,
-    (names.VOLCANO_GROUP, "PodGroup"): True,
-    (names.SIGS_GROUP, "PodGroup"): True,
-    (names.X_K8S_GROUP, "PodGroup"): True,
-    (names.NATIVE_GROUP, "PodGroup"): True,
-    BUDGET: True,
-    ("coordination.k8s.io", "Lease"): True,
-    POD: True,
-}
+_NAMESPACED = {resource.key: resource.namespaced for resource in (*WATCHED, LEASE)}
 KINDS = tuple(_NAMESPACED)
+"""In the order in which they are listed: what others refer to comes first."""
 
 # Documents write `apiVersion: v1alpha1` for these two, without a group.
 _DEFAULT_GROUPS = {"PodGroup": names.SIGS_GROUP, "ElasticQuota": names.SIGS_GROUP}
@@ -54,7 +34,7 @@ def kinds_named(kind: str) -> list[tuple[str, str]]:
     plain, _, group = kind.partition(".")
     found = [known for known in KINDS if known[1] == plain and group in ("", known[0])]
     if not found:
-        raise BadManifest(f"kind: {kind!r} is unknown{_suggestion(kind, [known for _, known in KINDS])}")
+        raise BadManifest(f"kind: {kind!r} is unknown{suggestion(kind, [known for _, known in KINDS])}")
     return found
 
 
@@ -64,15 +44,7 @@ def is_namespaced(kind: tuple[str, str]) -> bool:
 
 def ref_of(manifest: Mapping[Any, Any]) -> ApiObjectRef:
     """Which object a manifest describes. Raises BadManifest where no API server could tell."""
-    api_version, kind = manifest.get("apiVersion"), manifest.get("kind")
-    if not isinstance(kind, str) or not kind:
-        raise BadManifest(f"kind: {kind!r} is no kind; write for example Pod")
-    if not isinstance(api_version, str) or not api_version:
-        raise BadManifest(f"apiVersion: {api_version!r} of the {kind} is no version; write for example v1")
-    group = api_version.rpartition("/")[0] or _DEFAULT_GROUPS.get(kind, names.CORE_GROUP)
-    if (group, kind) not in _NAMESPACED:
-        known = [_kind_text(found) for found in KINDS if found[1] == kind] or [found for _, found in KINDS]
-        raise BadManifest(f"kind: {kind!r} of {api_version!r} is unknown{_suggestion(kind, known)}")
+    group, kind = _kind_of(manifest)
     metadata = manifest.get("metadata")
     if not isinstance(metadata, Mapping):
         raise BadManifest(f"metadata: the {kind} has none; write for example {{name: a}}")
@@ -84,11 +56,25 @@ def ref_of(manifest: Mapping[Any, Any]) -> ApiObjectRef:
     return ApiObjectRef(group, kind, namespace if _NAMESPACED[group, kind] else "", name)
 
 
+def _kind_of(manifest: Mapping[Any, Any]) -> tuple[str, str]:
+    api_version, kind = manifest.get("apiVersion"), manifest.get("kind")
+    if not isinstance(kind, str) or not kind:
+        raise BadManifest(f"kind: {kind!r} is no kind; write for example Pod")
+    if not isinstance(api_version, str) or not api_version:
+        raise BadManifest(f"apiVersion: {api_version!r} of the {kind} is no version; write for example v1")
+    group = api_version.rpartition("/")[0] or _DEFAULT_GROUPS.get(kind, names.CORE_GROUP)
+    if (group, kind) not in _NAMESPACED:
+        known = [_kind_text(found) for found in KINDS if found[1] == kind] or [found for _, found in KINDS]
+        raise BadManifest(f"kind: {kind!r} of {api_version!r} is unknown{suggestion(kind, known)}")
+    return group, kind
+
+
 def _kind_text(kind: tuple[str, str]) -> str:
     return f"{kind[1]} of {kind[0] or 'v1'}"
 
 
-def _suggestion(word: str, known: list[str]) -> str:
+def suggestion(word: str, known: list[str]) -> str:
+    """The end of a message about an unknown word: the nearest one that is known."""
     close = get_close_matches(word, known, n=1) or sorted(set(known))
     return f"; write for example {close[0]}"
 
@@ -98,11 +84,5 @@ def with_string_annotations(manifest: Manifest) -> Manifest:
     annotations = manifest["metadata"].get("annotations")
     if not isinstance(annotations, Mapping) or all(isinstance(value, str) for value in annotations.values()):
         return manifest
-    texts = {str(key): _annotation_text(value) for key, value in annotations.items()}
+    texts = {str(key): as_text(value) for key, value in annotations.items()}
     return {**manifest, "metadata": {**manifest["metadata"], "annotations": texts}}
-
-
-def _annotation_text(value: object) -> str:
-    if isinstance(value, date):
-        return value.isoformat().replace("+00:00", "Z")
-    return value if isinstance(value, str) else json.dumps(value, default=str)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from muster.kube.read import names
 from muster.kube.read.decoder import BadObject, Decoder, event_subject
 from muster.kube.read.object_references import BUDGET, ApiObjectRef, Manifest, ManifestView
 from muster.kube.read.pod_index import PodIndex
@@ -29,8 +30,6 @@ from muster.sim.soft_eviction_operator import SoftEvictionOperator
 from muster.sim.virtual_clock import VIRTUAL_START, VirtualClock
 from muster.sim.workload_controller import WorkloadController
 
-"""Kind, name and what is wrong."""
-
 
 class SimCluster:
     """`startup_s`: from bind to start of a pod; `pod_eviction_timeout_s`: from a node's failure to the deletion of its pods."""
@@ -38,20 +37,18 @@ class SimCluster:
     def __init__(
         self,
         *,
-        seed: int = 0,
-        faults: FaultRates | None = None,
+        faults: FaultRates = NO_FAULTS,
         scheduler_names: Iterable[str] = ("muster",),
         startup_s: float = 1.0,
         pod_eviction_timeout_s: float = 5.0,
         starts_at: float = VIRTUAL_START,
     ) -> None:
-        faults = faults or NO_FAULTS
         self.rejected: list[tuple[str, str, str]] = []
-        """Objects that could not be decoded."""
+        """Objects that could not be decoded: kind, name and what is wrong."""
         self._clock = VirtualClock(start=starts_at)
         self._store = ObjectStore(self._clock)
         self._decoder = Decoder(tuple(scheduler_names))
-        self._stream = EventStream(faults, seed=seed)
+        self._stream = EventStream(faults)
         self._index = PodIndex()
         self._budgets = DisruptionBudgets(self._store)
         self._kubelet = SimulatedKubelet(self._store, self._clock, self._index, startup_s=startup_s)
@@ -60,7 +57,7 @@ class SimCluster:
         )
         self._workload_controller = WorkloadController(self._store, self._clock)
         self._soft_eviction_operator = SoftEvictionOperator(self._store, self._clock)
-        self._executor = EffectExecutor(self._store, self._clock, self._index, self._budgets, BindFaultInjector(faults, seed=seed))
+        self._executor = EffectExecutor(self._store, self._clock, self._index, self._budgets, BindFaultInjector(faults))
 
     # -- what a user does ------------------------------------------------------------------------------------------------------
 
@@ -71,7 +68,10 @@ class SimCluster:
             return self._apply_patch(ref, {key: part for key, part in manifest.items() if key not in ("apiVersion", "kind")})
         written = with_string_annotations(copied(manifest))
         validate_manifest(written, ref=ref)
-        self._require_decodable(written)
+        try:
+            self._decoder.decode(written)
+        except BadObject as bad:
+            raise BadManifest(str(bad)) from None
         self._store.create(with_defaults(written, ref=ref, store=self._store, now=self._clock.now))
         self._settle()
         return self._store.get(ref)
@@ -132,11 +132,6 @@ class SimCluster:
             self._settle()
         self._clock.now = until
 
-    def next_event_at(self) -> float | None:
-        """When something happens next by itself, or None if nothing does any more."""
-        times = (self._clock.next_at(), self._stream.next_at(now=self._clock.now))
-        return min((at for at in times if at is not None), default=None)
-
     # -- what a scheduler sees and does ------------------------------------------------------------------------------------------
 
     @property
@@ -168,7 +163,7 @@ class SimCluster:
             self._stream.deliver(failure)
         self._settle()
 
-    # -- turning the wheels ------------------------------------------------------------------------------------------------------
+    # -- reactions --------------------------------------------------------------------------------------------------------------
 
     def _settle(self) -> None:
         """Let everybody react to what changed, until nothing changes any more at this moment."""
@@ -192,7 +187,7 @@ class SimCluster:
             self._soft_eviction_operator.on_change(what, ref, manifest)
             self._budgets.on_change(ref)
         elif isinstance(thing, Node):
-            self._nodes.on_node_change(what, thing.name, manifest)
+            self._nodes.on_node_change(what, thing)
             self._kubelet.on_node_change(what, thing)
         elif ref[:2] == BUDGET:
             self._budgets.on_change(ref)
@@ -205,6 +200,8 @@ class SimCluster:
 
     def _decoded(self, ref: ApiObjectRef, manifest: ManifestView) -> ClusterObject | None:
         """The object as the scheduler reads it; one that cannot be read is remembered and left out."""
+        if ref.group == names.MUSTER_GROUP and ref.namespace != names.MUSTER_NAMESPACE:
+            return None
         try:
             return self._decoder.decode(manifest)
         except BadObject as bad:
@@ -212,12 +209,6 @@ class SimCluster:
             if rejected not in self.rejected:
                 self.rejected.append(rejected)
             return None
-
-    def _require_decodable(self, manifest: ManifestView) -> None:
-        try:
-            self._decoder.decode(manifest)
-        except BadObject as bad:
-            raise BadManifest(str(bad)) from None
 
     def _apply_patch(self, ref: ApiObjectRef, patch: Mapping[str, Any]) -> Manifest:
         old = self._store.peek(ref)

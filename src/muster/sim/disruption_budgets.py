@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import msgspec
+
+from muster.kube.read.decoding_problems import Problems
 from muster.kube.read.object_references import BUDGET, POD, ApiObjectRef, Manifest, ManifestView
-from muster.model.pod_constraints import LabelSelector, Operator, Requirement
+from muster.kube.read.selector_decoding import label_selector
+from muster.kube.read.wire import WireLabelSelector
 from muster.sim.object_store import ObjectStore
 
 
@@ -106,13 +110,6 @@ def int_or_percent(written: int | str, *, of: int) -> int:
 
 
 def _budget_selects(budget: ManifestView, pod: ManifestView) -> bool:
-    selector = (budget.get("spec") or {}).get("selector")
-    return selector is not None and _label_selector(selector).selects(pod["metadata"].get("labels") or {})
-
-
-def _label_selector(written: ManifestView) -> LabelSelector:
-    labels: dict[str, str] = written.get("matchLabels") or {}
-    expressions: list[Any] = written.get("matchExpressions") or []
-    equal = [Requirement(key, Operator.IN, (value,)) for key, value in sorted(labels.items())]
-    others = [Requirement(e["key"], Operator(e["operator"]), tuple(e.get("values") or ())) for e in expressions]
-    return LabelSelector((*equal, *others))
+    written = (budget.get("spec") or {}).get("selector")
+    selector = label_selector(msgspec.convert(written, WireLabelSelector | None), problems=Problems(), field="selector")
+    return selector is not None and selector.selects(pod["metadata"].get("labels") or {})

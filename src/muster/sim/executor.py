@@ -9,14 +9,27 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from muster.kube.read.object_references import ApiObjectRef, Manifest, ManifestView, pod_ref
+from muster.kube.read import names
+from muster.kube.read.object_references import VOLUME, VOLUME_CLAIM, ApiObjectRef, Manifest, ManifestView
 from muster.kube.read.pod_index import PodIndex
-from muster.kube.write import patch_bodies, patch_builder
-from muster.kube.write.merge_patch import joined, merged
-from muster.kube.write.patch_builder import UpdatesByKey
-from muster.kube.write.write_order import PodWrite, WriteStep, order_writes, steps_of
-from muster.model.effects import Bind, Effect, Evict, Nominate, PodEffect, Reserve
-from muster.model.events import BindFailed, Event, EvictFailed, ReservationFailed
+from muster.kube.write import patch_bodies
+from muster.kube.write.effect_writes import (
+    PLAN_NOT_SAVED,
+    ApiWrite,
+    EffectWrites,
+    FailedEffect,
+    VolumeWait,
+    WrittenEffect,
+    advance,
+    current_pod,
+    failure_event,
+    is_terminating,
+)
+from muster.kube.write.status_updates import UpdatesByKey, add_updates, conditions, updates_patch
+from muster.kube.write.write_order import EffectWrite, order_writes
+from muster.model.effects import Bind, Effect, Evict, SavePlan
+from muster.model.events import Event
+from muster.model.volume import VolumeChoice
 from muster.sim import volume_controller
 from muster.sim.disruption_budgets import DisruptionBudgets
 from muster.sim.fault_injection import BindFaultInjector
@@ -25,7 +38,8 @@ from muster.sim.virtual_clock import VirtualClock
 
 
 class Write(NamedTuple):
-    """One write by the scheduler. The verb is bind, patch, delete or evict; the name has its namespace in front."""
+    """One write by the scheduler. The verb is bind, patch, delete or evict, and save for a Plan or a History, whatever is done to
+    it; the name has its namespace in front."""
 
     verb: str
     kind: str
@@ -45,6 +59,7 @@ class EffectExecutor:
         self._injected_failures: dict[tuple[str, str], int] = {}
         self._write_limit: int | None = None
         self._pending_status: dict[ApiObjectRef, UpdatesByKey] = {}
+        self._effect_writes = EffectWrites(store, now=lambda: clock.now, pending_status=self._pending_patch)
 
     def fail_next(self, verb: str, pod: str, *, times: int) -> None:
         """The next `times` effects of this verb (bind or evict) on the pod fail."""
@@ -53,138 +68,95 @@ class EffectExecutor:
     def execute(self, effects: Iterable[Effect], *, max_writes: int | None) -> list[Event]:
         """What failed. `max_writes`: that many writes, then nothing more, as if the scheduler died."""
         self._write_limit = None if max_writes is None else len(self.writes) + max_writes
-        batch = order_writes(effects, gang_pods=self._index.gang_pods)
+        batch = order_writes(tuple(effects), gang_pods=self._index.gang_pods)
         self._pending_status = {}
-        patch_builder.add_updates(self._pending_status, batch.status_writes)
+        add_updates(self._pending_status, batch.status_writes)
         failed: list[Event] = []
         try:
-            unreserved: set[str] = set()
-            for pod_write in (pod_write for stage in batch.stages for pod_write in stage):
-                failure = self._write_effect(pod_write, unreserved)
+            not_saved: set[str] = set()
+            for write in (write for stage in batch.stages for write in stage):
+                failure = self._carry_out(write, not_saved)
                 if failure is not None:
-                    failed.append(failure)
+                    not_saved |= {write.effect.plan.gang} if isinstance(write.effect, SavePlan) else set()
+                    event = failure_event(write.effect, failure)
+                    failed += [event] if event is not None else []
             self._write_status()
         except _WriteLimitReached:
             pass
         return failed
 
-    def _write_effect(self, pod_write: PodWrite, unreserved: set[str]) -> Event | None:
-        """`unreserved` are the UIDs of pods whose reservation could not be written."""
-        effect, after = pod_write
-        match effect:
-            case Bind():
-                why = self._bind(effect)
-                return BindFailed(effect.uid, effect.node, why) if why else None
-            case Evict():
-                missing = sum(uid in unreserved for uid in after)
-                if missing:
-                    return EvictFailed(effect.uid, patch_builder.incomplete_plan(effect, missing=missing, reservations=len(after)))
-                return self._evict(effect)
-            case Reserve() | Nominate():
-                why = patch_builder.reservation_refusal(effect, self._store)
-                if why:
-                    unreserved.add(effect.uid)
-                    return ReservationFailed(effect.uid, effect.node, effect.since, why)
-        self._patch_pod(effect)
-        return None
+    def _carry_out(self, write: EffectWrite, not_saved: set[str]) -> FailedEffect | None:
+        """`not_saved` are the gangs whose plans could not be saved."""
+        effect, plans = write
+        if not not_saved.isdisjoint(plans):
+            return PLAN_NOT_SAVED
+        if isinstance(effect, Evict) and (refused := self._refused_eviction(effect)):
+            return refused
+        sequence = self._effect_writes.sequence(effect)
+        step = advance(sequence)
+        while not isinstance(step, str):
+            if isinstance(step, VolumeWait):
+                self._bind_volumes(step.choices)
+            elif refused := self._write(step, effect):
+                return refused
+            step = advance(sequence, done=isinstance(step, ApiWrite))
+        return FailedEffect(step) if step else None
 
-    # -- pods ------------------------------------------------------------------------------------------------------------------
+    # -- writes ----------------------------------------------------------------------------------------------------------------
 
-    def _bind(self, effect: Bind) -> str:
-        """Why the pod could not be bound, or nothing."""
-        why = ""
-        for step in steps_of(effect):
-            if step is WriteStep.CLEAR_RESERVATION:
-                if patch_builder.check_bind(effect, self._store).bound:
-                    self._patch_pod(effect)
-            elif not why:
-                why = self._assign_volumes(effect) if step is WriteStep.VOLUMES else self._post_binding(effect)
-        return why
-
-    def _assign_volumes(self, effect: Bind) -> str:
-        """Write which volumes the waiting claims of the pod get; why that is not possible, or nothing."""
-        check = patch_builder.check_bind(effect, self._store)
-        if check.bound or check.why:
-            return check.why
-        for choice in effect.volumes:
-            if patch_builder.is_claim_bound(choice, self._store):
-                continue
-            why = patch_builder.volume_conflict(choice, self._store)
+    def _write(self, write: ApiWrite, effect: WrittenEffect) -> FailedEffect | None:
+        """What the API server makes of a write, or why it refuses it."""
+        ref, pod = write.ref, self._store.peek(write.ref)
+        if write.verb == "create":
+            self._record_write("create", ref)
+            self._store.create(write.body)
+        elif write.verb == "bind" and isinstance(effect, Bind):
+            why = self._injected_failure("bind", effect.pod) or self._faults.bind_error(effect.pod)
             if why:
-                return why
-            self._patch(*patch_builder.volume_write(choice, node=effect.node))
-            volume_controller.bind(self._store, choice)
-        return ""
-
-    def _post_binding(self, effect: Bind) -> str:
-        check = patch_builder.check_bind(effect, self._store)
-        if check.bound or check.why:
-            return check.why
-        why = self._injected_failure("bind", effect.pod) or self._faults.bind_error(effect.pod)
-        if why:
-            return why
-        ref = pod_ref(effect.pod)
-        self._record_write("bind", ref)
-        self._store.patch(ref, self._bound_pod_patch(effect, self._store.peek(ref)))
-        return ""
-
-    def _bound_pod_patch(self, effect: Bind, pod: ManifestView | None) -> Manifest:
-        """What the API server makes of a binding."""
-        bound = patch_bodies.conditions_patch([_POD_SCHEDULED_TRUE], present=patch_builder.conditions(pod), now=self._clock.now)
-        status = {**bound.get("status", {}), "nominatedNodeName": None}
-        annotations = patch_bodies.binding(effect, now=self._clock.now)["metadata"].get("annotations")
-        metadata = {"metadata": {"annotations": annotations}} if annotations else {}
-        return {"spec": {"nodeName": effect.node}, "status": status, **metadata}
-
-    def _evict(self, effect: Evict) -> EvictFailed | None:
-        pod = patch_builder.current_pod(effect, self._store)
-        if pod is None or patch_builder.is_terminating(pod):
-            return None
-        why = self._injected_failure("evict", effect.pod)
-        if why:
-            return EvictFailed(effect.uid, why)
-        for step in steps_of(effect):
-            failure = self._eviction_step(step, effect, pod)
-            if failure is not None:
-                return failure
-        return None
-
-    def _eviction_step(self, step: WriteStep, effect: Evict, pod: ManifestView) -> EvictFailed | None:
-        ref = pod_ref(effect.pod)
-        if step is WriteStep.PATCH:
-            self._patch_pod(effect)
-        elif step is WriteStep.DISRUPTION_CONDITION:
-            self._patch(ref, patch_builder.disruption_patch(effect, pod, now=self._clock.now))
+                return FailedEffect(why)
+            self._record_write("bind", ref)
+            self._store.patch(ref, self._bound_pod_patch(write.body, pod))
+        elif write.verb == "patch":
+            self._patch(ref, write.body)
+            self._bind_volumes(_assigned_volumes(write))
         else:
-            refusal = self._budgets.eviction_refusal(ref, pod) if step is WriteStep.EVICTION else None
+            refusal = self._budgets.eviction_refusal(ref, pod) if write.verb == "evict" and pod is not None else None
             if refusal is not None:
-                return EvictFailed(effect.uid, refusal.why, refusal.budget_name)
-            self._record_write(effect.method, ref)
-            self._store.delete(ref, uid=effect.uid)
+                return FailedEffect(refusal.why, refusal.budget_name)
+            self._record_write(write.verb, ref)
+            self._store.delete(ref, uid=write.uid)
         return None
+
+    def _bind_volumes(self, choices: Iterable[VolumeChoice]) -> None:
+        for choice in choices:
+            volume_controller.bind(self._store, choice)
+
+    def _bound_pod_patch(self, binding: Manifest, pod: ManifestView | None) -> Manifest:
+        bound = patch_bodies.conditions_patch([_POD_SCHEDULED_TRUE], present=conditions(pod), now=self._clock.now)
+        status = {**bound.get("status", {}), "nominatedNodeName": None}
+        annotations = binding["metadata"].get("annotations")
+        metadata = {"metadata": {"annotations": annotations}} if annotations else {}
+        return {"spec": {"nodeName": binding["target"]["name"]}, "status": status, **metadata}
+
+    def _refused_eviction(self, effect: Evict) -> FailedEffect | None:
+        pod = current_pod(effect, self._store)
+        why = "" if pod is None or is_terminating(pod) else self._injected_failure("evict", effect.pod)
+        return FailedEffect(why) if why else None
 
     def _injected_failure(self, verb: str, pod: str) -> str:
         left = self._injected_failures.get((verb, pod), 0)
-        self._injected_failures[verb, pod] = max(0, left - 1)
-        return f"the API server refused to {verb} pod {pod}" if left else ""
+        if not left:
+            return ""
+        self._injected_failures[verb, pod] = left - 1
+        return f"the API server refused to {verb} pod {pod}"
 
-    # -- patches ---------------------------------------------------------------------------------------------------------------
-
-    def _patch_pod(self, effect: PodEffect) -> None:
-        """In one patch with the status updates of the pod."""
-        pod = patch_builder.current_pod(effect, self._store)
-        patch = None if pod is None else patch_builder.pod_patch(effect, pod, now=self._clock.now)
-        if pod is None or patch is None:
-            return
-        patched, ref = merged(pod, patch), pod_ref(effect.pod)
-        if patched is not pod:
-            updates = patch_builder.updates_patch(self._pending_status.get(ref, {}), patched, now=self._clock.now)
-            self._patch(ref, joined(patch, updates or {}))
+    def _pending_patch(self, ref: ApiObjectRef, present: ManifestView) -> Manifest | None:
+        return updates_patch(self._pending_status.get(ref, {}), present, now=self._clock.now)
 
     def _write_status(self) -> None:
-        for ref, updates in self._pending_status.items():
+        for ref in self._pending_status:
             present = self._store.peek(ref)
-            patch = None if present is None else patch_builder.updates_patch(updates, present, now=self._clock.now)
+            patch = None if present is None else self._pending_patch(ref, present)
             if patch is not None:
                 self._patch(ref, patch)
 
@@ -196,7 +168,7 @@ class EffectExecutor:
     def _record_write(self, verb: str, ref: ApiObjectRef) -> None:
         if self._write_limit is not None and len(self.writes) >= self._write_limit:
             raise _WriteLimitReached
-        self.writes.append(Write(verb, ref.kind, ref.full_name))
+        self.writes.append(Write("save" if ref.group == names.MUSTER_GROUP else verb, ref.kind, ref.full_name))
 
 
 class _WriteLimitReached(Exception):
@@ -204,3 +176,13 @@ class _WriteLimitReached(Exception):
 
 
 _POD_SCHEDULED_TRUE = {"type": patch_bodies.POD_SCHEDULED, "status": patch_bodies.STATUS_TRUE}
+
+
+def _assigned_volumes(write: ApiWrite) -> list[VolumeChoice]:
+    """The claim that a patch gives a volume, or a node on which one is provisioned."""
+    if write.ref[:2] == VOLUME_CLAIM:
+        return [VolumeChoice(write.ref.full_name, "")]
+    if write.ref[:2] != VOLUME:
+        return []
+    claim = write.body["spec"]["claimRef"]
+    return [VolumeChoice(f"{claim['namespace']}/{claim['name']}", write.ref.name)]

@@ -29,15 +29,12 @@ class FaultRates:
     duplicated: float = 0.0
     reordered: float = 0.0
     bind_failures: float = 0.0
-    resync_s: float = RESYNC_S
 
     def __post_init__(self) -> None:
         for field in fields(self):
             share = getattr(self, field.name)
-            if field.name not in ("seed", "resync_s") and not 0 <= share <= 1:
+            if field.name != "seed" and not 0 <= share <= 1:
                 raise ValueError(f"{field.name}: {share} is no fraction; write a number from 0 to 1")
-        if not self.resync_s > 0:
-            raise ValueError(f"resync_s: {self.resync_s} is no time; write a number of seconds above 0")
 
 
 NO_FAULTS = FaultRates()
@@ -46,12 +43,17 @@ NO_FAULTS = FaultRates()
 class EventStream:
     """From the watch log to the reader, with faults."""
 
-    def __init__(self, faults: FaultRates, *, seed: int) -> None:
+    def __init__(self, faults: FaultRates) -> None:
         self._faults = faults
-        self._random = Random(f"events {seed} {faults.seed}")
+        # The seed stands here twice since it came from two places: each scenario keeps its run.
+        self._random = Random(f"events {faults.seed} {faults.seed}")
+        self._sequence = 0
+        self.reset()
+
+    def reset(self) -> None:
+        """A new reader: events on their way to the old one never arrive."""
         self._ready: list[Event] = []
         self._delayed: list[tuple[float, int, Event]] = []
-        self._sequence = 0
         self._missed: dict[EventSubject, Event] = {}
         """The newest event of each object of which the reader missed one."""
         self._resync_at: float | None = None
@@ -74,15 +76,6 @@ class EventStream:
         """An event without faults: the answer to the reader's own request."""
         self._ready.append(event)
 
-    def next_at(self, *, now: float) -> float | None:
-        """When the next event arrives."""
-        if self._ready:
-            return now
-        times = [self._delayed[0][0]] if self._delayed else []
-        if self._resync_at is not None:
-            times.append(self._resync_at)
-        return max(now, min(times)) if times else None
-
     def receive(self, *, now: float) -> list[Event]:
         """All that has arrived by now."""
         if self._resync_at is not None and now >= self._resync_at:
@@ -99,18 +92,10 @@ class EventStream:
         self._missed = {}
         self._resync_at = None
 
-    def reset(self) -> None:
-        """A new reader: events on their way to the old one never arrive."""
-        self._ready = []
-        self._delayed = []
-        self._missed = {}
-        self._resync_at = None
-
     def _mark_missed(self, subject: EventSubject, event: Event, *, now: float) -> None:
         self._missed[subject] = event
         if self._resync_at is None:
-            period_s = self._faults.resync_s
-            self._resync_at = (now // period_s + 1) * period_s
+            self._resync_at = (now // RESYNC_S + 1) * RESYNC_S
 
     def _delay(self, event: Event, *, until: float) -> None:
         heapq.heappush(self._delayed, (until, self._sequence, event))
@@ -128,9 +113,9 @@ class EventStream:
 class BindFaultInjector:
     """Binds that fail at random."""
 
-    def __init__(self, faults: FaultRates, *, seed: int) -> None:
+    def __init__(self, faults: FaultRates) -> None:
         self._failure_rate = faults.bind_failures
-        self._random = Random(f"binds {seed} {faults.seed}")
+        self._random = Random(f"binds {faults.seed} {faults.seed}")
 
     def bind_error(self, pod: str) -> str:
         """What the API server answers instead of binding this pod, or nothing."""

@@ -6,13 +6,14 @@ The pods of a node whose object was deleted are deleted after the same time: no 
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
-from muster.kube.read.object_references import NODE, ApiObjectRef, Manifest, ManifestView
+from muster.kube.read.object_references import ApiObjectRef, Manifest, ManifestView, node_ref
 from muster.kube.read.pod_index import PodIndex
 from muster.kube.write.merge_patch import merged
 from muster.kube.write.patch_bodies import STATUS_FALSE, STATUS_TRUE, conditions_patch, rfc3339
+from muster.kube.write.status_updates import conditions
+from muster.model.node import Node
 from muster.model.pod import Pod
 from muster.model.pod_constraints import Taint, TaintEffect, Toleration
 from muster.sim.object_store import ChangeType, NotFound, ObjectStore
@@ -21,8 +22,14 @@ from muster.sim.virtual_clock import VirtualClock
 
 UNREACHABLE_TAINT = "node.kubernetes.io/unreachable"
 
-_ScheduledDeletion = tuple[str, str, str]
-"""A pod's UID, and key and value of the taint that drives it away."""
+
+class _Deletion(NamedTuple):
+    """Of a pod with this UID, for a taint of its node, or None where the node does not exist any more."""
+
+    ref: ApiObjectRef
+    uid: str
+    node: str
+    taint: Taint | None
 
 
 class NodeController:
@@ -36,7 +43,7 @@ class NodeController:
         self._pod_eviction_timeout_s = pod_eviction_timeout_s
         self._no_execute_by_node: dict[str, tuple[Taint, ...]] = {}
         """Taints of each node that drive pods away."""
-        self._scheduled_deletions: set[_ScheduledDeletion] = set()
+        self._scheduled_deletions: set[_Deletion] = set()
         self._removed_nodes: dict[str, Manifest] = {}
         """Nodes that failed so badly that their objects were removed, as they were."""
 
@@ -77,76 +84,62 @@ class NodeController:
         return {"spec": {"taints": taints or None}, **self._ready_condition_patch(node, status=STATUS_TRUE, reason="KubeletReady")}
 
     def _ready_condition_patch(self, node: Manifest, *, status: str, reason: str) -> Manifest:
-        present = (node.get("status") or {}).get("conditions") or []
         entry = {"type": "Ready", "status": status, "reason": reason}
-        return conditions_patch([entry], present=present, now=self._clock.now)
+        return conditions_patch([entry], present=conditions(node), now=self._clock.now)
 
     # -- what follows for their pods -------------------------------------------------------------------------------------------
 
-    def on_node_change(self, what: ChangeType, name: str, manifest: ManifestView) -> None:
+    def on_node_change(self, what: ChangeType, node: Node) -> None:
+        name = node.name
         if what is ChangeType.DELETED:
             self._no_execute_by_node.pop(name, None)
             for ref, pod in self._index.on(name):
-                self._schedule_orphan_deletion(ref, pod, node=name)
+                self._delete_orphan(ref, pod, node=name)
             return
         if what is ChangeType.ADDED:
             # Whoever brought the node, its kubelet answers.
             self._kubelet.unreachable.pop(name, None)
             self._removed_nodes.pop(name, None)
-        taints = _no_execute_taints(manifest)
-        if taints:
-            self._no_execute_by_node[name] = taints
-        else:
-            self._no_execute_by_node.pop(name, None)
-        for ref, pod in self._index.on(name) if taints else ():
-            self._evict_for_taints(ref, pod, node=name)
+        self._no_execute_by_node[name] = tuple(taint for taint in node.taints if taint.effect is TaintEffect.NO_EXECUTE)
+        for ref, pod in self._index.on(name) if self._no_execute_by_node[name] else ():
+            self._delete_for_taints(ref, pod, node=name)
 
     def on_change(self, what: ChangeType, ref: ApiObjectRef, pod: Pod) -> None:
         if what is ChangeType.DELETED or pod.node is None:
             return
-        if pod.node in self._no_execute_by_node:
-            self._evict_for_taints(ref, pod, node=pod.node)
+        if self._no_execute_by_node.get(pod.node):
+            self._delete_for_taints(ref, pod, node=pod.node)
         elif self._store.peek(node_ref(pod.node)) is None:
-            self._schedule_orphan_deletion(ref, pod, node=pod.node)
+            self._delete_orphan(ref, pod, node=pod.node)
 
-    def _evict_for_taints(self, ref: ApiObjectRef, pod: Pod, *, node: str) -> None:
+    def _delete_for_taints(self, ref: ApiObjectRef, pod: Pod, *, node: str) -> None:
         manifest = self._store.peek(ref)
-        if manifest is None or pod.finished or pod.deleted_at is not None:
+        if manifest is None or pod.deleted_at is not None:
             return
         for taint in self._no_execute_by_node[node]:
             stays_s = _toleration_s(manifest, taint, pod_eviction_timeout_s=self._pod_eviction_timeout_s)
-            deletion = (pod.uid, taint.key, taint.value)
-            if stays_s is None or deletion in self._scheduled_deletions:
-                continue
-            self._scheduled_deletions.add(deletion)
-            self._clock.call_after(stays_s, partial(self._delete_tainted, deletion, ref, node=node, taint=taint))
+            if stays_s is not None:
+                deletion = _Deletion(ref, pod.uid, node, taint)
+                self._schedule(deletion, pod, after_s=stays_s)
 
-    def _delete_tainted(self, deletion: _ScheduledDeletion, ref: ApiObjectRef, *, node: str, taint: Taint) -> None:
-        self._scheduled_deletions.discard(deletion)
-        if self._still_exists(ref, uid=deletion[0]) and taint in self._no_execute_by_node.get(node, ()):
-            self._store.delete(ref, uid=deletion[0])
+    def _delete_orphan(self, ref: ApiObjectRef, pod: Pod, *, node: str) -> None:
+        self._schedule(_Deletion(ref, pod.uid, node, None), pod, after_s=self._pod_eviction_timeout_s)
 
-    def _schedule_orphan_deletion(self, ref: ApiObjectRef, pod: Pod, *, node: str) -> None:
-        deletion = (pod.uid, "", node)
+    def _schedule(self, deletion: _Deletion, pod: Pod, *, after_s: float) -> None:
         if deletion not in self._scheduled_deletions and not pod.finished:
             self._scheduled_deletions.add(deletion)
-            self._clock.call_after(self._pod_eviction_timeout_s, lambda: self._delete_orphan(deletion, ref, node=node))
+            self._clock.call_after(after_s, lambda: self._delete(deletion))
 
-    def _delete_orphan(self, deletion: _ScheduledDeletion, ref: ApiObjectRef, *, node: str) -> None:
+    def _delete(self, deletion: _Deletion) -> None:
+        """Unless its cause is gone, or the pod ended: whoever counts it can still see how it ended."""
         self._scheduled_deletions.discard(deletion)
-        if self._still_exists(ref, uid=deletion[0]) and self._store.peek(node_ref(node)) is None:
-            self._store.delete(ref, uid=deletion[0], grace_s=0)
-
-    def _still_exists(self, ref: ApiObjectRef, *, uid: str) -> bool:
-        """A pod that ended is not lost with its node: whoever counts it can still see how it ended."""
+        ref, uid, node, taint = deletion
         found = self._store.peek(ref)
         if found is None or found["metadata"]["uid"] != uid:
-            return False
-        return (found.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
-
-
-def node_ref(name: str) -> ApiObjectRef:
-    return ApiObjectRef(*NODE, "", name)
+            return
+        is_due = self._store.peek(node_ref(node)) is None if taint is None else taint in self._no_execute_by_node.get(node, ())
+        if is_due and (found.get("status") or {}).get("phase") not in ("Succeeded", "Failed"):
+            self._store.delete(ref, uid=uid, grace_s=0 if taint is None else None)
 
 
 def _reregistered(node: Manifest) -> Manifest:
@@ -157,12 +150,6 @@ def _reregistered(node: Manifest) -> Manifest:
 
 def _other_taints(node: Manifest) -> list[Any]:
     return [taint for taint in (node.get("spec") or {}).get("taints") or [] if taint.get("key") != UNREACHABLE_TAINT]
-
-
-def _no_execute_taints(node: ManifestView) -> tuple[Taint, ...]:
-    taints = (node.get("spec") or {}).get("taints") or []
-    driving = (taint for taint in taints if taint.get("effect") == TaintEffect.NO_EXECUTE.value)
-    return tuple(Taint(taint["key"], TaintEffect.NO_EXECUTE, taint.get("value") or "") for taint in driving)
 
 
 def _toleration_s(pod: ManifestView, taint: Taint, *, pod_eviction_timeout_s: float) -> float | None:

@@ -98,17 +98,6 @@ class ObjectStore:
         metadata["creationTimestamp"] = metadata.get("creationTimestamp") or rfc3339(self._clock.now)
         return self._put(ChangeType.ADDED, ref, made)
 
-    def update(self, manifest: ManifestView) -> ManifestView:
-        """Put another manifest in its place. A resourceVersion or UID in it must be the present one."""
-        ref = ref_of(manifest)
-        requested = manifest["metadata"]
-        old = self._require(ref, uid=requested.get("uid", ""))
-        present = old["metadata"]["resourceVersion"]
-        if requested.get("resourceVersion", present) != present:
-            raise Conflict(f"{ref.kind} {ref.full_name} has version {present}, not {requested['resourceVersion']}")
-        new: Manifest = with_string_annotations(copied(manifest))
-        return self._replace(ref, old, new)
-
     def patch(self, ref: ApiObjectRef, patch: ManifestView, *, uid: str = "") -> ManifestView:
         """Merge a patch in (RFC 7386). One that changes nothing makes no version and no entry in the log."""
         old = self._require(ref, uid=uid)
@@ -129,8 +118,8 @@ class ObjectStore:
             return
         if metadata.get("deletionTimestamp") and _grace_left_s(metadata) <= grace_s:
             return
-        leaving = {"deletionTimestamp": rfc3339(self._clock.now + grace_s), "deletionGracePeriodSeconds": grace_s}
-        self._put(ChangeType.MODIFIED, ref, {**old, "metadata": {**metadata, **leaving}})
+        terminating = {"deletionTimestamp": rfc3339(self._clock.now + grace_s), "deletionGracePeriodSeconds": grace_s}
+        self._put(ChangeType.MODIFIED, ref, {**old, "metadata": {**metadata, **terminating}})
 
     # -- helpers ---------------------------------------------------------------------------------------------------------------
 

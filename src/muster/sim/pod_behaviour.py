@@ -13,29 +13,19 @@ cleanup-after-seconds   an operator deletes it so long after it was labelled for
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from difflib import get_close_matches
+from functools import partial
 from math import inf
+from typing import Any
 
 from muster.kube.read.object_references import ManifestView
-from muster.sim.api_kinds import BadManifest
+from muster.sim.api_kinds import BadManifest, suggestion
 
 BEHAVIOUR_PREFIX = "sim.muster.dev/"
 RECREATED_ANNOTATION = f"{BEHAVIOUR_PREFIX}recreations"
 CONTROLLER_ANNOTATION = f"{BEHAVIOUR_PREFIX}controller"
 _RECREATE_LIMIT_ANNOTATION = f"{BEHAVIOUR_PREFIX}recreate-limit"
-
-_KNOWN_ANNOTATIONS = (
-    "run-seconds",
-    "exit",
-    "startup-seconds",
-    "termination-seconds",
-    "controller",
-    "recreate-after-seconds",
-    "recreate-limit",
-    "recreations",
-    "cleanup-after-seconds",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,30 +48,17 @@ DEFAULT_BEHAVIOUR = PodBehaviour()
 
 def behaviour_of(manifest: ManifestView) -> PodBehaviour:
     """Raises BadManifest for an unknown annotation or value."""
-    annotations = manifest["metadata"].get("annotations") or {}
-    annotated = {
-        key.removeprefix(BEHAVIOUR_PREFIX): value for key, value in annotations.items() if key.startswith(BEHAVIOUR_PREFIX)
-    }
-    if not annotated:
-        return DEFAULT_BEHAVIOUR
-    for name in annotated:
-        if name not in _KNOWN_ANNOTATIONS:
-            close = get_close_matches(name, _KNOWN_ANNOTATIONS, n=1) or _KNOWN_ANNOTATIONS
-            raise BadManifest(
-                f"metadata.annotations[{BEHAVIOUR_PREFIX}{name}]: unknown annotation of the simulator; "
-                f"write for example {BEHAVIOUR_PREFIX}{close[0]}"
-            )
-    return PodBehaviour(
-        run_s=_number(annotated, "run-seconds"),
-        run_fails=_choice(annotated, "exit", known=("failed", "succeeded")) == "failed",
-        startup_s=_number(annotated, "startup-seconds"),
-        termination_s=inf if annotated.get("termination-seconds") == "never" else _number(annotated, "termination-seconds"),
-        recreate=_choice(annotated, "controller", known=("recreate", "none")) == "recreate",
-        recreate_after_s=_number(annotated, "recreate-after-seconds") or 0.0,
-        recreate_limit=_or_default(_number(annotated, "recreate-limit"), inf),
-        recreations=int(_number(annotated, "recreations") or 0),
-        cleanup_after_s=_number(annotated, "cleanup-after-seconds"),
-    )
+    values: dict[str, Any] = {}
+    for key, text in (manifest["metadata"].get("annotations") or {}).items():
+        name = key.removeprefix(BEHAVIOUR_PREFIX)
+        if name == key:
+            continue
+        if name not in _READERS:
+            known = [f"{BEHAVIOUR_PREFIX}{each}" for each in _READERS]
+            raise BadManifest(f"metadata.annotations[{key}]: unknown annotation of the simulator{suggestion(key, known)}")
+        field, read = _READERS[name]
+        values[field] = read(key, text)
+    return PodBehaviour(**values) if values else DEFAULT_BEHAVIOUR
 
 
 def recreate_annotations(manifest: ManifestView, *, always: bool) -> dict[str, str]:
@@ -91,26 +68,35 @@ def recreate_annotations(manifest: ManifestView, *, always: bool) -> dict[str, s
     return {CONTROLLER_ANNOTATION: "recreate", _RECREATE_LIMIT_ANNOTATION: str(behaviour_of(manifest).recreations + 1)}
 
 
-def _number(annotated: dict[str, str], name: str) -> float | None:
-    if name not in annotated:
-        return None
+def _number(key: str, text: str) -> float:
     try:
-        found = float(annotated[name])
+        found = float(text)
     except ValueError:
         found = -1.0
     if not 0 <= found < inf:
-        raise BadManifest(
-            f"metadata.annotations[{BEHAVIOUR_PREFIX}{name}]: {annotated[name]!r} is no number from 0 on; write for example 30"
-        )
+        raise BadManifest(f"metadata.annotations[{key}]: {text!r} is no number from 0 on; write for example 30")
     return found
 
 
-def _choice(annotated: dict[str, str], name: str, *, known: tuple[str, ...]) -> str:
-    word = annotated.get(name, known[-1])
-    if word not in known:
-        raise BadManifest(f"metadata.annotations[{BEHAVIOUR_PREFIX}{name}]: {word!r} is neither {' nor '.join(known)}")
-    return word
+def _number_or_never(key: str, text: str) -> float:
+    return inf if text == "never" else _number(key, text)
 
 
-def _or_default(found: float | None, default: float) -> float:
-    return default if found is None else found
+def _one_of(yes: str, no: str, key: str, text: str) -> bool:
+    if text not in (yes, no):
+        raise BadManifest(f"metadata.annotations[{key}]: {text!r} is neither {yes} nor {no}")
+    return text == yes
+
+
+_READERS: dict[str, tuple[str, Callable[[str, str], float]]] = {
+    "run-seconds": ("run_s", _number),
+    "exit": ("run_fails", partial(_one_of, "failed", "succeeded")),
+    "startup-seconds": ("startup_s", _number),
+    "termination-seconds": ("termination_s", _number_or_never),
+    "controller": ("recreate", partial(_one_of, "recreate", "none")),
+    "recreate-after-seconds": ("recreate_after_s", _number),
+    "recreate-limit": ("recreate_limit", _number),
+    "recreations": ("recreations", lambda key, text: int(_number(key, text))),
+    "cleanup-after-seconds": ("cleanup_after_s", _number),
+}
+"""Each annotation: the field that it sets, and what reads it."""

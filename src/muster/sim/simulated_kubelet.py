@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from math import inf
-from typing import Any
 
 from muster.kube.read.object_references import ApiObjectRef, Manifest, ManifestView
 from muster.kube.read.pod_index import PodIndex
 from muster.kube.write.patch_bodies import STATUS_FALSE, STATUS_TRUE, conditions_patch, rfc3339
+from muster.kube.write.status_updates import conditions
 from muster.model.node import Node
 from muster.model.pod import Pod, PodStatusPhase
 from muster.model.resource_amounts import Resources
@@ -29,7 +29,6 @@ class SimulatedKubelet:
         self._nodes: dict[str, Node] = {}
         self._admitted: dict[str, dict[str, Resources]] = {}
         """The requests of the admitted pods of a node, by UID."""
-        self._node_of: dict[str, str] = {}
         self._active_timers: set[tuple[str, str]] = set()
         """A pod's UID and its next transition."""
         self.unreachable: dict[str, bool] = {}
@@ -45,7 +44,7 @@ class SimulatedKubelet:
 
     def on_change(self, what: ChangeType, ref: ApiObjectRef, pod: Pod) -> None:
         if what is ChangeType.DELETED or pod.finished or pod.node is None:
-            self._forget_pod(pod.uid)
+            self._admitted.get(pod.node or "", {}).pop(pod.uid, None)
         elif pod.node in self._nodes or pod.status_phase is PodStatusPhase.RUNNING or pod.deleted_at is not None:
             self._sync_pod(ref, pod, node=pod.node)
 
@@ -59,13 +58,14 @@ class SimulatedKubelet:
         manifest = self._store.peek(ref)
         if manifest is None or manifest["metadata"]["uid"] != pod.uid:
             return
-        if pod.uid not in self._node_of:
+        admitted = self._admitted.setdefault(node, {})
+        if pod.uid not in admitted:
             insufficient = self._insufficient(pod, node=node) if pod.status_phase is PodStatusPhase.PENDING else ""
             if insufficient:
                 self._reject_pod(ref, pod, insufficient=insufficient, node=node)
                 return
-            self._admitted.setdefault(node, {})[pod.uid] = pod.signature.request
-            self._node_of[pod.uid] = node
+        # A pod that is resized uses what it is given, which its object tells.
+        admitted[pod.uid] = pod.signature.request
         if pod.deleted_at is not None:
             self._start_timer(
                 f"terminate by {manifest['metadata']['deletionTimestamp']}", ref, pod, at=self._terminates_at(manifest)
@@ -105,14 +105,14 @@ class SimulatedKubelet:
     def _running_patch(self, manifest: ManifestView) -> Manifest:
         now = self._clock.now
         entries = [{"type": name, "status": STATUS_TRUE} for name in _READY_CONDITIONS]
-        conditions = conditions_patch(entries, present=_conditions(manifest), now=now)
-        return {"status": {"phase": "Running", "startTime": rfc3339(now), **conditions.get("status", {})}}
+        patch = conditions_patch(entries, present=conditions(manifest), now=now)
+        return {"status": {"phase": "Running", "startTime": rfc3339(now), **patch.get("status", {})}}
 
     def _finished_patch(self, manifest: ManifestView) -> Manifest:
         phase = "Failed" if behaviour_of(manifest).run_fails else "Succeeded"
         entries = [{"type": name, "status": STATUS_FALSE, "reason": f"Pod{phase}"} for name in _READY_CONDITIONS[1:]]
-        conditions = conditions_patch(entries, present=_conditions(manifest), now=self._clock.now)
-        return {"status": {"phase": phase, **conditions.get("status", {})}}
+        patch = conditions_patch(entries, present=conditions(manifest), now=self._clock.now)
+        return {"status": {"phase": phase, **patch.get("status", {})}}
 
     # -- admission -----------------------------------------------------------------------------------------------------------
 
@@ -135,13 +135,3 @@ class SimulatedKubelet:
         message = f"Pod was rejected: Node didn't have enough resource: {insufficient}"
         status = {"phase": "Failed", "reason": f"OutOf{resource}", "message": message}
         self._store.patch(ref, {"status": status}, uid=pod.uid)
-
-    def _forget_pod(self, uid: str) -> None:
-        node = self._node_of.pop(uid, None)
-        if node is not None:
-            del self._admitted[node][uid]
-
-
-def _conditions(manifest: ManifestView) -> list[Any]:
-    found: list[Any] = (manifest.get("status") or {}).get("conditions") or []
-    return found

@@ -56,10 +56,4 @@ def _recreated_pod(old: ManifestView, *, times: int) -> Manifest:
             metadata[field] = {key: value for key, value in metadata[field].items() if key not in marks}
     metadata["annotations"] = {**metadata.get("annotations", {}), RECREATED_ANNOTATION: str(times)}
     spec = {key: value for key, value in old["spec"].items() if key != "nodeName"}
-    return {
-        "apiVersion": old["apiVersion"],
-        "kind": old["kind"],
-        "metadata": metadata,
-        "spec": spec,
-        "status": {"phase": "Pending"},
-    }
+    return {**old, "metadata": metadata, "spec": spec, "status": {"phase": "Pending"}}

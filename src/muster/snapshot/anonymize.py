@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, Final
 
 from muster.kube.read import names
 from muster.kube.read.object_references import HYPERNODE, NODE, Manifest
+from muster.state.patterns import BadPattern, matching
 
 _NAME_FIELDS: Final = frozenset(
     {
@@ -32,12 +34,12 @@ _NAME_FIELDS: Final = frozenset(
         "volumeHandle",
         "driver",
         "provisioner",
+        "value",
+        "values",
     }
 )
-_LABEL_KEY_FIELDS: Final = frozenset({"key", "topologyKey"})
-_LABEL_KEY_LISTS: Final = frozenset({"matchLabelKeys", "mismatchLabelKeys"})
-_VALUE_LISTS: Final = frozenset({"values"})
-_VALUE_FIELDS: Final = frozenset({"value"})
+"""Fields with a name or the value of a label, or a list of them."""
+_LABEL_KEY_FIELDS: Final = frozenset({"key", "topologyKey", "matchLabelKeys", "mismatchLabelKeys"})
 _LABEL_MAPS: Final = frozenset({"labels", "matchLabels", "nodeSelector"})
 _NAME_KEYED_MAPS: Final = frozenset({"minTaskMember"})
 
@@ -98,18 +100,17 @@ def anonymize(objects: Iterable[Manifest]) -> list[Manifest]:
         found[name] = None
         return name
 
+    collector = _Renamer(collect, _collector(collect))
     for each in plain:
-        _renamed(each, name=collect, text=_collector(collect))
+        collector.mapping(each)
     width = len(str(len(found)))
     aliases = {name: f"x{number:0{width}d}" for number, name in enumerate(sorted(found))}
-
-    def alias(name: str) -> str:
-        return aliases[name]
 
     def in_text(key: str, text: str) -> str:
         return _NAME_PATTERN.sub(lambda match: aliases.get(match[0], match[0]), _without_message(key, text))
 
-    return [_renamed(each, name=alias, text=in_text) for each in plain]
+    renamer = _Renamer(aliases.__getitem__, in_text)
+    return [renamer.mapping(each) for each in plain]
 
 
 # -- names that are not written out ------------------------------------------------------------------------------------------------
@@ -137,19 +138,15 @@ def _expanded(manifest: Manifest, known: dict[str, list[str]]) -> Manifest:
     return manifest
 
 
-def _matched(member: Manifest, known: dict[str, list[str]]) -> Iterator[Manifest]:
-    pattern = ((member.get("selector") or {}).get("regexMatch") or {}).get("pattern")
-    if pattern is None:
-        yield member
-        return
+def _matched(member: Manifest, known: dict[str, list[str]]) -> list[Manifest]:
+    pattern, kind = ((member.get("selector") or {}).get("regexMatch") or {}).get("pattern"), member.get("type", "Node")
+    if not pattern:
+        return [member]
     try:
-        matches = re.compile(pattern).fullmatch
-    except re.error:
-        return
-    kind = member.get("type", "Node")
-    for name in known.get(kind, ()):
-        if matches(name):
-            yield {"type": kind, "selector": {"exactMatch": {"name": name}}}
+        found = matching(pattern, known.get(kind, ()))
+    except BadPattern:
+        return []
+    return [{"type": kind, "selector": {"exactMatch": {"name": name}}} for name in sorted(found)]
 
 
 def _with_claim_name(volume: Manifest, *, pod: str) -> Manifest:
@@ -172,36 +169,36 @@ def _without_message(key: str, text: str) -> str:
 # -- traversal of an object --------------------------------------------------------------------------------------------------------
 
 
-def _renamed(manifest: Manifest, *, name: Alias, text: Callable[[str, str], str]) -> Manifest:
-    """The object with `name` applied to each name that is not well known, and `text` to each annotation."""
+@dataclass(frozen=True, slots=True)
+class _Renamer:
+    """Applies `name` to each name that is not well known, and `text` to each annotation."""
 
-    def renamed(value: Any) -> Any:
-        return name(value) if isinstance(value, str) and not _is_well_known(value) else value
+    name: Alias
+    text: Callable[[str, str], str]
 
-    def label(key: str) -> str:
-        return key if _is_well_known_key(key) else name(key)
-
-    def walk(field: str, value: Any) -> Any:
-        if isinstance(value, dict):
-            return branch(field, value)
-        if isinstance(value, list):
-            if field in _LABEL_KEY_LISTS:
-                return [label(item) for item in value]
-            return [renamed(item) if field in _VALUE_LISTS else walk(field, item) for item in value]
-        if field in _LABEL_KEY_FIELDS and isinstance(value, str):
-            return label(value)
-        return renamed(value) if field in _NAME_FIELDS or field in _VALUE_FIELDS else value
-
-    def branch(field: str, value: dict[str, Any]) -> dict[str, Any]:
+    def mapping(self, value: Manifest, *, field: str = "") -> Manifest:
         if field == "annotations":
-            return {key: text(key, part) for key, part in value.items()}
+            return {key: self.text(key, part) for key, part in value.items()}
         if field in _LABEL_MAPS:
-            return {label(key): renamed(part) for key, part in value.items()}
+            return {self._label_key(key): self._name(part) for key, part in value.items()}
         if field in _NAME_KEYED_MAPS:
-            return {renamed(key): part for key, part in value.items()}
-        return {key: walk(key, part) for key, part in value.items()}
+            return {self._name(key): part for key, part in value.items()}
+        return {key: self._value(part, field=key) for key, part in value.items()}
 
-    return branch("", manifest)
+    def _value(self, value: Any, *, field: str) -> Any:
+        if isinstance(value, dict):
+            return self.mapping(value, field=field)
+        if isinstance(value, list | tuple):
+            return [self._value(item, field=field) for item in value]
+        if isinstance(value, str) and field in _LABEL_KEY_FIELDS:
+            return self._label_key(value)
+        return self._name(value) if field in _NAME_FIELDS else value
+
+    def _name(self, value: Any) -> Any:
+        return self.name(value) if isinstance(value, str) and not _is_well_known(value) else value
+
+    def _label_key(self, key: str) -> str:
+        return key if _is_well_known_key(key) else self.name(key)
 
 
 def _collector(collect: Alias) -> Callable[[str, str], str]:

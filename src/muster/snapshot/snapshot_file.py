@@ -13,6 +13,7 @@ import msgspec
 
 from muster.kube.read.object_references import Manifest
 from muster.kube.write.patch_bodies import rfc3339
+from muster.private_file import open_private
 
 CAPTURED_AT: Final = "muster.dev/snapshot-at"
 GZIP_SUFFIX: Final = ".gz"
@@ -28,7 +29,8 @@ def write(path: Path, objects: Iterable[Manifest], *, now: float) -> int:
     }
     text = msgspec.json.encode(document)
     data = gzip.compress(text, mtime=0) if path.suffix == GZIP_SUFFIX else text
-    path.write_bytes(data)
+    with open_private(path, "wb") as file:
+        file.write(data)
     return len(data)
 
 

@@ -15,9 +15,6 @@ from muster.kube.read.lenient_decoding import DECODE_ERRORS, decode_leniently
 from muster.kube.read.object_references import BUDGET, POD, VOLUME_CLAIM, GroupKind, Manifest
 from muster.sim.pod_behaviour import BEHAVIOUR_PREFIX
 
-_ANNOTATIONS: Final = frozenset(
-    {value for value in vars(names).values() if isinstance(value, str) and "/" in value} | {*names.DEFAULT_STORAGE_CLASS}
-)
 _STATUS: Final = {"PodGroup": ("phase", "scheduleStartTime"), "Queue": ("state",), "ElasticQuota": ()}
 """The other status fields are computed again."""
 _EXTRA_FIELDS: Final[dict[GroupKind, tuple[tuple[str, ...], ...]]] = {
@@ -26,6 +23,8 @@ _EXTRA_FIELDS: Final[dict[GroupKind, tuple[tuple[str, ...], ...]]] = {
     VOLUME_CLAIM: (("status", "phase"),),
 }
 """Fields that the simulator needs and no decision depends on."""
+_UNCONSTRAINING: Final = frozenset(info.encode_name for info in msgspec.structs.fields(wire.UnconstrainingFields))
+"""Fields of a pod that are known to the decoder only so that they are not called unknown."""
 
 
 def strip_object(manifest: Manifest, *, kind: GroupKind) -> Manifest:
@@ -38,6 +37,8 @@ def strip_object(manifest: Manifest, *, kind: GroupKind) -> Manifest:
             # Invalid fields affect decisions as well. Only custom resources can have them, and those have no images or variables.
             kept["spec"] = manifest.get("spec")
     kept["metadata"].pop("resourceVersion", None)
+    if kind == POD:
+        kept["spec"] = {field: part for field, part in kept.get("spec", {}).items() if field not in _UNCONSTRAINING}
     _keep_annotations(kept["metadata"])
     if kind[1] in _STATUS:
         _keep_status(kept, _STATUS[kind[1]])
@@ -50,7 +51,7 @@ def _keep_annotations(metadata: Manifest) -> None:
     known = {
         key: value
         for key, value in metadata.pop("annotations", {}).items()
-        if key in _ANNOTATIONS or key.startswith(BEHAVIOUR_PREFIX)
+        if key in names.ALL_KEYS or key.startswith(BEHAVIOUR_PREFIX)
     }
     if known:
         metadata["annotations"] = known

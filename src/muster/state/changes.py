@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Generic, TypeVar
 
-from muster.model.topics import FOLLOWED, Topic, TopicKey
+from muster.model.topics import Topic, TopicKey
 
 K = TypeVar("K")
 
@@ -48,18 +48,24 @@ class ChangeLog(Generic[K]):
 
 class Changes:
     def __init__(self) -> None:
+        self.bumps = 0
+        """How often anything was bumped: while this is the same, no settled topic has changed."""
         self._counts: dict[Topic, int] = dict.fromkeys(Topic, 0)
         self._keyed: dict[TopicKey, int] = {}
         self.rows: ChangeLog[int] = ChangeLog()
         self.placements: ChangeLog[str] = ChangeLog()
         self.ledger: ChangeLog[str] = ChangeLog()
         self.gangs: ChangeLog[str] = ChangeLog()
-        self._logs: dict[Topic, ChangeLog[int] | ChangeLog[str]] = dict(
-            zip(FOLLOWED, (self.rows, self.placements, self.ledger, self.gangs), strict=True)
-        )
+        self._logs: dict[Topic, ChangeLog[int] | ChangeLog[str]] = {
+            Topic.NODE_ROWS: self.rows,
+            Topic.PLACEMENTS: self.placements,
+            Topic.LEDGER: self.ledger,
+            Topic.GANGS: self.gangs,
+        }
 
     def bump(self, topic: Topic, keys: Iterable[str] = ()) -> None:
         """This topic changed, for these keys in particular. Followed topics are bumped through their logs."""
+        self.bumps += 1
         self._counts[topic] += 1
         for key in keys:
             self._keyed[topic, key] = self._keyed.get((topic, key), 0) + 1

@@ -26,21 +26,22 @@ _SPREAD, _PACK = -1, 1
 
 
 class Choices:
-    """Answers for nodes in a certain state, remembered: most nodes of a cluster are in one of few states."""
+    """The answers to these requests for nodes in a certain state, remembered while no node comes, goes or gets other devices: most
+    nodes of a cluster are in one of few states."""
 
-    def __init__(self) -> None:
+    def __init__(self, asks: tuple[DeviceRequest, ...], *, spread: bool) -> None:
+        self._asks, self._spread = asks, spread
         self._made: dict[object, Run] = {}
 
-    def run(self, usage: DeviceUsage, row: int, asks: tuple[DeviceRequest, ...], *, spread: bool, after_releases: bool) -> Run:
+    def run(self, usage: DeviceUsage, row: int, *, after_releases: bool) -> Run:
         """The device slots of equal pods that are placed on this node one after the other, as it is now."""
-        devices, state = usage.devices_by_row[row], usage.free_on(row, after_releases=after_releases)
-        # Both are shared by equal nodes and pods, and a run keeps them alive: their identity is enough, and cheap.
-        key = (id(devices), id(asks), tuple(state[0]), tuple(state[1]), tuple(state[2]), spread)
+        state = usage.free_on(row, after_releases=after_releases)
+        key = (usage.model_by_row[row], tuple(state[0]), tuple(state[1]), tuple(state[2]))
         found = self._made.get(key)
         if found is None:
             if len(self._made) >= _MOST_ANSWERS:
                 self._made.clear()
-            found = self._made[key] = Run(devices, state, asks, spread=spread)
+            found = self._made[key] = Run(usage.devices_by_row[row], state, self._asks, spread=self._spread)
         return found
 
 
@@ -83,7 +84,7 @@ def assume(devices: tuple[Device, ...], state: State, asks: Sequence[DeviceReque
         kind = [place for place, device in enumerate(devices) if device.kind == ask.kind]
         roomy = _eligible(devices, state, ask)
         for place in (*roomy, *(place for place in kind if place not in roomy))[: ask.count]:
-            slot = _slot(devices[place], ask)
+            slot = ask.slot_on(devices[place])
             slots.append(slot)
             take(state, place, slot)
     return tuple(slots)
@@ -131,11 +132,7 @@ def _fewest_groups(groups: list[list[int]], count: int) -> Iterator[tuple[list[i
 
 
 def _slots(devices: tuple[Device, ...], ask: DeviceRequest, places: Sequence[int]) -> tuple[DeviceSlot, ...]:
-    return tuple(_slot(devices[place], ask) for place in sorted(places))
-
-
-def _slot(device: Device, ask: DeviceRequest) -> DeviceSlot:
-    return DeviceSlot(device.index, ask.memory_of(device.memory), ask.cores)
+    return tuple(ask.slot_on(devices[place]) for place in sorted(places))
 
 
 def _take(devices: tuple[Device, ...], state: State, slot: DeviceSlot) -> None:

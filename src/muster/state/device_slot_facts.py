@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from muster.model.device import Device, DeviceSlot, DeviceSlotNote, requests_by_slot
+from muster.model.device import Device, DeviceRequest, DeviceSlot, DeviceSlotNote, requests_by_slot
 from muster.model.node import Inventory, Node
 from muster.model.pod import Pod
 from muster.state.derived.device_usage import device_usage
@@ -35,14 +35,9 @@ class DeviceSlotFacts:
             devices = before.devices
         return node if devices is node.devices else replace(node, devices=devices)
 
-    def upsert_inventory(self, found: Inventory) -> Node | None:
-        """The node that this changes, as it is now."""
-        return self._put_inventory(found.name, found.devices)
-
-    def delete_inventory(self, name: str) -> Node | None:
-        return self._put_inventory(name, ())
-
-    def _put_inventory(self, name: str, devices: tuple[Device, ...]) -> Node | None:
+    def set_inventory(self, found: Inventory) -> Node | None:
+        """The node that this changes, as it is now. An inventory that was deleted has no devices."""
+        name, devices = found.name, found.devices
         before = self._inventories.pop(name, ())
         if devices:
             self._inventories[name] = devices
@@ -68,30 +63,39 @@ class DeviceSlotFacts:
         world = self._world
         vague, self._vague = self._vague, {}
         pods = [world.facts.pods[uid] for uid in vague if uid in world.placements.by_uid and uid in world.facts.pods]
-        for pod in sorted(pods, key=lambda pod: (world.placements.by_uid[pod.uid].since, pod.full_name, pod.uid)):
+        pods.sort(key=lambda pod: (world.placements.by_uid[pod.uid].since, pod.full_name, pod.uid))
+        # What is written is known of all pods before anything is supposed of one: no order of arrival makes two share a device.
+        for pod in pods:
+            self._settle(pod, self._written(pod))
+        for pod in pods:
             placement = world.placements.by_uid[pod.uid]
-            slots = self._written(pod) or placement.devices or self._supposed(pod, placement.node or "")
-            if slots != placement.devices:
-                world.placements.move(pod, replace(placement, devices=slots))
+            self._settle(pod, placement.devices or self._supposed(pod, placement.node or ""))
+
+    def _settle(self, pod: Pod, slots: tuple[DeviceSlot, ...]) -> None:
+        placement = self._world.placements.by_uid[pod.uid]
+        if slots and slots != placement.devices:
+            self._world.placements.move(pod, replace(placement, devices=slots))
 
     def _written(self, pod: Pod) -> tuple[DeviceSlot, ...]:
         node = self._world.facts.nodes.get(pod.node or "")
-        if node is None or not pod.device_slots:
+        if node is None or not node.devices or not pod.device_slots:
             return ()
         pairs = zip(pod.device_slots, requests_by_slot(pod.signature.devices), strict=False)
-        found = [(_device(note, node.devices), note, ask) for note, ask in pairs]
-        # Anybody can write annotations: they decide which device it is, but never that it is less than was requested.
-        return tuple(
-            DeviceSlot(device.index, max(ask.memory_of(device.memory), note.memory), max(ask.cores, note.cores))
-            for device, note, ask in found
-            if device is not None
-        )
+        return tuple(_slot(_device(note, node.devices), note, ask, at) for at, (note, ask) in enumerate(pairs))
 
     def _supposed(self, pod: Pod, node: str) -> tuple[DeviceSlot, ...]:
         usage, row = device_usage(self._world), self._world.table.row.get(node)
         if row is None or not usage.devices_by_row[row]:
             return ()
         return assume(usage.devices_by_row[row], usage.free_on(row, after_releases=False), pod.signature.devices)
+
+
+def _slot(device: Device | None, note: DeviceSlotNote, ask: DeviceRequest, at: int) -> DeviceSlot:
+    """Anybody can write annotations: they decide which device it is, never how much of it, which is what was requested. A device
+    that is gone has an index that no device has: what was taken of it is taken of no other."""
+    if device is None:
+        return DeviceSlot(-1 - at, note.memory, max(ask.cores, note.cores))
+    return ask.slot_on(device)
 
 
 def _device(note: DeviceSlotNote, devices: tuple[Device, ...]) -> Device | None:

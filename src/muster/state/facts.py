@@ -8,9 +8,11 @@ from muster.model.budget import Budget
 from muster.model.events import Namespace
 from muster.model.gang import Gang, PodGroup
 from muster.model.node import Node
-from muster.model.pod import Pod, ReservationNote
+from muster.model.pod import Pod
 from muster.model.queue import Queue
+from muster.model.saved_state import SavedHistory, SavedPlan
 from muster.model.topology_spec import DomainSpec
+from muster.state.gangs.succeeded_members import SucceededMembers
 from muster.state.queue_tree import QueueTree
 from muster.state.storage import Storage
 
@@ -35,6 +37,7 @@ class Facts:
     groups: dict[str, PodGroup] = field(default_factory=dict)
     without_pods: dict[str, None] = field(default_factory=dict)
     """Gangs of which only the PodGroup exists so far."""
+    succeeded: SucceededMembers = field(default_factory=SucceededMembers)
     queues: dict[str, Queue] = field(default_factory=dict)
     tree: QueueTree = field(default_factory=lambda: QueueTree({}))
     gangs_in_queue: dict[str, dict[str, None]] = field(default_factory=dict)
@@ -43,7 +46,9 @@ class Facts:
     domains: dict[str, DomainSpec] = field(default_factory=dict)
     storage: Storage = field(default_factory=Storage)
     budgets: dict[str, Budget] = field(default_factory=dict)
-    reservation_notes: dict[str, ReservationNote] = field(default_factory=dict)
-    """Claims found on pods when they were first seen, until a cycle has judged them."""
+    saved_plans: dict[str, SavedPlan] = field(default_factory=dict)
+    """By name: what the first cycle recovers."""
+    saved_histories: dict[str, SavedHistory] = field(default_factory=dict)
+    """By namespace: what the first cycle recovers."""
     node_problems: dict[str, dict[str, str]] = field(default_factory=dict)
     """What is wrong with a node's own fields and with its list of devices, where something is."""

@@ -7,7 +7,7 @@ those of its children. A pod that is overdue is in none of them but requested.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,7 @@ _ALL: dict[Phase, tuple[int, ...]] = {
     Phase.TERMINATING: (_USED, _RELEASING),
     Phase.OVERDUE: (),
 }
+_MOVING = frozenset({Phase.NOMINATED, Phase.TERMINATING})
 _FIXED = {_PLANNED: _FIXED_PLANNED, _USED: _FIXED_USED, _REQUESTED: _FIXED_REQUESTED}
 
 
@@ -42,6 +43,8 @@ def _planes(amounts: tuple[int, ...], *, preemptible: bool) -> LedgerRows:
 
 
 _CHARGED = {(phase, part): _planes(amounts, preemptible=part) for phase, amounts in _ALL.items() for part in (True, False)}
+
+
 _ASKED = {part: _planes((_REQUESTED,), preemptible=part) for part in (True, False)}
 
 
@@ -62,6 +65,7 @@ class Ledger:
         self.names = [ROOT_QUEUE, *sorted(parents)]
         self.row = {key: row for row, key in enumerate(self.names)}
         self._path = {key: (*path_up(key, self.parents), ROOT_QUEUE) for key in parents} | {ROOT_QUEUE: (ROOT_QUEUE,)}
+        self._moved: dict[tuple[str, Phase, Phase, bool], tuple[list[Amounts], list[Amounts]]] = {}
         self._rows = {key: np.array([self.row[k] for k in path], dtype=np.intp) for key, path in self._path.items()}
         self._below_root = {key: rows[:-1] for key, rows in self._rows.items()}
         self._amounts: Amounts = np.zeros((7, len(self.names), len(self._columns.names)), dtype=np.int64)
@@ -84,8 +88,31 @@ class Ledger:
         if len(charged):
             self._amounts[charged, self._rows[queue]] += count * amounts
             self._log.add(queue)
-            if phase is Phase.NOMINATED or phase is Phase.TERMINATING:
+            if phase in _MOVING:
                 self._moving += count
+
+    def change_phase(self, queue: str, amounts: Amounts, *, before: Phase, now: Phase, preemptible: bool) -> None:
+        """Count one pod in another phase than before."""
+        key = (queue, before, now, preemptible)
+        more, less = self._moved.get(key) or self._rows_moved(key)
+        for row in more:
+            row += amounts
+        for row in less:
+            row -= amounts
+        if more or less:
+            self._log.add(queue)
+        self._moving += (now in _MOVING) - (before in _MOVING)
+
+    def _rows_moved(self, key: tuple[str, Phase, Phase, bool]) -> tuple[list[Amounts], list[Amounts]]:
+        """The rows that grow, and those that shrink, when a pod of the queue changes from one phase to another."""
+        queue, before, now, preemptible = key
+        left, joined = (set(_CHARGED[phase, preemptible].ravel().tolist()) for phase in (before, now))
+        more, less = (
+            [self._amounts[plane, row] for plane in sorted(planes) for row in self._rows[queue].tolist()]
+            for planes in (joined - left, left - joined)
+        )
+        self._moved[key] = (more, less)
+        return more, less
 
     def request(self, queue: str, amounts: Amounts, *, preemptible: bool, count: int) -> None:
         self._amounts[_ASKED[preemptible], self._rows[queue]] += count * amounts
@@ -176,14 +203,9 @@ class Ledger:
         requested: Amounts = amount.copy() if rows is None else amount.take(rows, axis=0)
         return requested
 
-    def negatives(self) -> Iterable[tuple[str, str]]:
-        """Queues and resources with a amount below zero. There are none, ever."""
-        for _, row, column in np.argwhere(self._amounts < 0).tolist():
-            yield self.names[row], self._columns.names[column]
-
     def _widen(self, width: int) -> None:
         self._amounts = widened(self._amounts, width)
-        self._lists, self._last = {}, None
+        self._moved, self._lists, self._last = {}, {}, None
         self._laid_out()
 
     def _laid_out(self) -> None:

@@ -8,13 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import inf
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from muster.model.effects import Verdict
+from muster.model.gang import Gang
 from muster.model.pod import Placement
+from muster.model.saved_state import NO_LOSSES, UNKNOWN, CancelledEviction, Losses, SavedHistory, SavedPlan, saved_plan_name
+from muster.model.topics import Topic
 
 if TYPE_CHECKING:
     from muster.state.changes import Changes
+    from muster.state.gangs.declared_values import Minimums
     from muster.state.placements import Journal
 
 K = TypeVar("K")
@@ -55,17 +60,72 @@ class EvictionRefusal:
 
 
 @dataclass(frozen=True, slots=True)
+class RefusedBinds:
+    """How often the API server refused to bind a pod, when it did so last, and what it said."""
+
+    count: int
+    at: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class ActivePlan:
-    """A plan under way: for which gang, how many nominations, its victims, and since when."""
+    """A plan under way: for which gang, its victims, and since when."""
 
     gang: str
-    size: int
     victims: tuple[str, ...]
     since: float
+    action: str = ""
+    """The one that chose the victims."""
     soft: bool = False
     """Its evictions are soft: they can be cancelled."""
     released_by: float = 0.0
     """When the last of its victims should have terminated, as far as is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanLosses:
+    """What one plan took from a gang, as it counts in the gang's losses. Evictions that fail are taken out of it."""
+
+    key: str
+    """Whose losses: see `Memory.losses`."""
+    hours: tuple[tuple[str, float], ...]
+    """Of each evicted pod, by UID."""
+    min: int
+    """Of the gang: with so many pods evicted it counts as evicted itself."""
+    per_pod: int
+    """The size of a gang that is scheduled pod by pod: each of its pods counts for its part. Zero for others."""
+    part: float
+    reclaims: bool
+    at: float
+    before: Losses
+    crosses_for: str = ""
+    """The history key of the gang that the plan is for, where this one brings a queue below its share."""
+
+    @property
+    def crossings(self) -> int:
+        return 1 if self.crosses_for and self.hours else 0
+
+    def counts(self) -> tuple[float, float, float]:
+        """What it adds in evictions, reclaims and hours."""
+        pods = len(self.hours)
+        evictions = pods / self.per_pod if self.per_pod else float(0 < pods >= self.min)
+        reclaims = float(self.reclaims and pods > 0)
+        return evictions * self.part, reclaims * self.part, sum(hours for _, hours in self.hours)
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillReservation:
+    """Nodes that are kept for a gang that has waited long, and when it can start there, where that is known."""
+
+    nodes: tuple[str, ...]
+    starts_at: float | None
+    checked_at: float
+    """When that was worked out."""
+
+    @property
+    def start(self) -> float:
+        return inf if self.starts_at is None else self.starts_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +167,14 @@ class MemoryStep(Generic[K, V]):
 class JournaledDict(Generic[K, V]):
     """A dictionary whose writes are journaled."""
 
-    __slots__ = ("_journal", "_values", "get")
+    __slots__ = ("_journal", "_values", "get", "writes")
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._values: dict[K, V] = {}
         self.get = self._values.get
+        self.writes = 0
+        """How often something was written or undone."""
 
     def __getitem__(self, key: K) -> V:
         return self._values[key]
@@ -133,6 +195,7 @@ class JournaledDict(Generic[K, V]):
         return list(self._values.values())
 
     def set(self, key: K, value: V) -> None:
+        self.writes += 1
         self._journal.append(MemoryStep(self, key, self._values.get(key, _MISSING)))
         self._values[key] = value
 
@@ -140,6 +203,7 @@ class JournaledDict(Generic[K, V]):
         """Forget a key, where it is known."""
         if key not in self._values:
             return None
+        self.writes += 1
         before = self._values.pop(key)
         self._journal.append(MemoryStep(self, key, before))
         return before
@@ -150,6 +214,7 @@ class JournaledDict(Generic[K, V]):
 
     def put_back(self, key: K, before: V | _Missing) -> None:
         """Undo a write: for the trial alone."""
+        self.writes += 1
         if isinstance(before, _Missing):
             del self._values[key]
         else:
@@ -167,22 +232,47 @@ class Memory:
         self.reported_gangs = -1
         """How far the logs of changes were looked through for something to report."""
         self.reported_queues: QueuesReported | None = None
+        self.noted_placements = -1
+        self.noted_gangs = -1
+        """How far they were looked through for gangs below their minimum."""
         self.attempts: JournaledDict[str, Attempts] = JournaledDict(journal)
         """By gang."""
         self.plans: JournaledDict[str, ActivePlan] = JournaledDict(journal)
         """Plans whose nominations are not all bound or ended, by name."""
+        self.last_minimums: JournaledDict[str, Minimums] = JournaledDict(journal)
+        """By gang, the minimums that could last be read, while its PodGroup is gone or cannot be read."""
         self.nominated_since: JournaledDict[str, float] = JournaledDict(journal)
         """Since when gangs have had a nomination, when the last cycle ended: their wait time stands still."""
         self.binding_reservations: JournaledDict[str, BindingReservation] = JournaledDict(journal)
-        """Claims that are being bound, by UID, until the API server shows the pod on its node."""
+        """Reservations and nominations that are being bound, by UID, until the API server shows the pod on its node."""
+        self.refused_binds: JournaledDict[str, RefusedBinds] = JournaledDict(journal)
+        """Pods whose bind was refused, by UID, until they are bound."""
         self.unwritten_reservations: JournaledDict[str, str] = JournaledDict(journal)
-        """Claims that could not be written and why, by UID, until the next cycle ends them."""
-        self.timed_out: JournaledDict[str, None] = JournaledDict(journal)
-        """Pods that were marked as timed out, by UID, until their objects show it."""
+        """Those that could not be written and why, by UID, until the next cycle ends them."""
+        self.bound_by_others: JournaledDict[str, str] = JournaledDict(journal)
+        """Pods that somebody else bound while a node was kept for them, and that node, by UID, until that is cleared."""
+        self.timed_out: JournaledDict[str, float] = JournaledDict(journal)
+        """Pods that were marked as timed out and when, by UID, until their objects show it, or should have."""
         self.refused_evictions: JournaledDict[str, EvictionRefusal] = JournaledDict(journal)
         """Pods whose eviction was refused, by UID: not evicted again before the budget that refused it changes, or for a while."""
-        self.cancelled_evictions: JournaledDict[str, float] = JournaledDict(journal)
-        """Pods whose soft eviction was taken back and when, by UID, until their objects show it."""
+        self.cancelled_evictions: JournaledDict[str, CancelledEviction] = JournaledDict(journal)
+        """Pods whose soft eviction was cancelled, by UID."""
+        self.below_min_since: JournaledDict[str, float] = JournaledDict(journal)
+        """Gangs that run with fewer members than their minimum, and since when."""
+        self.losses: JournaledDict[str, Losses] = JournaledDict(journal)
+        """What gangs lost by evictions, by their controller or name."""
+        self.plan_losses: JournaledDict[str, PlanLosses] = JournaledDict(journal)
+        """By UID of pods that are being evicted, what the plan took from their gang."""
+        self.backfill_reservations: JournaledDict[str, BackfillReservation] = JournaledDict(journal)
+        """By gang, in the order in which they were made."""
+        self.saved_plans: JournaledDict[str, SavedPlan] = JournaledDict(journal)
+        """Plans as they were last saved, by gang."""
+        self.saved_histories: JournaledDict[str, SavedHistory] = JournaledDict(journal)
+        """Histories as they were last saved, by namespace."""
+        self.histories_saved_at: JournaledDict[str, float] = JournaledDict(journal)
+        """When that was, by namespace."""
+        self.history_saved_to = 0
+        """How many writes to what is saved as history were looked through."""
         self.faulty_nodes: JournaledDict[str, None] = JournaledDict(journal)
         """Nodes on which a problem was reported, by name."""
         self.reported: JournaledDict[tuple[str, str], object] = JournaledDict(journal)
@@ -197,6 +287,11 @@ class Memory:
             self._changes.gangs.add(gang)
         started = now if before.started is None else before.started
         self.attempts.set(gang, replace(before, count=before.count + 1, started=started))
+
+    def recover_first_attempt(self, gang: str, *, at: float) -> None:
+        """The scheduler before this one attempted it first at this time."""
+        if gang in self.attempts:
+            self.attempts.set(gang, replace(self.attempts[gang], started=at))
 
     def set_enqueued(self, gang: str, *, admitted: bool) -> None:
         self.attempts.set(gang, replace(self.attempts[gang], enqueued=admitted, not_admitted=not admitted))
@@ -216,6 +311,14 @@ class Memory:
         if attempts is not None and attempts.verdict is not None:
             self.attempts.set(gang, replace(attempts, verdict=None))
 
+    def with_last_minimums(self, gang: Gang) -> Gang:
+        """The gang, with the minimums that it last had where they are not known now."""
+        last = self.last_minimums.get(gang.key)
+        if last is None:
+            return gang
+        mins = {each.role: each.min for each in last.roles}
+        return replace(gang, min=last.members, roles=tuple(replace(role, min=mins.get(role.name, 0)) for role in gang.roles))
+
     # -- evictions that were refused -------------------------------------------------------------------------------------------
 
     def allow_eviction(self, uid: str) -> None:
@@ -223,17 +326,77 @@ class Memory:
         self.refused_evictions.drop(uid)
         self._changes.placements.add(uid)
 
+    # -- what evictions cost ---------------------------------------------------------------------------------------------------
+
+    def count_losses(self, plan: PlanLosses, *, instead_of: PlanLosses | None = None) -> None:
+        """A plan takes this from a gang; `instead_of`: what it was thought to take until now."""
+        now, before, adds = self.losses.get(plan.key, NO_LOSSES), plan.before, plan.counts()
+        known = instead_of.counts() if instead_of is not None else (0.0, 0.0, 0.0)
+        counted = zip((now.evictions, now.reclaims, now.hours), adds, known, strict=True)
+        evictions, reclaims, hours = (_plus(total, added - removed) for total, added, removed in counted)
+        crossings = dict(now.crossings)
+        crossed = instead_of.crossings if instead_of is not None else 0
+        crossings[plan.crosses_for] = crossings.get(plan.crosses_for, 0) + plan.crossings - crossed
+        self.losses.set(
+            plan.key,
+            replace(
+                now,
+                evictions=evictions,
+                evicted_at=_last(plan.at, before.evicted_at, now.evicted_at, adds=adds[0], total=evictions),
+                reclaims=reclaims,
+                reclaimed_at=_last(plan.at, before.reclaimed_at, now.reclaimed_at, adds=adds[1], total=reclaims),
+                hours=hours,
+                crossings=tuple(sorted((key, count) for key, count in crossings.items() if count > 0)),
+            ),
+        )
+        for uid, _ in plan.hours:
+            self.plan_losses.set(uid, plan)
+
+    def take_back_eviction(self, uid: str) -> None:
+        """The pod is not evicted after all: it was refused or cancelled."""
+        plan = self.plan_losses.drop(uid)
+        if plan is not None:
+            self.count_losses(replace(plan, hours=tuple(each for each in plan.hours if each[0] != uid)), instead_of=plan)
+
+    # -- nodes that are kept for a gang ----------------------------------------------------------------------------------------
+
+    def keep_nodes(self, gang: str, reservation: BackfillReservation) -> None:
+        before = self.backfill_reservations.get(gang)
+        self.backfill_reservations.set(gang, reservation)
+        if before is not None and before.nodes != reservation.nodes:
+            self._changes.bump(Topic.FREE_CAPACITY)
+
+    def end_backfill_reservation(self, gang: str) -> None:
+        """Whoever was kept out may be placed there now."""
+        if self.backfill_reservations.drop(gang) is not None:
+            self._changes.bump(Topic.FREE_CAPACITY)
+
+    # -- what could not be saved -----------------------------------------------------------------------------------------------
+
+    def save_plan_again(self, gang: str) -> None:
+        """The Plan was not written, or not deleted: what the API server has is not known."""
+        self.saved_plans.set(gang, SavedPlan(gang, name=saved_plan_name(gang), version=UNKNOWN))
+
+    def save_history_again(self, namespace: str) -> None:
+        self.saved_histories.drop(namespace)
+        self.history_saved_to = -1
+
     # -- forgetting ------------------------------------------------------------------------------------------------------------
 
     def forget_pod(self, uid: str) -> None:
+        self.refused_binds.drop(uid)
         self.unwritten_reservations.drop(uid)
+        self.bound_by_others.drop(uid)
         self.timed_out.drop(uid)
         self.binding_reservations.drop(uid)
         self.refused_evictions.drop(uid)
         self.cancelled_evictions.drop(uid)
+        self.plan_losses.drop(uid)
 
     def forget_gang(self, key: str) -> None:
         self.attempts.drop(key)
+        self.last_minimums.drop(key)
+        self.below_min_since.drop(key)
         self.forget_object(key)
 
     def forget_object(self, uid: str) -> None:
@@ -241,6 +404,15 @@ class Memory:
         for about in REPORTS:
             self.reported.drop((uid, about))
 
-    def contents(self) -> dict[str, object]:
-        """All that is remembered, as plain values: two moments can be compared."""
-        return {name: dict(table.items()) for name, table in vars(self).items() if isinstance(table, JournaledDict)}
+
+def _plus(total: float, added: float) -> float:
+    """Rounded, so that what is taken back leaves nothing."""
+    found = round(total + added, 9)
+    return found if found > 1e-6 else 0.0
+
+
+def _last(at: float, before: float, now: float, *, adds: float, total: float) -> float:
+    """When a gang lost something last: with a plan of this time, unless that took nothing after all, or nothing is left of it."""
+    if not total:
+        return 0.0
+    return at if adds else before if now == at else now

@@ -7,7 +7,8 @@ Only the world changes these amounts. Row numbers are good until a node comes or
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,7 @@ FloatColumn = npt.NDArray[np.float64]
 IntColumn = npt.NDArray[np.int64]
 LabelCodes = tuple[npt.NDArray[np.int32], dict[str, int]]
 TaintCodes = tuple[npt.NDArray[np.int32], list[tuple[Taint, ...]]]
+Entry = TypeVar("Entry", bound=np.generic)
 
 _LABEL_CODES: Derived[LabelCodes] = Derived("label codes", Topic.NODE_LAYOUT, Topic.NODE_LABELS)
 _TAINT_CODES: Derived[TaintCodes] = Derived("taint codes", Topic.NODE_LAYOUT, Topic.NODE_TAINTS)
@@ -50,7 +52,7 @@ class NodeTable:
         self.nodes: list[Node] = []
         self.names: list[str] = []
         self.row: dict[str, int] = {}
-        self.allocatable: Amounts = np.zeros((0, len(columns.names)), dtype=np.int64)
+        self.allocatable: Amounts = np.zeros((0, len(columns.names)), dtype=np.int64, order="F")
         self.used: Amounts = self.allocatable.copy()
         self.planned: Amounts = self.allocatable.copy()
         columns.on_widen(self._widen)
@@ -58,12 +60,15 @@ class NodeTable:
     def __len__(self) -> int:
         return len(self.nodes)
 
-    def add(self, row: int, amounts: Amounts, *, phase: Phase, sign: int) -> None:
-        """Count a pod in (sign 1) or out (sign -1) on one row."""
-        if phase in COUNTS_IN_USED:
-            self.used[row] += sign * amounts
-        if phase in COUNTS_IN_PLANNED:
-            self.planned[row] += sign * amounts
+    def change_phase(self, row: int, amounts: Amounts, *, before: Phase, now: Phase) -> None:
+        """Count a pod in another phase on one row; PENDING where it is not there."""
+        for column, phases in ((self.used, COUNTS_IN_USED), (self.planned, COUNTS_IN_PLANNED)):
+            if (now in phases) == (before in phases):
+                continue
+            if now in phases:
+                column[row] += amounts
+            else:
+                column[row] -= amounts
         self.changes.rows.add(row)
 
     def add_many(self, rows: RowIndex, amounts: Amounts, *, phase: Phase) -> None:
@@ -90,28 +95,24 @@ class NodeTable:
             self.changes.rows.add(row)
         return bool(topics)
 
-    def lay_out(self, nodes: Mapping[str, Node], fresh: Mapping[str, tuple[Amounts, Amounts]]) -> None:
-        """Rows for exactly these nodes, sorted. `fresh` has used and taken for those that have no row yet."""
+    def lay_out(self, nodes: Mapping[str, Node]) -> list[str]:
+        """Rows for exactly these nodes, sorted. The names of those that had none: nothing is counted on them yet."""
         for node in nodes.values():
             self.columns.require(node.allocatable)
         names = sorted(nodes)
-        used = np.zeros((len(names), len(self.columns.names)), dtype=np.int64)
-        taken, allocatable = used.copy(), used.copy()
+        # Filters and scores look at whole columns, one after the other.
+        used = np.zeros((len(names), len(self.columns.names)), dtype=np.int64, order="F")
+        planned, allocatable = used.copy(order="F"), used.copy(order="F")
         for row, name in enumerate(names):
-            old = self.row.get(name)
-            used[row], taken[row] = (self.used[old], self.planned[old]) if old is not None else fresh[name]
             allocatable[row] = self.columns.vector(nodes[name].allocatable)
+            if (old := self.row.get(name)) is not None:
+                used[row], planned[row] = self.used[old], self.planned[old]
+        fresh = [name for name in names if name not in self.row]
         self.names, self.nodes = names, [nodes[name] for name in names]
         self.row = {name: row for row, name in enumerate(names)}
-        self.used, self.planned, self.allocatable = used, taken, allocatable
+        self.used, self.planned, self.allocatable = used, planned, allocatable
         self._laid_out()
-
-    def lay_out_empty(self, nodes: Mapping[str, Node]) -> None:
-        """Rows for these nodes as if nobody stood on them."""
-        for node in nodes.values():
-            self.columns.require(node.allocatable)
-        nothing = np.zeros(len(self.columns.names), dtype=np.int64)
-        self.lay_out(nodes, dict.fromkeys(nodes, (nothing, nothing)))
+        return fresh
 
     def label_codes(self, key: str) -> LabelCodes:
         """The values of one label as small numbers, -1 where a node does not have it, and what each value's number is."""
@@ -138,7 +139,9 @@ class NodeTable:
         return column, list(codes)
 
     def _widen(self, width: int) -> None:
-        self.allocatable, self.used, self.planned = (widened(array, width) for array in (self.allocatable, self.used, self.planned))
+        self.allocatable, self.used, self.planned = (
+            np.asfortranarray(widened(array, width)) for array in (self.allocatable, self.used, self.planned)
+        )
         self._laid_out()
 
     def _laid_out(self) -> None:
@@ -151,9 +154,8 @@ class NodeTable:
 class NodeRows:
     """Some nodes, read-only: what a hook looks at and answers for, row by row.
 
-    `after_releases` looks at capacity after the releases under way. `extra` adds that many further pods of `request` to each
-    row, so that
-    a hook can score a node with one, two, three more of them: a row may then occur several times.
+    `after_releases` looks at capacity after the releases under way. `extra` adds that many further pods of `request` to each row,
+    so that a hook can score a node with one, two, three more of them: a row may then occur several times.
     """
 
     __slots__ = ("after_releases", "extra", "index", "request", "table")
@@ -187,7 +189,7 @@ class NodeRows:
 
     @property
     def free(self) -> Amounts:
-        """Room that one more pod may have: never what somebody else was promised."""
+        """What one more pod may have: never what somebody else is nominated to."""
         table, index = self.table, self.index
         allocatable = table.allocatable if index is None else table.allocatable[index]
         taken = table.planned if index is None else table.planned[index]
@@ -202,7 +204,12 @@ class NodeRows:
         nodes = self.table.nodes
         return [nodes[row] for row in self.index.tolist()]
 
-    def pick(self, column: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+    @property
+    def numbers(self) -> RowIndex:
+        """The number of each of these rows in the table."""
+        return np.arange(len(self.table.nodes)) if self.index is None else self.index
+
+    def pick(self, column: npt.NDArray[Entry]) -> npt.NDArray[Entry]:
         """The entries of a column over all nodes that belong to these rows."""
         return column if self.index is None else column[self.index]
 
@@ -211,8 +218,3 @@ class NodeRows:
             return amounts
         added: Amounts = amounts + self.extra[:, None] * self.request[None, :]
         return added
-
-
-def rows_of(table: NodeTable, names: Iterable[str]) -> RowIndex:
-    """The rows of these nodes, those that exist, in row order."""
-    return np.array(sorted(table.row[name] for name in names if name in table.row), dtype=np.intp)

@@ -158,33 +158,34 @@ class Placements:
     def _move_charge(self, pod: Pod, before: Placement, placement: Placement, member: Member | None) -> None:
         """Move its request from where it was counted to where it is now."""
         amounts = self.columns.vector(pod.signature.request)
-        if before.node is not None:
-            self._remove_from_node(pod, before, amounts)
-        if placement.node is not None:
-            self._add_to_node(pod, placement, amounts)
+        if before.node == placement.node and placement.node is not None:
+            self.by_uid[pod.uid] = placement
+            self.on_node[placement.node][pod.uid] = pod
+            self._count_on_node(before.node, amounts, before=before.phase, now=placement.phase)
+        else:
+            if before.node is not None:
+                self._remove_from_node(pod, before.node)
+            if placement.node is not None:
+                self.by_uid[pod.uid] = placement
+                self.on_node.setdefault(placement.node, {})[pod.uid] = pod
+            self._count_on_node(before.node, amounts, before=before.phase, now=Phase.PENDING)
+            self._count_on_node(placement.node, amounts, before=Phase.PENDING, now=placement.phase)
         if member is not None and before.phase is not placement.phase:
-            charge = self.ledger.charge
-            charge(member.queue, amounts, phase=before.phase, preemptible=member.preemptible, count=-1)
-            charge(member.queue, amounts, phase=placement.phase, preemptible=member.preemptible, count=1)
+            self.ledger.change_phase(
+                member.queue, amounts, before=before.phase, now=placement.phase, preemptible=member.preemptible
+            )
 
-    def _remove_from_node(self, pod: Pod, placement: Placement, amounts: Amounts) -> None:
-        node = placement.node or ""
+    def _remove_from_node(self, pod: Pod, node: str) -> None:
         del self.by_uid[pod.uid]
         here = self.on_node[node]
         del here[pod.uid]
         if not here:
             del self.on_node[node]
-        row = self.table.row.get(node)
-        if row is not None:
-            self.table.add(row, amounts, phase=placement.phase, sign=-1)
 
-    def _add_to_node(self, pod: Pod, placement: Placement, amounts: Amounts) -> None:
-        node = placement.node or ""
-        self.by_uid[pod.uid] = placement
-        self.on_node.setdefault(node, {})[pod.uid] = pod
-        row = self.table.row.get(node)
+    def _count_on_node(self, node: str | None, amounts: Amounts, *, before: Phase, now: Phase) -> None:
+        row = self.table.row.get(node) if node is not None else None
         if row is not None:
-            self.table.add(row, amounts, phase=placement.phase, sign=1)
+            self.table.change_phase(row, amounts, before=before, now=now)
 
     def _index_phase(self, uid: str, before: Phase, after: Phase) -> None:
         for phases, pods in ((RESERVATIONS, self.reservations), (_RESERVED, self.reserved), (RELEASING, self.releasing)):

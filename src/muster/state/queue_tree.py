@@ -27,6 +27,10 @@ UNKNOWN_PARENT = "UnknownParent"
 CYCLIC_PARENTS = "CyclicParents"
 TOO_DEEP = "TooDeep"
 QUEUE_CLOSED = "QueueClosed"
+QUEUE_FORBIDDEN = "QueueForbidden"
+
+_FORBIDDEN_TO = "@"
+"""Between a queue and a namespace whose pods may not be in it: no name has this."""
 
 _RESERVED = (DEFAULT_QUOTA, SYSTEM_QUOTA)
 # A ring of queues is written out up to this length.
@@ -50,6 +54,7 @@ class QueueTree:
         self.nodes.setdefault(DEFAULT_QUEUE, Queue(DEFAULT_QUEUE))
         self.faults: dict[str, Fault] = {}
         """What is wrong with a queue's place in the tree."""
+        self._has_restrictions = any(queue.only_for is not None for queue in self.nodes.values())
         self._quotas = _by_name(self.nodes.values())
         self._owner = _by_listed_namespace(self.nodes.values())
         self.parents = {key: self._parent(queue) for key, queue in self.nodes.items()}
@@ -68,7 +73,12 @@ class QueueTree:
         return found
 
     def settle(self, named: str, *, namespace: str) -> str:
-        """The queue of a member that names this one, or none. A name that means nothing stays what it is: it is no queue."""
+        """The queue of a member that names this one, or none. A name that means nothing stays what it is, and that of a queue for
+        others is no queue either: nothing is charged to them."""
+        queue = self._settle(named, namespace=namespace)
+        return f"{queue}{_FORBIDDEN_TO}{namespace}" if self._restricting(queue, namespace) else queue
+
+    def _settle(self, named: str, *, namespace: str) -> str:
         if named.startswith(ANY_NAMESPACE):
             return self._quota(named.removeprefix(ANY_NAMESPACE), near=namespace) or named
         if named:
@@ -76,13 +86,25 @@ class QueueTree:
         own = f"quota/{namespace}/{namespace}"
         return own if own in self.nodes else self._owner.get(namespace, DEFAULT_QUEUE)
 
+    def _restricting(self, key: str, namespace: str) -> Queue | None:
+        """The queue on its path that is for other namespaces only."""
+        if not self._has_restrictions or key not in self.nodes:
+            return None
+        path = (self.nodes[above] for above in self.path(key))
+        return next((queue for queue in path if queue.only_for is not None and namespace not in queue.only_for), None)
+
     def fault(self, key: str) -> Fault | None:
-        """Why the queue takes no new gangs: it does not exist, its place in the tree is wrong, or it is closed."""
+        """Why the queue takes no new gangs: it does not exist, is for others, its place in the tree is wrong, or it is closed."""
         if key not in self._closed_to:
             self._closed_to[key] = self._fault(key)
         return self._closed_to[key]
 
     def _fault(self, key: str) -> Fault | None:
+        named, _, namespace = key.partition(_FORBIDDEN_TO)
+        if namespace and (queue := self._restricting(named, namespace)) is not None:
+            allowed = ", ".join((queue.only_for or ("none",))[:_LONGEST_WAY])
+            why = f"{show_queue(queue.key)} is not for namespace {namespace}: its annotation muster.dev/namespaces has {allowed}"
+            return Fault(QUEUE_FORBIDDEN, why)
         if key not in self.nodes:
             return Fault(UNKNOWN_QUEUE, f"{show_queue(key)} does not exist{self._nearest(key)}")
         found = (self.faults.get(above) or _closed(self.nodes[above]) for above in self.path(key))

@@ -7,7 +7,7 @@ trial undoes both. Derived values are kept in `derived` and can be thrown away a
 from __future__ import annotations
 
 from muster.model.gang import Gang
-from muster.model.pod import UNPLACED, Phase, Placement, Pod, ReservationNote
+from muster.model.pod import UNPLACED, Phase, Placement, Pod
 from muster.state.changes import Changes
 from muster.state.derived_values import DerivedValues
 from muster.state.facts import Facts
@@ -44,8 +44,3 @@ class World:
     def gang_of(self, pod: Pod) -> Gang | None:
         member = self.facts.members.get(pod.uid)
         return None if member is None else self.facts.gangs.get(member.gang)
-
-    def take_reservation_notes(self) -> dict[str, ReservationNote]:
-        """The reservations that were found on pods since the last cycle: each is judged once."""
-        notes, self.facts.reservation_notes = self.facts.reservation_notes, {}
-        return notes

@@ -2,7 +2,8 @@
 
 `evict_actions` picks the asks and carries plans out. `victim_search` is the search, with `domain_search` and `single_node` as its
 strategies; `victims` (the table of placed pods) and `eviction_units` are what it searches among. `eviction_policy`, `reclaim` and
-`job_preempt` say which pods an action may evict; `orphaned_evictions` cancels what lost its purpose.
+`job_preempt` say which pods an action may evict, `queue_comparison` which queue may take from which, `contested` in which
+dimensions. `plan_order` is the one order of units and plans; `eviction_history` remembers who lost what.
 
 To change who may be evicted, or in which order, add or change rules or a plugin's hook; to change how nodes are tried, a strategy.
 Evicting a unit, putting it back and ending a gang stay in `victim_search`, and nothing outside a trial is changed by a search.

@@ -60,15 +60,15 @@ def _single_units(b: EvictionUnits, missing: int, row: RowIndex, unit: IntColumn
     total = np.bincount(unit, weights=gained, minlength=len(b)).astype(np.int64)
     found = np.flatnonzero(total > 0)
     useful = np.minimum(total[found], missing)
-    ratio = b.unit_cost[found] / useful
-    best = found[np.lexsort((found, b.unit_cost[found], ratio, b.unit_class[found]))[: 4 * missing + 16]]
+    ratio = b.cost[found] / useful
+    best = found[np.lexsort((found, b.cost[found], ratio, b.unit_class[found]))[: 4 * missing + 16]]
     few = np.flatnonzero(mask_of(best, len(b))[unit])
     rows: dict[int, list[int]] = {}
     for each, where in zip(unit[few].tolist(), row[few].tolist(), strict=True):
         rows.setdefault(each, []).append(where)
     found_so_far: list[Candidate] = []
     for each in best.tolist():
-        price, gain = float(b.unit_cost[each]), int(total[each])
+        price, gain = float(b.cost[each]), int(total[each])
         found_so_far.append(((float(b.unit_class[each]), price / min(gain, missing), price, float(each)), [each], rows[each], gain))
     return found_so_far
 
@@ -80,17 +80,16 @@ def _unit_prefixes(victims: _VictimsByNode) -> list[Candidate]:
     summed = np.cumsum(request, axis=0)
     freed = summed - summed[begin] + request[begin]
     gained = fits_in_rows(victims.free[row] + freed, victims.demand, row) - victims.fits[row]
-    spent = np.cumsum(np.where(victims.first_of_unit, b.unit_cost[unit], 0.0))
-    cost = spent - spent[begin] + b.unit_cost[unit[begin]]
+    spent = np.cumsum(np.where(victims.first_of_unit, b.cost[unit], 0.0))
+    cost = spent - spent[begin] + b.cost[unit[begin]]
     enough = np.flatnonzero(gained > 0)
-    _, first = np.unique(row[enough], return_index=True)
-    at = enough[first]
+    at = enough[np.flatnonzero(np.diff(row[enough], prepend=-1))]
     at = at[unit[at] != unit[begin[at]]]
     found_so_far: list[Candidate] = []
     for i in at[np.lexsort((row[at], cost[at] / gained[at], b.unit_class[unit[at]]))][:64].tolist():
         units = _needed_units(victims, slice(int(begin[i]), i + 1))
         worst = float(b.unit_class[max(units)])
-        price = float(b.unit_cost[units].sum())
+        price = float(b.cost[units].sum())
         found_so_far.append(((worst, price, price, float(row[i])), units, [int(row[i])], 1))
     return found_so_far
 
@@ -99,7 +98,7 @@ def _needed_units(victims: _VictimsByNode, stretch: slice) -> list[int]:
     """Of the first few units on a node, those that are needed for one more member: the costliest are left out first."""
     b, unit, request, node = victims.b, victims.unit[stretch], victims.request[stretch], victims.row[stretch][:1]
     kept = sorted(set(unit.tolist()))
-    for each in sorted(kept, key=lambda u: (-b.unit_class[u], -b.unit_cost[u], -u)):
+    for each in sorted(kept, key=lambda u: (-b.unit_class[u], -b.cost[u], -u)):
         rest = [u for u in kept if u != each]
         freed = request[np.isin(unit, rest)].sum(axis=0)
         if rest and fits_in_rows(victims.free[node] + freed, victims.demand, node)[0] > victims.fits[node[0]]:

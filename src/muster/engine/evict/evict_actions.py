@@ -2,28 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from functools import partial
 
 from muster.engine import explain
+from muster.engine.evict.contested import contested, usable_domains
+from muster.engine.evict.domain_order import domains_in_order, why_unreachable
 from muster.engine.evict.domain_search import plan_in_domain
+from muster.engine.evict.eviction_history import crossing_history, paused_until
 from muster.engine.evict.eviction_plan import NoPlan, Plan
-from muster.engine.evict.eviction_policy import GANG_PREEMPT, PREEMPT, EvictionPolicy
+from muster.engine.evict.eviction_policy import (
+    GANG_PREEMPT,
+    NO_LOWER_PRIORITY,
+    PREEMPT,
+    EvictionPolicy,
+    EvictionRules,
+    lower_priority_in_same_queue,
+)
 from muster.engine.evict.job_preempt import JOB_PREEMPT, why_may_not_preempt
+from muster.engine.evict.queue_shortfall import breaks_limit
 from muster.engine.evict.reclaim import GANG_RECLAIM
 from muster.engine.evict.single_node import plan_on_one_node
-from muster.engine.evict.victim_search import ActionCache
+from muster.engine.evict.stale_gangs import STALE_GANGS, stale_gangs_for
+from muster.engine.evict.taking_roles import taking_roles
+from muster.engine.evict.unit_membership import has_unsent_plan
+from muster.engine.evict.victim_search import ActionCache, EvictionAsk
+from muster.engine.evict.victims import victim_table_of
 from muster.engine.hooks import Ask, Domain, Purpose
 from muster.engine.nominations import members_needed, plan_name
 from muster.engine.place import passes_filters
-from muster.engine.session import EvictionAttempt, Refusals, Session
+from muster.engine.session import EvictionAttempt, Refusals, Session, UnsentPlan
 from muster.model.effects import YES, Verdict
 from muster.model.gang import Gang, MatchPolicy
 from muster.model.pod import PLACED_OR_NOMINATED, Phase, Placement, Pod
 from muster.model.topics import Topic
-from muster.state.gangs.gang_stage import is_satisfied, reaches_min
+from muster.state.gangs.gang_stage import count, has_minimum, is_satisfied, phases_that_count, reaches_min
+from muster.state.gangs.subgroups import has_subgroup_minimums
 from muster.state.memory import ActivePlan
+from muster.state.trial import Trial
+
+PREEMPTED = "Preempted"
+BEYOND_ITS_QUOTA = "a job must be within the bounds of its quota before pods are evicted for it"
 
 
 def evict_for_refused(s: Session, refusals: Refusals, *, policy: EvictionPolicy) -> None:
@@ -34,13 +54,31 @@ def evict_for_refused(s: Session, refusals: Refusals, *, policy: EvictionPolicy)
         if action_for(s, gang) == policy.name or policy is GANG_RECLAIM:
             if (plan := _plan_for(s, gang, policy, cache, refusal)) is not None:
                 del refusals[key]
+                cache.without_plan.clear()
                 commit_plan(s, gang, plan, policy, refusal)
+    if policy.name == [name for name in s.policy.actions if name in EVICTION_POLICIES][-1]:
+        _evict_stale_gangs(s, refusals)
+
+
+def _evict_stale_gangs(s: Session, refusals: Refusals) -> None:
+    """Gangs that cannot complete make way for those of their priority that no action had a plan for."""
+    for key, refusal in list(refusals.items()) if s.world.memory.below_min_since else ():
+        gang = s.world.facts.gangs[key]
+        if not refusal.curable or why_may_not_preempt(s, gang) or paused_until(s, gang) > s.now or not stale_gangs_for(s, gang):
+            continue
+        ask = Ask(gang, preemptor_pods(s, gang), Purpose.EVICT, STALE_GANGS.name)
+        if not ask.pods or not s.admit(ask).ok:
+            continue
+        plan = _find_plan(s, ask, STALE_GANGS, ActionCache())
+        if isinstance(plan, Plan):
+            del refusals[key]
+            commit_plan(s, gang, plan, STALE_GANGS, refusal)
 
 
 def action_for(s: Session, gang: Gang) -> str:
     """The action that serves this gang: the first that fits it, of those that the policy has."""
     wanted = GANG_PREEMPT
-    if gang.queue.startswith("quota/"):
+    if any(role.queue.startswith("quota/") for role in gang.roles):
         wanted = JOB_PREEMPT
     elif (gang.min == 1 and gang.size == 1 and gang.is_single_pod) or _is_scheduled_per_pod(s, gang):
         wanted = PREEMPT
@@ -49,20 +87,25 @@ def action_for(s: Session, gang: Gang) -> str:
 
 def _plan_for(s: Session, gang: Gang, policy: EvictionPolicy, cache: ActionCache, refusal: Verdict) -> Plan | None:
     """A plan for a gang that was refused; None, and the refusal says why not, where there is none."""
-    never = "its preemption policy is Never" if gang.never_preempts else ""
-    barred = why_may_not_preempt(s, gang) if gang.queue.startswith("quota/") else never
-    if barred:
-        _report_refusal(s, gang, refusal, barred)
-        return None
     pods = preemptor_pods(s, gang)
     if not pods or not refusal.curable:
+        return None
+    if barred := why_may_not_preempt(s, gang):
+        _report_refusal(s, gang, refusal, barred)
+        return None
+    paused = paused_until(s, gang)
+    if paused > s.now:
+        why = f"it was evicted itself and may have others evicted again in {paused - s.now:.0f} s"
+        _report_refusal(s, gang, refusal, why, Verdict(ok=False, at=paused))
         return None
     ask = Ask(gang, pods, Purpose.EVICT, policy.name)
     verdict = s.admit(ask)
     if not verdict.ok:
-        _report_refusal(s, gang, refusal, verdict.why, verdict)
+        # The refusal has the figures already.
+        why = BEYOND_ITS_QUOTA if verdict.why.partition(" > ")[0] in refusal.why else verdict.why
+        _report_refusal(s, gang, refusal, why, verdict)
         return None
-    found = _search_domains(s, ask, policy, cache)
+    found = _find_plan(s, ask, policy, cache)
     if isinstance(found, Plan):
         return found
     topics = (Topic.BUDGETS.any,) if s.policy.checks_budgets else ()
@@ -70,42 +113,180 @@ def _plan_for(s: Session, gang: Gang, policy: EvictionPolicy, cache: ActionCache
     return None
 
 
-def _search_domains(s: Session, ask: Ask, policy: EvictionPolicy, cache: ActionCache) -> Plan | NoPlan:
-    """The plan of the first domain that has one, or why none has."""
-    where = s.where(ask)
-    whys = [] if where.domains else [where.verdict.why]
-    times: list[float] = []
-    best: Plan | None = None
-    for domain in where.domains:
-        found = _find_plan(s, ask, policy, domain, cache)
-        s.eviction_attempts.append(EvictionAttempt(ask.gang.key, policy.name, domain.name, found))
-        if isinstance(found, Plan):
-            best = best or found
-            if not s.tries_all_domains:
-                break
-            continue
-        whys.append(found.why if domain.rows is None else f"{domain.name}: {found.why}")
-        times.extend([] if found.at is None else [found.at])
-    return best or NoPlan("; ".join(dict.fromkeys(whys)) or "no domain of the cluster is allowed", min(times, default=None))
+def _find_plan(s: Session, ask: Ask, policy: EvictionPolicy, cache: ActionCache) -> Plan | NoPlan:
+    """The best plan for the ask. Where there was none for an equal one, and nobody moved since, there is none for this one."""
+    key = _equality_key(s, ask)
+    if key in cache.without_plan:
+        return cache.without_plan[key]
+    found, rules = _best_plan(s, ask, policy, cache)
+    if s.unsent_plans and rules is not None:
+        found = _plan_instead_of_others(s, ask, policy, rules, found) or found
+    if key is not None and isinstance(found, NoPlan):
+        cache.without_plan[key] = found
+    return found
 
 
-def _find_plan(s: Session, ask: Ask, policy: EvictionPolicy, domain: Domain, cache: ActionCache) -> Plan | NoPlan:
-    """One pod after the other where pods are served singly, the whole ask otherwise."""
-    if policy is not PREEMPT:
-        return plan_in_domain(s, ask, policy, domain, cache)
+def _equality_key(s: Session, ask: Ask) -> Hashable:
+    """Equal for single pods that differ in nothing that a search for victims looks at; None where an ask is like no other."""
+    gang, pod = ask.gang, ask.pods[0]
+    if s.tries_all_domains or gang.size > 1 or gang.topology is not None or s.has_inter_pod_constraints(pod):
+        return None
+    queue = s.world.facts.members[pod.uid].queue
+    return (pod.namespace, gang.priority, pod.priority, pod.signature, queue, crossing_history(s, gang))
+
+
+def _best_plan(s: Session, ask: Ask, policy: EvictionPolicy, cache: ActionCache) -> tuple[Plan | NoPlan, EvictionRules | None]:
+    """The best plan for the ask, and the rules of whom it may evict, if there is anybody at all. A gang that is scheduled pod by
+    pod is served so: the first member for which there is a plan."""
+    queues = {role.queue for role in ask.gang.roles}
+    if policy.is_preempting and not lower_priority_in_same_queue(ask, victim_table_of(s.world), queues).any():
+        return NoPlan(NO_LOWER_PRIORITY), None
+    asks = [replace(ask, pods=(pod,)) for pod in ask.pods] if policy is PREEMPT else [ask]
     found: Plan | NoPlan = NoPlan("no member needs a node")
-    for pod in ask.pods:
-        found = plan_on_one_node(s, replace(ask, pods=(pod,)), policy, domain, cache)
+    rules: EvictionRules | None = None
+    for each in asks:
+        asked = EvictionAsk(s, each, policy, contested(s, each, usable_domains(s, each)), cache, s.policy.settings.max_placements)
+        if len(asked.contested) > 1 and ask.gang.topology is None:
+            taking = taking_roles(s, each, asked.rules, asked.contested)
+            if isinstance(taking, NoPlan):
+                found, rules = taking, asked.rules
+                continue
+            asked = replace(asked, contested=taking)
+        found, rules = _search_domains(asked), asked.rules
         if isinstance(found, Plan):
             break
+    return found, rules
+
+
+def _plan_instead_of_others(
+    s: Session, ask: Ask, policy: EvictionPolicy, rules: EvictionRules, beside: Plan | NoPlan
+) -> Plan | None:
+    """A better plan in place of plans of this very cycle whose gangs it could evict: it starts from a world in which nobody was
+    evicted for them. `beside`: what was found with these plans standing."""
+    losers = _could_end(s, rules)
+    if not losers:
+        return None
+    released = f"released for {ask.gang.full_name}"
+    whys = {key: f"{released}: {rules.why_evicted(s.world.facts.gangs[key].pods()[0])}" for key in losers}
+    ended = [pod for key in losers for pod in _nominated(s, key)]
+    with s.trial(released, cause=policy.name, for_gang=ask.gang.full_name) as trial:
+        for key in losers:
+            _undo_plan(s, trial, key)
+        found = _plan_without(s, ask, policy, ended)
+        # The last key is the order of units, which are not the same ones.
+        if found is None or (isinstance(beside, Plan) and beside.key[:-1] <= found.key[:-1]):
+            return None
+        trial.commit()
+    victim_table = victim_table_of(s.world)
+    for key in losers:
+        del s.unsent_plans[key]
+        has_unsent_plan(s, victim_table)[victim_table.gang_number[key]] = False
+        s.record_verdict(s.world.facts.gangs[key], Verdict(ok=False, why=whys[key], code=PREEMPTED, at=s.now))
+    return found
+
+
+def _could_end(s: Session, rules: EvictionRules) -> list[str]:
+    """Gangs that got a plan in this cycle and that the ask could evict, were they bound."""
+    victim_table, eligible = victim_table_of(s.world), rules.eligible
+    if not (eligible & has_unsent_plan(s, victim_table)[: len(eligible)]).any():
+        return []
+    numbers = victim_table.gang_number
+    known = [key for key in s.unsent_plans if numbers.get(key, len(eligible)) < len(eligible) and eligible[numbers[key]]]
+    gangs = s.world.facts.gangs
+    return [key for key in known if rules.allows_eviction(_nominated(s, key), priority=gangs[key].priority).ok]
+
+
+def _plan_without(s: Session, ask: Ask, policy: EvictionPolicy, ended: Sequence[Pod]) -> Plan | None:
+    """The best plan where these nominations have ended. Of the gang's own members some may have been evicted for them: it needs
+    fewer now."""
+    pods = preemptor_pods(s, ask.gang)
+    found, rules = _best_plan(s, replace(ask, pods=pods), policy, ActionCache()) if pods else (NoPlan(""), None)
+    return found if isinstance(found, Plan) and rules is not None and _may_end(s, rules, found, ended) else None
+
+
+def _nominated(s: Session, key: str) -> list[Pod]:
+    return [pod for pod in s.world.facts.gangs[key].pods() if s.world.phase(pod) is Phase.NOMINATED]
+
+
+def _may_end(s: Session, rules: EvictionRules, plan: Plan, ended: Sequence[Pod]) -> bool:
+    """Is the asking gang entitled to the finished plan, counting the nominations that end for it like victims?"""
+    with s.trial("simulated", cause="Simulated") as trial:
+        for pod in plan.victims:
+            trial.evict(pod)
+        for pod in plan.released:
+            trial.release(pod)
+        for pod, placement in plan.placements:
+            trial.restore(pod, placement)
+        return rules.allows_plan([*plan.victims, *plan.released, *ended]).ok
+
+
+def _undo_plan(s: Session, trial: Trial, key: str) -> None:
+    for pod in _nominated(s, key):
+        trial.release(pod)
+    for pod, placement in s.unsent_plans[key].victims:
+        trial.restore(pod, placement)
+    for name in [name for name, plan in s.world.memory.plans.items() if plan.gang == key and plan.since == s.now]:
+        s.world.memory.plans.drop(name)
+
+
+def _search_domains(asked: EvictionAsk) -> Plan | NoPlan:
+    """The best plan of the domains that the ask may use, or why there is none."""
+    s, ask = asked.s, asked.ask
+    where = s.where(ask)
+    if not where.domains:
+        return NoPlan(where.verdict.why)
+    order = domains_in_order(asked, where.domains)
+    if not order:
+        return why_unreachable(asked, where.domains)
+    whys: list[str] = []
+    times: list[float] = []
+    plans: list[Plan] = []
+    most = 1 if s.policy.settings.evict_domains == "first" else s.policy.settings.max_evict_domains
+    for each in order:
+        best = min((plan.key for plan in plans), default=None)
+        if best is not None and not s.tries_all_domains and (len(plans) >= most or best[: len(each.bound)] < each.bound):
+            break
+        found = _plan_in(asked, each.domain)
+        s.eviction_attempts.append(EvictionAttempt(ask.gang.key, asked.policy.name, each.domain.name, found))
+        if isinstance(found, Plan):
+            plans.append(found)
+            continue
+        whys.append(found.why if each.domain.rows is None else f"{each.domain.name}: {found.why}")
+        times.extend([] if found.at is None else [found.at])
+    if plans:
+        return min(plans, key=lambda plan: plan.key)
+    return NoPlan("; ".join(dict.fromkeys(whys)), min(times, default=None))
+
+
+def _plan_in(asked: EvictionAsk, domain: Domain) -> Plan | NoPlan:
+    """For one pod every node is a domain of its own; where its queue is full, pods of the queue on other nodes count, too."""
+    if len(asked.ask.pods) > 1 or asked.s.policy.selects_victims:
+        return plan_in_domain(asked, domain)
+    found = plan_on_one_node(asked, domain)
+    if not breaks_limit(asked) and not asked.rules.needs_other_nodes():
+        return found
+    anywhere = plan_in_domain(asked, domain)
+    if isinstance(found, NoPlan) or (isinstance(anywhere, Plan) and anywhere.key < found.key):
+        return anywhere
     return found
 
 
 def preemptor_pods(s: Session, gang: Gang) -> tuple[Pod, ...]:
-    """The members that pods are evicted for: what the minimums lack; all pending ones where the gang is scheduled pod by pod."""
-    if _is_scheduled_per_pod(s, gang):
-        return tuple(pod for pod in gang.pods() if pod.uid not in s.world.placements.by_uid)
-    return () if reaches_min(s.world, gang, PLACED_OR_NOMINATED) else members_needed(s.world, gang)
+    """The members that pods are evicted for: what the minimums lack. Those above them wait for free capacity. Bound members count,
+    whatever the match policy says of those that come after them."""
+    if has_minimum(s.world, gang, PLACED_OR_NOMINATED) and has_subgroup_minimums(s.world, gang, PLACED_OR_NOMINATED):
+        return ()
+    pods = members_needed(s.world, gang)
+    return pods if _is_scheduled_per_pod(s, gang) or _complete(s, gang, pods) else ()
+
+
+def _complete(s: Session, gang: Gang, pods: Sequence[Pod]) -> bool:
+    """Would every role have its minimum with these members? Where others that are needed do not exist, nodes are of no use."""
+    phases = phases_that_count(s.world, gang, PLACED_OR_NOMINATED)
+    counts = {role.name: count(s.world, role, phases) + role.succeeded for role in gang.roles}
+    for pod in pods:
+        counts[s.world.facts.members[pod.uid].role] += 1
+    return sum(counts.values()) >= gang.min and all(counts[role.name] >= role.min for role in gang.roles)
 
 
 def _is_scheduled_per_pod(s: Session, gang: Gang) -> bool:
@@ -117,7 +298,7 @@ def _report_refusal(s: Session, gang: Gang, refusal: Verdict, why: str, verdict:
     at = verdict.at if verdict is not None else None
     own = [Topic.QUEUE_CAPACITY.of(key) for role in gang.roles for key in s.world.ledger.path(role.queue)[:-1]]
     # Others may grow over their share, or this one fall below its own: then there may be evictable pods after all.
-    usage = (*own, Topic.QUEUE_USAGE.any, Topic.QUEUES.any)
+    usage = (*own, Topic.QUEUE_USAGE.any, Topic.QUEUES.any, Topic.EVICTABLE.any)
     topics = tuple(dict.fromkeys((*refusal.topics, *(verdict.topics if verdict is not None else ()), *usage)))
     both = replace(refusal, why=f"{refusal.why}; no pod is evicted for it: {why}", topics=topics, at=at or refusal.at)
     s.record_verdict(gang, both)
@@ -126,6 +307,8 @@ def _report_refusal(s: Session, gang: Gang, refusal: Verdict, why: str, verdict:
 def commit_plan(s: Session, gang: Gang, plan: Plan, policy: EvictionPolicy, refusal: Verdict) -> None:
     """Nominations first, then evictions: decided as one. Where no pod has to be evicted any more, the gang is bound at once."""
     s.why_without_eviction[gang.key] = refusal.why
+    evicted_for = "reclaimed for" if policy is GANG_RECLAIM else "preempted for"
+    whys = [f"{evicted_for} {gang.full_name}: {plan.why_evicted(pod)}" for pod in plan.victims]
     _release_reservations(s, gang, plan, policy)
     if not plan.victims and _bind_now(s, gang, plan):
         s.record_verdict(gang, _surplus_verdict(s, gang))
@@ -133,17 +316,21 @@ def commit_plan(s: Session, gang: Gang, plan: Plan, policy: EvictionPolicy, refu
     name = plan_name(s, gang)
     victims = tuple(pod.uid for pod in plan.victims)
     soft = s.policy.manner(policy.name) == "soft"
-    s.world.memory.plans.set(name, ActivePlan(gang.key, len(plan.placements), victims, s.now, soft=soft))
+    s.world.memory.plans.set(name, ActivePlan(gang.key, victims, s.now, policy.name, soft=soft))
     evicted = explain.plural(len(victims), "pod is evicted", "pods are evicted")
     why = f"{evicted} for it; without that, {refusal.why}" if victims else "the capacity that it needs is being released"
+    went = tuple((pod, s.world.placement(pod)) for pod in plan.victims)
+    s.unsent_plans[gang.key] = UnsentPlan(name, policy.name, went, plan.crossing)
     with s.trial(why, cause=policy.name, for_gang=gang.full_name) as trial:
         for pod, placement in plan.placements:
             trial.restore(pod, Placement(Phase.NOMINATED, placement.node, s.now, placement.devices, name))
         trial.commit()
-    for pod in plan.victims:
-        with s.trial(_eviction_message(s, gang, pod, policy), cause=policy.name, for_gang=gang.full_name) as trial:
+    for pod, evicted_because in zip(plan.victims, whys, strict=True):
+        with s.trial(evicted_because, cause=policy.name, for_gang=gang.full_name) as trial:
             trial.evict(pod)
             trial.commit()
+    victim_table = victim_table_of(s.world)
+    has_unsent_plan(s, victim_table)[victim_table.gang_number[gang.key]] = True
     s.record_verdict(gang, explain.waiting_for_preemption(s.world, gang))
     s.count(policy.name)
 
@@ -177,23 +364,17 @@ def _surplus_verdict(s: Session, gang: Gang) -> Verdict:
 
 def _release_reservations(s: Session, gang: Gang, plan: Plan, policy: EvictionPolicy) -> None:
     """Pods that only lose a reservation, or what this very cycle gave them, are pending again, with the reason."""
-    why = f"released for {gang.full_name}"
-    for pod in plan.released:
+    for pod, why in [(pod, f"released for {gang.full_name}: {plan.why_evicted(pod)}") for pod in plan.released]:
         with s.trial(why, cause=policy.name, for_gang=gang.full_name) as trial:
             trial.release(pod)
             trial.commit()
         loser = s.world.gang_of(pod)
         if loser is not None:
-            s.record_verdict(loser, Verdict(ok=False, why=why, code="Preempted", at=s.now))
+            s.record_verdict(loser, Verdict(ok=False, why=why, code=PREEMPTED, at=s.now))
 
 
-def _eviction_message(s: Session, gang: Gang, victim: Pod, policy: EvictionPolicy) -> str:
-    loser = s.world.gang_of(victim)
-    priority = loser.priority if loser is not None else victim.priority
-    verb = "reclaimed" if policy is GANG_RECLAIM else "preempted"
-    return f"{verb} for {gang.full_name}: priority {priority} against {gang.priority}"
-
-
+_OF_ACTIONS = {policy.name: policy for policy in (PREEMPT, GANG_PREEMPT, JOB_PREEMPT, GANG_RECLAIM)}
+EVICTION_POLICIES = {**_OF_ACTIONS, STALE_GANGS.name: STALE_GANGS}
 EVICT_ACTIONS: dict[str, Callable[[Session, Refusals], None]] = {
-    policy.name: partial(evict_for_refused, policy=policy) for policy in (PREEMPT, GANG_PREEMPT, JOB_PREEMPT, GANG_RECLAIM)
+    name: partial(evict_for_refused, policy=policy) for name, policy in _OF_ACTIONS.items()
 }

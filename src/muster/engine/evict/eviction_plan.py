@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from muster.engine.evict.plan_order import PlanKey
 from muster.model.pod import Placement, Pod
 
 
@@ -16,9 +18,13 @@ class Plan:
     released: tuple[Pod, ...]
     placements: tuple[tuple[Pod, Placement], ...]
     cost: float
-    worst_class: int
-    """The highest class of the evicted units: what is never traded for a lower cost."""
+    key: PlanKey
+    """Its place in the one order of plans: the lower is better."""
+    why_evicted: Callable[[Pod], str]
+    """Why each victim is evicted, asked before anything of the plan is done."""
     units: tuple[int, ...] = ()
+    crossing: tuple[str, ...] = ()
+    """Gangs of its victims that bring a queue of theirs below its share, by key."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
 from typing import Protocol
 
+from muster.engine.evict.contested import Contested
 from muster.engine.evict.victims import VictimTable, mask_of
 from muster.engine.hooks import Ask
 from muster.engine.session import Session
 from muster.model.effects import YES, Verdict
+from muster.model.gang import Gang
 from muster.model.pod import Pod
+from muster.model.queue import show_queue
 from muster.state.node_table import BoolColumn, IntColumn
 
 
@@ -22,13 +25,51 @@ class EvictionRules(Protocol):
         """A column over gangs: those that the ask may evict in principle."""
         ...
 
+    @property
+    def preempted_by(self) -> tuple[str, BoolColumn] | None:
+        """Gangs, as a column, that another action may evict for the ask as well, by its name: what protects them is what protects
+        them there."""
+        ...
+
     def queue_rank(self) -> IntColumn | None:
         """A rank over gangs by their queues, where that goes before their priority; None where priority alone decides."""
         ...
 
-    def allows_eviction(self, pods: Sequence[Pod]) -> Verdict:
-        """Asked before each unit is evicted, with the units before it already evicted."""
+    def allows_eviction(self, pods: Sequence[Pod], *, priority: int) -> Verdict:
+        """Asked before each unit is evicted, with the units before it already evicted. `priority`: of the unit."""
         ...
+
+    def allows_plan(self, victims: Sequence[Pod]) -> Verdict:
+        """Asked of a finished plan, with its victims evicted and the members of the ask nominated."""
+        ...
+
+    def crossing_gangs(self, victims: Sequence[Pod]) -> tuple[str, ...]:
+        """Gangs, by key, that bring a queue of theirs below its share when these are evicted in this order."""
+        ...
+
+    def may_take(self, queue: str) -> bool:
+        """May any pod be evicted for the members of the ask in this queue?"""
+        ...
+
+    def needs_other_nodes(self) -> bool:
+        """May pods on other nodes have to be evicted for one pod, for its queue's sake?"""
+        ...
+
+    def why_nobody(self) -> str:
+        """The sentence for an ask that may evict no pod at all."""
+        ...
+
+    def barred_by_queue(self) -> Iterable[tuple[str, IntColumn]]:
+        """Why other queues do not give, and the gangs that the ask could evict otherwise, by their numbers."""
+        ...
+
+    def why_evicted(self, pod: Pod) -> str:
+        """Why this pod is evicted for the ask, before anything of the plan is done: queue, share or priority of both sides."""
+        ...
+
+
+STALE_GANGS_ACTION = "stale-gangs"
+"""Evictions of gangs that cannot complete, for one of the same priority that does. It belongs to the last evicting action."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,18 +77,14 @@ class EvictionPolicy:
     """What tells the evicting actions apart."""
 
     name: str
-    rules: Callable[[Session, Ask, VictimTable], EvictionRules]
-    bars_non_preemptible: bool = False
-    """Pods that are not preemptible in their quota are protected too."""
-    reprieve_by_priority: bool = False
-    """Victims are put back by their priority, not by what they cost."""
-    no_victims_message: str = ""
-    """The sentence for an ask that may evict no pod at all."""
+    rules: Callable[[Session, Ask, VictimTable, Contested], EvictionRules]
+    is_preempting: bool = False
+    """Only pods of lower priority in the asking gang's own queues are evicted: where there are none, nothing else matters."""
 
 
-def allows_eviction(s: Session, ask: Ask, rules: EvictionRules, pods: Sequence[Pod]) -> Verdict:
+def allows_eviction(s: Session, ask: Ask, rules: EvictionRules, pods: Sequence[Pod], *, priority: int) -> Verdict:
     """May this unit be evicted too? The action's rules and every plugin with a limit must agree."""
-    verdict = rules.allows_eviction(pods)
+    verdict = rules.allows_eviction(pods, priority=priority)
     if not verdict.ok:
         return verdict
     for plugin in s.policy.limits_evictions:
@@ -57,31 +94,79 @@ def allows_eviction(s: Session, ask: Ask, rules: EvictionRules, pods: Sequence[P
     return YES
 
 
+NO_LOWER_PRIORITY = "no pod of lower priority in its queue is placed"
+
+
 class PreemptRules:
     """Strictly lower priority, in the asking gang's own queue."""
 
-    def __init__(self, s: Session, ask: Ask, victim_table: VictimTable) -> None:  # noqa: ARG002
-        self.eligible: BoolColumn = lower_priority_in_same_queue(ask, victim_table)
+    preempted_by = None
+
+    def __init__(self, s: Session, ask: Ask, victim_table: VictimTable, contested: Contested) -> None:
+        self._s, self._ask, self._victim_table = s, ask, victim_table
+        self._queues = set(contested)
+        self.eligible: BoolColumn = lower_priority_in_same_queue(ask, victim_table, self._queues)
 
     def queue_rank(self) -> IntColumn | None:
         return None
 
-    def allows_eviction(self, pods: Sequence[Pod]) -> Verdict:  # noqa: ARG002
+    def allows_eviction(self, pods: Sequence[Pod], *, priority: int) -> Verdict:
+        members = self._s.world.facts.members
+        other = next((queue for queue in (members[pod.uid].queue for pod in pods) if queue not in self._queues), None)
+        if other is not None:
+            return Verdict(ok=False, why=f"a gang of its queue has members in {show_queue(other)}, too")
+        return lower_priority(self._ask, pods, priority)
+
+    def allows_plan(self, victims: Sequence[Pod]) -> Verdict:  # noqa: ARG002
         return YES
 
+    def crossing_gangs(self, victims: Sequence[Pod]) -> tuple[str, ...]:  # noqa: ARG002
+        return ()
 
-def lower_priority_in_same_queue(ask: Ask, victim_table: VictimTable) -> BoolColumn:
-    """Gangs of strictly lower priority that share a queue with the asking gang."""
+    def may_take(self, queue: str) -> bool:
+        return bool((self.eligible & in_queues(self._victim_table, {queue})).any())
+
+    def needs_other_nodes(self) -> bool:
+        return False
+
+    def why_nobody(self) -> str:
+        return NO_LOWER_PRIORITY
+
+    def barred_by_queue(self) -> Iterable[tuple[str, IntColumn]]:
+        return ()
+
+    def why_evicted(self, pod: Pod) -> str:
+        return priority_against(self._s, pod, self._ask.gang)
+
+
+def priority_against(s: Session, pod: Pod, gang: Gang) -> str:
+    own = s.world.gang_of(pod)
+    return f"priority {own.priority if own is not None else pod.priority} against {gang.priority}"
+
+
+def lower_priority(ask: Ask, pods: Sequence[Pod], priority: int) -> Verdict:
+    """A whole gang has the gang's priority; a member that is evicted without it must have a lower priority itself."""
+    if priority >= ask.gang.priority:
+        return Verdict(ok=False, why=f"{pods[0].full_name} has priority {priority}, not below {ask.gang.priority}")
+    return YES
+
+
+def lower_priority_in_same_queue(ask: Ask, victim_table: VictimTable, queues: Set[str]) -> BoolColumn:
+    """Gangs of strictly lower priority in these queues, which are those of the asking gang or of some of its roles."""
     count = len(victim_table.gangs)
     lower: BoolColumn = victim_table.gang_priority[:count] < ask.gang.priority
     if not lower.any():
         return lower
-    queues = {role.queue for role in ask.gang.roles}
+    return exclude_own_gang(ask, victim_table, lower & in_queues(victim_table, queues))
+
+
+def in_queues(victim_table: VictimTable, queues: Set[str]) -> BoolColumn:
+    """Gangs with a role in one of these queues."""
     numbers = [victim_table.queue_number[queue] for queue in sorted(queues) if queue in victim_table.queue_number]
-    same = mask_of(numbers, len(victim_table.queue_number))[victim_table.gang_queue[:count]]
+    found = mask_of(numbers, len(victim_table.queue_number))[victim_table.gang_queue[: len(victim_table.gangs)]]
     for number, theirs in victim_table.multi_queue.items():
-        same[number] = bool(queues & theirs)
-    return exclude_own_gang(ask, victim_table, same & lower)
+        found[number] = not queues.isdisjoint(theirs)
+    return found
 
 
 def exclude_own_gang(ask: Ask, victim_table: VictimTable, eligible: BoolColumn) -> BoolColumn:
@@ -91,14 +176,5 @@ def exclude_own_gang(ask: Ask, victim_table: VictimTable, eligible: BoolColumn) 
     return eligible
 
 
-GANG_PREEMPT = EvictionPolicy(
-    name="gang-preempt",
-    rules=PreemptRules,
-    no_victims_message="no pod of lower priority in its queue is placed",
-)
-
-PREEMPT = EvictionPolicy(
-    name="preempt",
-    rules=PreemptRules,
-    no_victims_message=GANG_PREEMPT.no_victims_message,
-)
+GANG_PREEMPT = EvictionPolicy(name="gang-preempt", rules=PreemptRules, is_preempting=True)
+PREEMPT = EvictionPolicy(name="preempt", rules=PreemptRules, is_preempting=True)

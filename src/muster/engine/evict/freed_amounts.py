@@ -10,10 +10,8 @@ from muster.engine.evict.eviction_units import EvictionUnits
 from muster.engine.evict.member_demand import MemberDemand
 from muster.engine.evict.node_amounts import DeviceColumns, NodeAmounts
 from muster.engine.evict.victims import VictimTable
-from muster.model.pod import Placement, Pod
 from muster.state.node_table import BoolColumn, RowIndex
 from muster.state.resource_columns import Amounts
-from muster.state.world import World
 
 
 class FreedAmounts:
@@ -45,12 +43,16 @@ class FreedAmounts:
         for device_columns in self._device_columns:
             device_columns.add(free, self.units.row, which)
 
-    def of_placements(self, world: World, placements: list[tuple[Pod, Placement]]) -> tuple[RowIndex, Amounts]:
-        """The nodes that these pods are on, those that exist, and what they use of each."""
-        table = world.table
-        used = [(table.row[at.node or ""], self.node_amounts.of_pod(pod, at)) for pod, at in placements if at.node in table.row]
-        rows = np.array(sorted({row for row, _ in used}), dtype=np.intp)
-        amounts = np.zeros((len(rows), self.node_amounts.width), dtype=np.int64)
-        for row, amount in used:
-            amounts[np.searchsorted(rows, row)] += amount
-        return rows, amounts
+    def by_node(self, units: RowIndex) -> tuple[RowIndex, RowIndex, Amounts]:
+        """What these units, in ascending order, use of each of their nodes: positions among the units, nodes, and amounts."""
+        b = self.units
+        position = np.full(len(b), -1, dtype=np.intp)
+        position[units] = np.arange(len(units))
+        here = np.flatnonzero((position[b.unit] >= 0) & (b.row >= 0))
+        unit, row = position[b.unit[here]], b.row[here]
+        order = np.lexsort((row, unit))
+        here, unit, row = here[order], unit[order], row[order]
+        first = np.flatnonzero(np.diff(unit, prepend=-1) | np.diff(row, prepend=-1))
+        if not len(first):
+            return unit, row, self.of_victims[here]
+        return unit[first], row[first], np.add.reduceat(self.of_victims[here], first, axis=0)

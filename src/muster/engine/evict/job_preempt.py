@@ -1,38 +1,35 @@
 """Job-preempt: capacity in a quota, and on nodes, for a whole job.
 
-A job may evict preemptible pods of strictly lower priority, in its own quota, and in other quotas while these are over their
-minimum. Everything else is the one search; only the order in which victims are put back is the job's own: the highest priority
-first.
+A job may evict preemptible pods of strictly lower priority, in its own quota, and in other queues while these are over their share
+and do not fall below it. That the job is within its own quota is checked by admission, in place of a check of shares.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-import numpy as np
-
-from muster.engine.evict.eviction_policy import EvictionPolicy, exclude_own_gang
-from muster.engine.evict.reclaim import demand_by_queue
+from muster.engine.evict.contested import Contested
+from muster.engine.evict.eviction_policy import EvictionPolicy, exclude_own_gang, in_queues, lower_priority, priority_against
+from muster.engine.evict.giving_queues import GivingQueues
 from muster.engine.evict.victims import VictimTable
 from muster.engine.hooks import Ask
 from muster.engine.session import Session
 from muster.model.effects import YES, Verdict
 from muster.model.gang import Gang
 from muster.model.pod import Pod
-from muster.model.queue import show_queue
 from muster.state.node_table import BoolColumn, IntColumn
 from muster.state.resource_columns import Amounts
 
 CAN_PREEMPT = "quota.scheduling.koordinator.sh/can-preempt"
-WITHIN_MIN = "WithinMinimum"
 
 
 def why_may_not_preempt(s: Session, gang: Gang) -> str:
-    """Why this job may cause no eviction, or nothing."""
-    values = {pod.labels.get(CAN_PREEMPT) for pod in gang.pods()}
+    """Why this job may cause no eviction, or nothing. Asked of every role: one that may not trigger speaks for all."""
     if gang.never_preempts:
         return "its preemption policy is Never"
-    if s.policy.requires_can_preempt and values != {"true"}:
+    quotas = [role for role in gang.roles if role.queue.startswith("quota/")]
+    values = {pod.labels.get(CAN_PREEMPT) for role in quotas for pod in role.pods}
+    if quotas and s.policy.requires_can_preempt and values != {"true"}:
         return f"its pods lack the label {CAN_PREEMPT}: true"
     if "false" in values:
         return f"its pods have the label {CAN_PREEMPT}: false"
@@ -40,51 +37,60 @@ def why_may_not_preempt(s: Session, gang: Gang) -> str:
 
 
 class JobRules:
-    """Gangs of strictly lower priority in the job's own quota, and in others that are over their minimum."""
+    """Gangs of strictly lower priority in the job's own quota, and in other queues that are over their share."""
 
-    def __init__(self, s: Session, ask: Ask, victim_table: VictimTable) -> None:
-        self._s = s
-        self._own = {role.queue for role in ask.gang.roles}
-        self._demand: Amounts = np.asarray(sum(demand_by_queue(s, ask).values()), dtype=np.int64)
-        self.eligible: BoolColumn = exclude_own_gang(ask, victim_table, self._lower(ask, victim_table))
+    preempted_by = None
 
-    def _lower(self, ask: Ask, victim_table: VictimTable) -> BoolColumn:
+    def __init__(self, s: Session, ask: Ask, victim_table: VictimTable, contested: Contested) -> None:
+        self._s, self._ask, self._victim_table = s, ask, victim_table
+        self._queues = GivingQueues(s, ask, contested, may_cross=False, takes_by_share=False)
         count = len(victim_table.gangs)
-        reclaimable = np.array(
-            [name in self._own or (name.startswith("quota/") and self._is_over_min(name)) for name in victim_table.queue_number],
-            dtype=np.bool_,
-        )
-        eligible: BoolColumn = victim_table.gang_priority[:count] < ask.gang.priority
-        eligible &= reclaimable[victim_table.gang_queue[:count]] if len(reclaimable) else False
-        for number, theirs in victim_table.multi_queue.items():
-            eligible[number] &= all(reclaimable[victim_table.queue_number[name]] for name in theirs)
-        return eligible
+        lower: BoolColumn = victim_table.gang_priority[:count] < ask.gang.priority
+        self._lower = exclude_own_gang(ask, victim_table, lower)
+        own = in_queues(victim_table, set(self._queues.comparisons))
+        self.eligible: BoolColumn = exclude_own_gang(ask, victim_table, lower & (own | self._queues.gangs(victim_table)))
 
     def queue_rank(self) -> IntColumn | None:
         return None
 
-    def allows_eviction(self, pods: Sequence[Pod]) -> Verdict:
-        """Pods of another quota are evicted only while it is over its minimum, checked before each unit."""
-        for queue in dict.fromkeys(self._s.world.facts.members[pod.uid].queue for pod in pods):
-            if queue not in self._own and not self._is_over_min(queue):
-                return Verdict(ok=False, why=f"{show_queue(queue)} is within its minimum", code=WITHIN_MIN)
+    def allows_eviction(self, pods: Sequence[Pod], *, priority: int) -> Verdict:
+        """Pods of another queue are evicted only while it is over its share, checked before each unit, and never below it."""
+        why = self._queues.why_not(pods, own_count=False)
+        return Verdict(ok=False, why=why) if why else lower_priority(self._ask, pods, priority)
+
+    def allows_plan(self, victims: Sequence[Pod]) -> Verdict:
+        """Members in a quota are admitted by it; others take only what is within the share of their queue."""
+        world, freed = self._s.world, dict[str, Amounts]()
+        for pod in victims:
+            queue = world.facts.members[pod.uid].queue
+            if queue not in self._queues.comparisons:
+                freed[queue] = freed.get(queue, 0) + world.request(pod)
+        for queue, comparison in self._queues.comparisons.items() if freed else ():
+            if not queue.startswith("quota/") and (why := comparison.why_not_taking(freed)):
+                return Verdict(ok=False, why=why)
         return YES
 
-    def _is_over_min(self, queue: str) -> bool:
-        """Does the quota use more than its minimum of something that is needed? A quota without a minimum only borrows."""
-        world, need = self._s.world, self._demand
-        node = world.facts.tree.nodes.get(queue)
-        if node is None:
-            return False
-        taken, least = world.ledger.planned(queue), dict(node.deserved.items)
-        columns = world.columns.position.items()
-        return any(taken[column] > least.get(name, 0) for name, column in columns if need[column] > 0 and taken[column] > 0)
+    def may_take(self, queue: str) -> bool:
+        return (
+            queue.startswith("quota/")
+            or bool((self.eligible & in_queues(self._victim_table, {queue})).any())
+            or (self._queues.any_gives_to(queue, self._victim_table))
+        )
+
+    def crossing_gangs(self, victims: Sequence[Pod]) -> tuple[str, ...]:  # noqa: ARG002
+        return ()
+
+    def needs_other_nodes(self) -> bool:
+        return False
+
+    def why_nobody(self) -> str:
+        return "no preemptible pod of lower priority is placed, in its quota or in a queue that is over its share"
+
+    def barred_by_queue(self) -> Iterable[tuple[str, IntColumn]]:
+        return self._queues.barred(self._victim_table, self._lower & ~self.eligible)
+
+    def why_evicted(self, pod: Pod) -> str:
+        return "; ".join(filter(None, (priority_against(self._s, pod, self._ask.gang), self._queues.why_given(pod))))
 
 
-JOB_PREEMPT = EvictionPolicy(
-    name="job-preempt",
-    rules=JobRules,
-    bars_non_preemptible=True,
-    reprieve_by_priority=True,
-    no_victims_message="no preemptible pod of lower priority is placed, in its quota or in one that is over its minimum",
-)
+JOB_PREEMPT = EvictionPolicy(name="job-preempt", rules=JobRules)

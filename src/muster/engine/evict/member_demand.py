@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from muster.engine.evict.node_amounts import NodeAmounts
+from muster.engine.fit_counts import count_fits
 from muster.engine.hooks import Ask, Domain
 from muster.engine.session import Session
 from muster.model.pod import Pod
@@ -44,7 +45,7 @@ def member_demands(s: Session, ask: Ask, domain: Domain, node_amounts: NodeAmoun
     demands = []
     for pods in groups.values():
         request = s.world.request(pods[0])
-        rows = np.flatnonzero(inside & s.node_scores(pods[0], after_releases=True).match)
+        rows = np.flatnonzero(inside & s.match(pods[0]))
         demands.append(MemberDemand(pods, request, np.flatnonzero(request), rows, node_amounts))
     capacity = np.maximum(s.world.table.allocatable.max(axis=0, initial=1), 1)
     return sorted(demands, key=lambda demand: -float((demand.request / capacity).max()))
@@ -52,14 +53,6 @@ def member_demands(s: Session, ask: Ask, domain: Domain, node_amounts: NodeAmoun
 
 def fits_in_rows(free: Amounts, demand: MemberDemand, rows: RowIndex) -> IntColumn:
     """How many further members each of these nodes could take, by its amounts alone."""
-    counts = fits_in_amounts(free, demand)
+    counts = count_fits(free, demand.request)
     max_pods = demand.node_amounts.max_pods(free, rows, demand.pods[0].signature.devices)
     return counts if max_pods is None else np.minimum(counts, max_pods)
-
-
-def fits_in_amounts(free: Amounts, demand: MemberDemand) -> IntColumn:
-    """How many members fit into each of these amounts."""
-    if not len(free):
-        return np.zeros(0, dtype=np.int64)
-    counts: IntColumn = (free[:, demand.requested] // demand.request[demand.requested]).min(axis=1)
-    return np.maximum(counts, 0)

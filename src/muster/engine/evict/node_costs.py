@@ -1,155 +1,200 @@
-"""The estimate of what it costs to evict for one pod, on all nodes at once. It picks the node that is then simulated."""
+"""What it costs to evict for one pod, on all nodes: kept from one ask to the next that looks like it, and brought up to date only
+for nodes on which something changed. So equal pods share one search.
+
+Of the nodes that come next in the order it is also known what they will cost once their best plan is made: many at once are little
+more work than one.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from muster.engine.evict.eviction_units import EvictionUnits
-from muster.engine.evict.victims import VictimTable
-from muster.engine.session import Session
-from muster.model.pod import Phase
+from muster.engine.evict.node_keys import NodeEntries, NodeKeys, no_keys
+from muster.engine.evict.plan_order import PlanKey, PlanOrder
+from muster.engine.evict.unit_membership import WHOLE
 from muster.state.changes import ChangeLog
-from muster.state.node_table import BoolColumn, FloatColumn, IntColumn, RowIndex
+from muster.state.node_table import BoolColumn, IntColumn, RowIndex
 from muster.state.resource_columns import Amounts
+
+# Of so many nodes it is worked out what comes after their best plan.
+_NEXT_NODES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What one pod lacks on every node, and in queues, of which every unit frees `freed_in_queue`. `bounded`: nodes where amounts
+    decide."""
+
+    request: Amounts
+    lacking: Amounts
+    queue_lacks: Amounts
+    freed_in_queue: Amounts
+    bounded: BoolColumn
 
 
 @dataclass(slots=True)
 class NodeCosts:
-    """Shared by the asks of an action that look alike: only nodes on which something changed since the last ask are costed anew."""
-
-    units: EvictionUnits
+    order: PlanOrder
     match: BoolColumn
-    rank: IntColumn
-    """Position of each unit in the order of eviction on a node: the lowest priority first."""
-    ends_gang: BoolColumn
-    """Units that are gangs of several members."""
-    overlapping_rows: RowIndex
-    """Nodes with a gang and a unit that ends with it: the costs of the gang contain those of the unit, which would count twice."""
     row: RowIndex
     """Entries: what one unit has on one node, nodes one after the other, and on each its units in order."""
     unit: IntColumn
     freed: Amounts
-    freed_in_queue: Amounts
-    """Of each unit: what it frees in its queue, on all nodes together."""
-    cost_terms: tuple[tuple[np.ufunc, FloatColumn], ...]
-    """Of each unit, what its victims add to the cost of a node, and how; in the order in which costs are compared."""
-    cost: FloatColumn
-    feasible: BoolColumn
-    in_bulk: BoolColumn
-    evicted: BoolColumn
+    simple: BoolColumn
+    """Nodes whose units can be evicted in any combination: single pods and whole gangs, without budgets."""
+    now: NodeKeys
+    after: NodeKeys
+    """What is known of nodes with their best plan made and the pod nominated to them."""
+    expected: dict[int, tuple[Amounts, list[int]]] = field(default_factory=dict)
+    """Of these nodes: what they lack then, and the units that are evicted for that."""
+    evicted: BoolColumn = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    need: Need | None = None
     position: int = -1
-    queue_shortfall: list[int] | None = field(default=None)
+    _ranked: RankedNodes | None = None
+    """From the second ask on."""
 
     def units_on(self, row: int) -> list[int]:
+        return [unit for unit in self.unit[self._entries_on(row)].tolist() if not self.order.units.evicted[unit]]
+
+    def _entries_on(self, row: int) -> slice:
         begin, end = np.searchsorted(self.row, (row, row + 1))
-        return [unit for unit in self.unit[begin:end].tolist() if not self.units.evicted[unit]]
+        return slice(int(begin), int(end))
 
-    def candidate_rows(self, among: BoolColumn) -> list[int]:
-        """Of these nodes, those with an evictable unit."""
-        rows: RowIndex = self.row[~self.units.evicted[self.unit]]
-        found: list[int] = np.unique(rows[among[rows]]).tolist()
-        return found
+    # -- up to date --------------------------------------------------------------------------------------------------------------
 
-    def update(self, lacking: Amounts, full: Amounts | None, *, in_bulk: BoolColumn, changes: ChangeLog[int]) -> None:
-        """Bring the costs up to date. `full`: what the queue lacks, which every node must free as well."""
-        b, changed = self.units, changes.since(self.position)
-        queue_shortfall = None if full is None else full.tolist()
-        stale = self.in_bulk != in_bulk
-        if self.position < 0 or changed is None or queue_shortfall != self.queue_shortfall:
-            stale[:] = True
-        else:
-            stale[changed] = True
-            stale[b.row[b.evicted[b.unit] & ~self.evicted[b.unit]]] = True
-        self.in_bulk, self.evicted = in_bulk, b.evicted.copy()
-        self.position, self.queue_shortfall = changes.position, queue_shortfall
-        self.feasible[stale] = False
-        here = np.flatnonzero((stale & in_bulk)[self.row] & ~b.evicted[self.unit])
-        if len(here):
-            self._update_rows(here, lacking, full)
+    def update(self, need: Need, changes: ChangeLog[int]) -> None:
+        """Bring the keys up to date."""
+        b, changed, before = self.order.units, changes.since(self.position), self.need
+        is_next = before is not None and changed is not None and _is_alike(before, need)
+        stale = self._stale_rows(changed or (), need) if is_next else np.arange(len(self.match))
+        self.evicted, self.position, self.need = b.evicted.copy(), changes.position, need
+        if len(stale):
+            self._find(self.now, stale, need, ~b.evicted[self.unit])
+        if not is_next:
+            self._ranked, self.expected = None, {}
+        elif len(stale):
+            self._rank(stale.tolist())
+            if not len(need.queue_lacks):
+                self._look_ahead(need, stale.tolist())
 
-    def _update_rows(self, here: RowIndex, lacking: Amounts, full: Amounts | None) -> None:
-        row, unit, freed = self.row[here], self.unit[here], self.freed[here]
-        lacking = lacking[row]
-        if full is not None:
-            freed = np.hstack([freed, self.freed_in_queue[unit]])
-            lacking = np.hstack([lacking, np.broadcast_to(full, (len(row), len(full)))])
-        begin = _row_starts(row)
-        enough = np.asarray((_running_sums(freed, begin) >= lacking).all(axis=1), dtype=np.bool_)
-        end = _first_of_row(row, enough)
-        if not len(end):
+    def _stale_rows(self, changed: Iterable[int], need: Need) -> RowIndex:
+        """Nodes on which something changed, other than as it was expected."""
+        assert self.need is not None
+        newly = np.flatnonzero(self.order.units.evicted & ~self.evicted)
+        gone: dict[int, list[int]] = {}
+        for unit in newly.tolist():
+            for row in self.row[self.unit == unit].tolist():
+                gone.setdefault(row, []).append(unit)
+        stale: list[int] = []
+        for row in sorted({*changed, *gone}):
+            if row not in gone and np.array_equal(need.lacking[row], self.need.lacking[row]):
+                continue
+            lacking, units = self.expected.pop(row, (None, []))
+            if lacking is not None and gone.get(row) == units and np.array_equal(need.lacking[row], lacking):
+                self.now.copy_row(self.after, row)
+                self._rank([row])
+            else:
+                stale.append(row)
+        return np.array(stale, dtype=np.intp)
+
+    def _find(self, keys: NodeKeys, rows: RowIndex, need: Need, usable: BoolColumn) -> None:
+        """Find the keys of these nodes. `usable`: entries of units that are still there."""
+        stale = np.zeros(len(self.match), dtype=np.bool_)
+        stale[rows] = True
+        here = np.flatnonzero(stale[self.row] & usable)
+        freed = np.hstack([self.freed[here], need.freed_in_queue[self.unit[here]]])
+        needed = np.hstack([need.lacking, np.broadcast_to(need.queue_lacks, (len(need.lacking), len(need.queue_lacks)))])
+        keys.find(stale & self.match, NodeEntries(self.row[here], self.unit[here], freed, needed), need.bounded & self.simple)
+
+    def _look_ahead(self, need: Need, stale: list[int]) -> None:
+        """What follows after the best plans of the nodes that come next, where these are known."""
+        assert self._ranked is not None
+        soon = [row for _, row in self._ranked.in_order[:_NEXT_NODES]]
+        rows = [row for row in dict.fromkeys((*soon, *stale)) if self.now.settled[row] and row not in self.expected]
+        if not rows:
             return
-        kept = _still_needed(freed, begin[end], end, lacking[end])
-        rows = row[end]
-        self.feasible[rows] = True
-        for at, (combine, term) in enumerate(self.cost_terms):
-            neutral = 0.0 if combine is np.add else -np.inf
-            self.cost[at, rows] = np.round(_reduce(combine, np.where(kept, term[unit], neutral), begin[end], end), 9)
-        self.cost[-1, rows] *= -1.0
+        lacking, usable = need.lacking.copy(), ~self.order.units.evicted[self.unit]
+        for row in rows:
+            units, here = self.best_units(row), self._entries_on(row)
+            taken = np.array([unit in units for unit in self.unit[here].tolist()], dtype=np.bool_)
+            usable[here] &= ~taken
+            lacking[row] += need.request - self.freed[here][taken].sum(axis=0)
+            self.expected[row] = (lacking[row], sorted(units))
+        after = Need(need.request, lacking, need.queue_lacks, need.freed_in_queue, need.bounded)
+        self._find(self.after, np.array(rows, dtype=np.intp), after, usable)
 
-    def cheapest_row(self) -> int | None:
-        """The cheapest node, ties by name."""
-        rows = np.flatnonzero(self.feasible)
-        for term in self.cost if len(rows) else ():
-            mine = term[rows]
-            rows = rows[mine == mine.min()]
-        return int(rows[0]) if len(rows) else None
+    # -- the order of nodes --------------------------------------------------------------------------------------------------------
+
+    def _rank(self, changed: list[int]) -> None:
+        if self._ranked is None or len(changed) > _NEXT_NODES:
+            self._ranked = RankedNodes(self.now)
+            return
+        for row in changed:
+            self._ranked.put(row, self.now.sort_key(row) if self.now.feasible[row] else None)
+
+    def rows_in_order(self) -> Iterable[tuple[PlanKey, int]]:
+        """Nodes that could take the pod after evictions, with their keys, the best first, ties by name."""
+        if self._ranked is not None:
+            return self._ranked.in_order
+        rows, keys = np.flatnonzero(self.now.feasible), self.now.keys
+        return ((self.now.sort_key(row), row) for row in rows[np.lexsort((rows, *keys[::-1, rows]))].tolist())
+
+    def best_units(self, row: int) -> list[int]:
+        """The units of the estimate on one node."""
+        if self.now.single[row] >= 0:
+            return [int(self.now.single[row])]
+        assert self.need is not None
+        on_row = self._entries_on(row)
+        here = np.arange(on_row.start, on_row.stop)[~self.order.units.evicted[self.unit[on_row]]]
+        freed = np.hstack([self.freed[here], self.need.freed_in_queue[self.unit[here]]])
+        needed = np.concatenate([self.need.lacking[row], self.need.queue_lacks])
+        chosen: list[int] = []
+        total = np.zeros(len(needed), dtype=np.int64)
+        for at in range(len(here)):
+            if (total >= needed).all():
+                break
+            chosen.append(at)
+            total = total + freed[at]
+        for at in reversed(chosen.copy()):
+            if (total - freed[at] >= needed).all():
+                total = total - freed[at]
+                chosen.remove(at)
+        return [int(self.unit[here[at]]) for at in chosen]
 
 
-def build_node_costs(s: Session, b: EvictionUnits, victim_table: VictimTable, match: BoolColumn, requested: RowIndex) -> NodeCosts:
+class RankedNodes:
+    """Feasible nodes with their keys, in order."""
+
+    def __init__(self, keys: NodeKeys) -> None:
+        rows = np.flatnonzero(keys.feasible).tolist()
+        self.in_order: list[tuple[PlanKey, int]] = sorted(zip(map(tuple, keys.keys[:, rows].T.tolist()), rows, strict=True))
+        self._keys = {row: key for key, row in self.in_order}
+
+    def put(self, row: int, key: PlanKey | None) -> None:
+        """The node has another key now; None: it is not feasible any more."""
+        before = self._keys.pop(row, None)
+        if before is not None:
+            del self.in_order[bisect_left(self.in_order, (before, row))]
+        if key is not None:
+            self._keys[row] = key
+            insort(self.in_order, (key, row))
+
+
+def build_node_costs(order: PlanOrder, match: BoolColumn, requested: RowIndex) -> NodeCosts:
     """The entries for these units on these nodes; no node has a cost yet."""
-    rank = np.empty(len(b), dtype=np.int64)
-    rank[np.lexsort((np.arange(len(b)), ~b.unit_surplus, victim_table.gang_priority[b.unit_gang]))] = np.arange(len(b))
+    b = order.units
     here = np.flatnonzero(b.in_domain & match[b.row])
-    here = here[np.lexsort((rank[b.unit[here]], b.row[here]))]
+    here = here[np.lexsort((b.unit[here], b.row[here]))]
     row, unit, freed = _by_row_and_unit(b.row[here], b.unit[here], b.request[here][:, requested])
-    freed_in_queue = np.zeros((len(b), len(requested)), dtype=np.int64)
-    np.add.at(freed_in_queue, b.unit, b.request[:, requested])
-    ends_gang = ~b.unit_surplus & (np.bincount(b.unit, minlength=len(b)) > 1)
-    ends_gang[list(b.surplus_units)] = True
-    cost_terms = _cost_terms(s, b, victim_table, ends_gang)
-    nodes = len(match)
-    nothing = np.zeros(nodes, dtype=np.bool_)
-    return NodeCosts(
-        b, match, rank, ends_gang, _overlapping_rows(row, unit, b.whole_unit), row, unit, freed, freed_in_queue, cost_terms,
-        cost=np.zeros((len(cost_terms), nodes)), feasible=nothing.copy(), in_bulk=nothing, evicted=b.evicted.copy(),
-    )  # fmt: skip
-
-
-def _overlapping_rows(row: RowIndex, unit: IntColumn, whole_unit: IntColumn) -> RowIndex:
-    """Nodes with a gang and a unit that ends with it."""
-    follows = np.flatnonzero(whole_unit[unit] != unit)
-    there = set(zip(row.tolist(), unit.tolist(), strict=True)) if len(follows) else set()
-    pairs = zip(row[follows].tolist(), whole_unit[unit[follows]].tolist(), strict=True)
-    return np.array(sorted({at for at, first in pairs if (at, first) in there}), dtype=np.intp)
-
-
-def _cost_terms(
-    s: Session, b: EvictionUnits, victim_table: VictimTable, ends_gang: BoolColumn
-) -> tuple[tuple[np.ufunc, FloatColumn], ...]:
-    units = len(b)
-    bound = victim_table.phase[b.victim] == Phase.BOUND
-    pods = np.bincount(b.unit[bound], minlength=units).astype(np.float64)
-    hours = np.zeros(len(b.victim))
-    for plugin in s.policy.counts_lost_hours:
-        hours += plugin.lost_hours(s, victim_table, b.victim)
-    youngest = np.full(units, -np.inf)
-    np.maximum.at(youngest, b.unit[bound], victim_table.started[b.victim[bound]])
-    lost = np.asarray(np.bincount(b.unit[bound], weights=hours[bound], minlength=units), dtype=np.float64)
-    for unit, others in b.surplus_units.items():
-        pods[unit] += pods[others].sum()
-        lost[unit] += lost[others].sum()
-        youngest[unit] = max(youngest[unit], youngest[others].max())
-    priority = victim_table.gang_priority[b.unit_gang].astype(np.float64)
-    return (
-        (np.add, ends_gang.astype(np.float64)),
-        (np.maximum, np.where(pods > 0, priority, -np.inf)),
-        (np.add, priority * pods),
-        (np.add, pods),
-        (np.add, lost),
-        (np.maximum, youngest),
-    )
+    simple = np.ones(len(match), dtype=np.bool_)
+    simple[row[(b.kind[unit] != WHOLE) | b.divides[unit]]] = False
+    if b.budgets is not None:
+        simple[:] = False
+    return NodeCosts(order, match, row, unit, freed, simple, now=no_keys(order, len(match)), after=no_keys(order, len(match)))
 
 
 def _by_row_and_unit(row: RowIndex, unit: IntColumn, request: Amounts) -> tuple[RowIndex, IntColumn, Amounts]:
@@ -160,44 +205,6 @@ def _by_row_and_unit(row: RowIndex, unit: IntColumn, request: Amounts) -> tuple[
     return row[at], unit[at], np.add.reduceat(request, at, axis=0)
 
 
-def _row_starts(row: RowIndex) -> RowIndex:
-    """For each entry, where the entries of its node begin."""
-    starts = np.concatenate([[True], row[1:] != row[:-1]])
-    begins: RowIndex = np.maximum.accumulate(np.where(starts, np.arange(len(row)), 0))
-    return begins
-
-
-def _still_needed(freed: Amounts, begin: RowIndex, end: RowIndex, lacking: Amounts) -> BoolColumn:
-    """Which entries stay evicted on each node: from the highest priority on, what is not needed is put back."""
-    kept = np.zeros(len(freed), dtype=np.bool_)
-    sums = np.cumsum(freed, axis=0)
-    total = sums[end] - sums[begin] + freed[begin]
-    for step in range(int((end - begin).max()) + 1):
-        live = np.flatnonzero(end - step >= begin)
-        at = end[live] - step
-        without = total[live] - freed[at]
-        back = (without >= lacking[live]).all(axis=1)
-        total[live[back]] = without[back]
-        kept[at[~back]] = True
-    return kept
-
-
-def _reduce(combine: np.ufunc, values: FloatColumn, begin: RowIndex, end: RowIndex) -> FloatColumn:
-    """Combine the values from `begin` to `end`, both included, of each node."""
-    padded = np.concatenate([values, [0.0]])
-    bounds = np.column_stack([begin, end + 1]).ravel()
-    reduced: FloatColumn = combine.reduceat(padded, bounds)[::2]
-    return reduced
-
-
-def _running_sums(request: Amounts, begin: RowIndex) -> Amounts:
-    """Per node, the sum of all entries up to each one."""
-    summed = np.cumsum(request, axis=0)
-    running: Amounts = summed - summed[begin] + request[begin]
-    return running
-
-
-def _first_of_row(row: RowIndex, where: BoolColumn) -> RowIndex:
-    found = np.flatnonzero(where)
-    _, first = np.unique(row[found], return_index=True)
-    return found[first]
+def _is_alike(a: Need, b: Need) -> bool:
+    """Is the same lacking in queues, and do amounts decide on the same nodes?"""
+    return np.array_equal(a.queue_lacks, b.queue_lacks) and np.array_equal(a.bounded, b.bounded)

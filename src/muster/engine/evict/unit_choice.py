@@ -10,6 +10,7 @@ from muster.engine.evict.candidates import find_candidates
 from muster.engine.evict.freed_amounts import FreedAmounts
 from muster.engine.evict.member_demand import MemberDemand
 from muster.engine.evict.victim_search import VictimSelection
+from muster.engine.evict.victims import mask_of
 from muster.state.node_table import BoolColumn, IntColumn
 from muster.state.resource_columns import Amounts
 
@@ -70,7 +71,7 @@ def by_order(amounts: FreedAmounts, selection: VictimSelection, demand: MemberDe
     if count is None:
         return False
     use = b.in_domain & (b.unit < count) & ~selection.excluded[b.unit]
-    cost_here = np.bincount(b.row[use], weights=b.unit_cost[b.unit[use]], minlength=len(free))
+    cost_here = np.bincount(b.row[use], weights=b.cost[b.unit[use]], minlength=len(free))
     amounts.add_freed(free, use)
     counts = demand.fit_counts(free)
     useful = np.flatnonzero(counts)
@@ -78,7 +79,7 @@ def by_order(amounts: FreedAmounts, selection: VictimSelection, demand: MemberDe
     enough = int(np.searchsorted(np.cumsum(counts[order]), len(demand.pods))) + 1
     serving = np.zeros(len(free), dtype=np.bool_)
     serving[order[:enough]] = True
-    for unit in np.unique(b.unit[use & serving[b.row]]).tolist():
+    for unit in np.flatnonzero(mask_of(b.unit[use & serving[b.row]], len(b))).tolist():
         selection.evict(unit)
     return True
 

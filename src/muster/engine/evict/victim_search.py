@@ -1,29 +1,40 @@
-"""The one search for victims: evict units in a trial until the ask fits, end gangs whole, put back whatever is not needed.
+"""The one search for victims: evict units in a trial until the ask fits, put back whatever is not needed, and undo everything.
 
-Strategies say which unit is evicted next, how the fit is checked and in which order units are put back. Evicting, putting back,
-what ends with a gang, and the plan are here, for a domain of many nodes as for one of a single node.
+Strategies say which unit is evicted next and how the fit is checked. Evicting, putting back, what ends with a gang, and the plan
+are here, for a domain of many nodes as for one of a single node.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
 
+from muster.engine.domain_placement import place_gang
+from muster.engine.evict.contested import Contested, total_need
 from muster.engine.evict.eviction_plan import NoPlan, Plan
-from muster.engine.evict.eviction_policy import EvictionPolicy, allows_eviction
+from muster.engine.evict.eviction_policy import EvictionPolicy, EvictionRules, allows_eviction
 from muster.engine.evict.eviction_units import EvictionUnits, UnitsCache, eviction_units
 from muster.engine.evict.node_costs import NodeCosts
+from muster.engine.evict.plan_order import PlanOrder
+from muster.engine.evict.unit_membership import SURPLUS, WHOLE
 from muster.engine.evict.victims import VictimTable, victim_table_of
-from muster.engine.hooks import Ask, Domain
+from muster.engine.explain import nodes_that_refuse, plural
+from muster.engine.hooks import Ask, Domain, Purpose
 from muster.engine.session import Session
+from muster.model.gang import Subgroup
 from muster.model.pod import Phase, Placement, Pod
-from muster.state.gangs.gang_stage import reaches_min
 from muster.state.node_table import BoolColumn
 from muster.state.resource_columns import Amounts
 from muster.state.trial import Trial
+
+_MOST_QUEUES_EXPLAINED = 3
+# Where there are more units, what is in the way with all of them evicted takes too long to find out.
+_MOST_UNITS_EXPLAINED = 256
+# For so many sets of units an order is looked for in which limits allow them.
+_MOST_ORDERS = 1024
 
 
 @dataclass(slots=True)
@@ -32,43 +43,119 @@ class ActionCache:
 
     units: UnitsCache = field(default_factory=dict)
     node_costs: NodeCosts | None = None
+    without_plan: dict[Hashable, NoPlan] = field(default_factory=dict)
+    """Asks for which there is no plan as long as nobody moves."""
+
+
+@dataclass(slots=True)
+class EvictionAsk:
+    """What all searches for one ask share: the rules of its action, what is contested, and how many placements may still be
+    tried."""
+
+    s: Session
+    ask: Ask
+    policy: EvictionPolicy
+    contested: Contested
+    cache: ActionCache
+    placements_left: int
+    victim_table: VictimTable = field(init=False)
+    rules: EvictionRules = field(init=False)
+    need: Amounts = field(init=False)
+    """What its pods request together."""
+
+    def __post_init__(self) -> None:
+        self.need = total_need(self.s, self.ask.pods)
+        self.victim_table = victim_table_of(self.s.world)
+        self.rules = self.policy.rules(self.s, self.ask, self.victim_table, self.contested)
 
 
 class VictimSearch:
-    """What all attempts of one ask share: whom it may evict in a domain, as units in their order, and why a unit was refused."""
+    """What all attempts in one domain share: whom the ask may evict there, as units in their order, and why a unit was refused."""
 
-    def __init__(
-        self, s: Session, ask: Ask, policy: EvictionPolicy, domain: Domain, *, need: Amounts, cache: ActionCache | None
-    ) -> None:
-        self.s, self.ask, self.policy, self.domain = s, ask, policy, domain
-        self.cache = cache if cache is not None else ActionCache()
-        self.victim_table: VictimTable = victim_table_of(s.world)
-        self.rules = policy.rules(s, ask, self.victim_table)
+    def __init__(self, eviction_ask: EvictionAsk, domain: Domain) -> None:
+        asked = self.asked = eviction_ask
+        s = self.s = asked.s
+        self.ask, self.rules, self.domain = asked.ask, asked.rules, domain
+        self.victim_table = asked.victim_table
+        contested: BoolColumn = np.logical_or.reduce(list(asked.contested.values()))
         self.units: EvictionUnits = eviction_units(
-            s, ask, policy, self.rules, self.victim_table, domain, need=need, cache=self.cache.units
+            s, asked.ask, asked.rules, asked.victim_table, domain, need=asked.need, contested=contested, cache=asked.cache.units
+        )
+        self.order = PlanOrder(
+            self.units,
+            queues_first=asked.rules.queue_rank() is not None,
+            priority_first=s.policy.settings.order == "priority",
+            sums_priorities=len(asked.ask.pods) == 1,
+            budgets=self.units.budgets,
         )
         self.refusal = ""
+        self.orders: dict[frozenset[int], list[int] | None] = {frozenset(): []}
+        """An order in which limits allow these units to be evicted, or none; for sets that the usual orders do not suit."""
 
     def attempt(self, strategy: Strategy, *, excluded: BoolColumn | None = None) -> Plan | None:
-        """Evict, end gangs, put back, write down, and undo everything. `excluded`: units that this attempt must do without."""
+        """Evict, put back, write down, and undo everything. `excluded`: units that this attempt must do without."""
+        if self.asked.placements_left <= 0:
+            self.refusal = self.refusal or "the search ended after as many placements as the policy allows"
+            return None
         with self.s.trial("simulated", cause="Simulated") as trial:
-            selection = VictimSelection(self, trial, self.units.evicted.copy() if excluded is None else excluded)
-            if not strategy.free_capacity(selection):
-                return None
-            gangs_ended = selection.end_gangs(keep_running=strategy.keeps_running_gangs)
-            if not strategy.reprieve(selection, gangs_ended=gangs_ended):
-                return None
-            return strategy.plan(selection)
+            selection = VictimSelection(self, trial, self.units.evicted.copy() if excluded is None else excluded.copy())
+            placements = strategy.find(selection)
+            return None if placements is None else selection.plan(strategy.domain_name, placements)
+
+    def why_never(self, otherwise: str) -> str:
+        """Why there is no plan: what was refused, or what is still in the way with every evictable unit evicted."""
+        if self.refusal or len(self.units) > _MOST_UNITS_EXPLAINED:
+            return self.refusal or otherwise
+        s, nominating = self.s, replace(self.ask, purpose=Purpose.NOMINATE)
+        with s.trial("simulated", cause="Simulated") as trial:
+            selection = VictimSelection(self, trial, self.units.evicted.copy())
+            for unit in range(len(self.units)):
+                selection.evict(unit)
+            if (verdict := s.admit(nominating)).ok:
+                placed = place_gang(s, trial, self.ask.pods, domain=self.domain, phase=Phase.NOMINATED)
+                if placed.first_refused is None:
+                    return otherwise
+                if placed.verdict is None:
+                    nodes, _, _ = nodes_that_refuse(s, self.ask.gang, placed.first_refused, self.domain, after_releases=True)
+                    fit = f"{placed.count} of {plural(len(self.ask.pods), 'member fits', 'members fit')}"
+                    return f"even with every evictable pod evicted, {fit}: {nodes}"
+                verdict = placed.verdict
+        return f"even with every evictable pod evicted, {verdict.why}"
+
+    def refuse(self, why: str, *, evicted: int = 0) -> None:
+        """The first refusal is the one that is reported; with its figures when so many pods were `evicted`."""
+        after = f"with {plural(evicted, 'pod', 'pods')} evicted, " if evicted else ""
+        self.refusal = self.refusal or f"{after}{why}"
 
     def no_plan(self, why: str) -> NoPlan:
-        return NoPlan(why, self.units.evictable_at if self.units.evictable_at < np.inf else None)
+        barred, kept = self._barred_texts(), self._kept_texts()
+        text = "; ".join([f"{why} ({', '.join(barred)})" if barred else why, *kept])
+        return NoPlan(text, self.units.evictable_at if self.units.evictable_at < np.inf else None)
 
     def no_victims(self) -> NoPlan:
         """Why no pod at all may be evicted, and from when on one may."""
-        wait_s = self.units.evictable_at - self.s.now
-        if wait_s == np.inf:
-            return NoPlan(self.policy.no_victims_message)
-        return self.no_plan(f"every evictable pod started too recently; the first is evictable in {wait_s:.0f} s")
+        if self.units.barred:
+            return self.no_plan("no pod that it could evict is evictable now")
+        return NoPlan("; ".join(self._kept_texts()) or self.rules.why_nobody())
+
+    def _barred_texts(self) -> list[str]:
+        barred = [barred.text(self.s, self.victim_table) for barred in self.units.barred]
+        if self.units.evictable_at < np.inf:
+            barred.append(f"the first is evictable in {self.units.evictable_at - self.s.now:.0f} s")
+        return barred
+
+    def _kept_texts(self) -> list[str]:
+        """Why other queues do not give, each with the number of their pods in the domain: those with most pods."""
+        table, used = self.victim_table, len(self.victim_table.pods)
+        rows = table.row[:used]
+        here = table.alive[:used] & (rows >= 0)
+        here[here] = self.domain.mask(len(self.s.world.table))[rows[here]]
+        pods_of = np.bincount(table.gang[:used][here], minlength=len(table.gangs))
+        counts = [(int(pods_of[gangs].sum()), why) for why, gangs in self.rules.barred_by_queue()]
+        said = sorted([(-count, why) for count, why in counts if count])
+        texts = [f"{why} ({plural(-count, 'pod', 'pods')})" for count, why in said[:_MOST_QUEUES_EXPLAINED]]
+        more = -sum(count for count, _ in said[_MOST_QUEUES_EXPLAINED:])
+        return [*texts, f"{plural(more, 'pod', 'pods')} of other queues that do not give"] if more else texts
 
 
 class VictimSelection:
@@ -80,25 +167,64 @@ class VictimSelection:
         """Units that are evicted, that were refused, or that the attempt must do without."""
         self.before: dict[int, list[tuple[Pod, Placement]]] = {}
         """By evicted unit: its pods, and where they were."""
+        self._taken: dict[tuple[int, str | Subgroup | None], int] = {}
+        """Surplus members that were evicted, by gang and by what they count in."""
+        self._whole: set[int] = set()
+        """Gangs that were evicted whole."""
 
     def evict(self, unit: int) -> bool:
         """Evict one more unit, unless it is excluded or a limit forbids it now."""
         if self.excluded[unit]:
             return False
+        search, units = self.search, self.search.units
+        gang = int(units.gang[unit])
         self.excluded[unit] = True
-        search = self.search
-        pods = [search.victim_table.pods[at] for at in search.units.victims_of(unit, search.victim_table)]
-        verdict = allows_eviction(search.s, search.ask, search.rules, pods)
-        if not verdict.ok:
-            search.refusal = search.refusal or verdict.why
+        pods = [search.victim_table.pods[at] for at in units.victims_of(unit)]
+        if gang in self._whole or (units.kind[unit] == SURPLUS and not self._has_surplus(gang, pods[0])):
             return False
-        self.before[unit] = [(pod, search.s.world.placement(pod)) for pod in pods]
-        for pod, placement in self.before[unit]:
-            if placement.phase is Phase.BOUND:
-                self.trial.evict(pod)
-            else:
-                self.trial.release(pod)
+        absorbed = self._absorbed(unit)
+        gone = {pod.uid for other in absorbed for pod, _ in self.before[other]}
+        left = [pod for pod in pods if pod.uid not in gone]
+        verdict = allows_eviction(search.s, search.ask, search.rules, left, priority=int(units.priority[unit]))
+        if not verdict.ok:
+            self.refuse(verdict.why)
+            return False
+        self.before[unit] = [*(pair for other in absorbed for pair in self.before.pop(other)), *map(self._remove, left)]
+        self._count(unit, 1)
         return True
+
+    def refuse(self, why: str) -> None:
+        self.search.refuse(why, evicted=len(self.victims()))
+
+    def _absorbed(self, unit: int) -> list[int]:
+        """A gang that is evicted whole takes along what was evicted of it before."""
+        units = self.search.units
+        if not units.has_siblings[unit] or not self._is_whole_gang(unit):
+            return []
+        return [other for other in self.before if units.gang[other] == units.gang[unit]]
+
+    def _remove(self, pod: Pod) -> tuple[Pod, Placement]:
+        """Evict or release one pod; where it was."""
+        placement = self.search.s.world.placement(pod)
+        (self.trial.evict if placement.phase is Phase.BOUND else self.trial.release)(pod)
+        return pod, placement
+
+    def _is_whole_gang(self, unit: int) -> bool:
+        units = self.search.units
+        return bool(units.kind[unit] == WHOLE and not units.divides[unit])
+
+    def _has_surplus(self, gang: int, pod: Pod) -> bool:
+        surplus = self.search.units.surplus.get(gang)
+        return surplus is None or all(surplus.left[part] > self._taken.get((gang, part), 0) for part in surplus.parts_of(pod))
+
+    def _count(self, unit: int, by: int) -> None:
+        units = self.search.units
+        gang = int(units.gang[unit])
+        if units.kind[unit] == SURPLUS and gang in units.surplus:
+            for part in units.surplus[gang].parts_of(self.before[unit][0][0]):
+                self._taken[gang, part] = self._taken.get((gang, part), 0) + by
+        elif self._is_whole_gang(unit):
+            (self._whole.add if by > 0 else self._whole.discard)(gang)
 
     def reprieve(self, units: Iterable[int], *, fits: Callable[[], bool]) -> bool:
         """Each of these in turn is put back if the ask still fits, in the unit in which it was evicted. Was any?"""
@@ -108,77 +234,89 @@ class VictimSelection:
             for pod, placement in self.before[unit]:
                 self.trial.restore(pod, placement)
             if fits():
+                self._count(unit, -1)
                 del self.before[unit]
+                self.excluded[unit] = False
                 any_back = True
             else:
                 self.trial.undo_to(mark)
         return any_back
 
-    def end_gangs(self, *, keep_running: bool) -> bool:
-        """A gang that is evicted whole ends: its surplus members and its reservations end with it. Were there any?
-
-        `keep_running`: where a limit protects some of these, and with all of them the gang still has its minimum, it runs on and
-        they stay.
-        """
-        groups = [self._left_of_gang(unit) for unit in self.before if unit in self.search.units.surplus_units]
-        if not keep_running:
-            groups = [sorted(unit for units in groups for unit in units)]
-        evicted = [self._evict_group(units, keep_running=keep_running) for units in groups]
-        return any(evicted)
-
-    def _left_of_gang(self, whole: int) -> list[int]:
-        units = self.search.units
-        return [unit for unit in units.surplus_units[whole] if unit not in self.before and not units.evicted[unit]]
-
-    def _evict_group(self, units: list[int], *, keep_running: bool) -> bool:
-        mark = self.trial.mark()
-        evicted = self._evict_each(units)
-        if keep_running and len(evicted) < len(units):
+    def evict_all(self, units: list[int]) -> bool:
+        """Evict all of these. Limits may allow them in one order and not in another: most is allowed with the largest last."""
+        b = self.search.units
+        mark, excluded = self.trial.mark(), self.excluded.copy()
+        if all(self.evict(unit) for unit in units):
+            return True
+        by_size = sorted(units, key=lambda unit: (b.size[unit], unit))
+        for order in (by_size if by_size != units else None, self._allowed_order):
             self.trial.undo_to(mark)
-            for unit in evicted:
-                del self.before[unit]
-            evicted = [] if self.keeps_min(units[0]) else self._evict_each(units)
-        return bool(evicted)
+            self.excluded = excluded.copy()
+            self.before, self._taken, self._whole = {}, {}, set()
+            found = order(frozenset(units)) if callable(order) else order
+            if found is not None and all(self.evict(unit) for unit in found):
+                return True
+        return False
 
-    def _evict_each(self, units: list[int]) -> list[int]:
-        self.excluded[units] = False
-        return [unit for unit in units if self.evict(unit)]
+    def _allowed_order(self, units: frozenset[int]) -> list[int] | None:
+        """An order in which each of these may be evicted when its turn comes, found from its end: whether a unit may be the last
+        depends on who the others are, not on their order."""
+        orders = self.search.orders
+        if units not in orders and len(orders) < _MOST_ORDERS:
+            orders[units] = None
+            for unit in sorted(units, reverse=True):
+                others = units - {unit}
+                if self._may_be_last(unit, others) and (before := self._allowed_order(others)) is not None:
+                    orders[units] = [*before, unit]
+                    break
+        return orders.get(units)
 
-    def ends_with_gang(self, unit: int) -> bool:
-        """Is it evicted because its gang is?"""
-        whole = int(self.search.units.whole_unit[unit])
-        return whole != unit and whole in self.before
+    def _may_be_last(self, unit: int, others: frozenset[int]) -> bool:
+        search, mark = self.search, self.trial.mark()
+        pods = {each: [search.victim_table.pods[at] for at in search.units.victims_of(each)] for each in (unit, *sorted(others))}
+        for each in others:
+            for pod in pods[each]:
+                self._remove(pod)
+        verdict = allows_eviction(search.s, search.ask, search.rules, pods[unit], priority=int(search.units.priority[unit]))
+        self.trial.undo_to(mark)
+        return verdict.ok
 
-    def keeps_min(self, unit: int) -> bool:
-        """Has the gang of this unit its minimum without what is evicted?"""
-        return reaches_min(self.search.s.world, self.search.victim_table.gangs[self.search.units.unit_gang[unit]])
+    def victims(self) -> list[Pod]:
+        return [pod for pairs in self.before.values() for pod, placement in pairs if placement.phase is Phase.BOUND]
+
+    def allows_plan(self) -> bool:
+        """With the members of the ask nominated: do the action's rules allow the plan as it is? Claims that end count like
+        victims: only who could evict a gang ends its claims."""
+        verdict = self.search.rules.allows_plan([pod for pairs in self.before.values() for pod, _ in pairs])
+        if not verdict.ok:
+            self.refuse(verdict.why)
+        return verdict.ok
 
     def plan(self, domain: str, placements: tuple[tuple[Pod, Placement], ...]) -> Plan:
         evicted = [pair for unit in sorted(self.before) for pair in self.before[unit]]
-        units, b = list(self.before), self.search.units
+        units = sorted(self.before)
         return Plan(
             domain=domain,
             victims=tuple(pod for pod, placement in evicted if placement.phase is Phase.BOUND),
             released=tuple(pod for pod, placement in evicted if placement.phase is not Phase.BOUND),
             placements=placements,
-            cost=float(b.unit_cost[units].sum()),
-            worst_class=int(b.unit_class[units].max(initial=0)),
+            cost=float(self.search.units.cost[units].sum()),
+            key=self.search.order.key(units),
             units=tuple(units),
+            why_evicted=self.search.rules.why_evicted,
+            crossing=self.search.rules.crossing_gangs(self.victims()),
         )
+
+
+PlacedMembers = tuple[tuple[Pod, Placement], ...]
 
 
 class Strategy(Protocol):
     """What tells the attempts of a search apart."""
 
     @property
-    def keeps_running_gangs(self) -> bool: ...
+    def domain_name(self) -> str: ...
 
-    def free_capacity(self, selection: VictimSelection) -> bool:
-        """Evict until the ask fits."""
+    def find(self, selection: VictimSelection) -> PlacedMembers | None:
+        """Evict until the ask fits, and put back what is not needed. Where its members are placed then; None where they are not."""
         ...
-
-    def reprieve(self, selection: VictimSelection, *, gangs_ended: bool) -> bool:
-        """Put back every unit that is not needed. Does the ask still fit?"""
-        ...
-
-    def plan(self, selection: VictimSelection) -> Plan: ...

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from muster.model.gang import Gang, MatchPolicy
-from muster.model.pod import Phase, Pod
+from muster.model.pod import PREEMPTABLE, Phase, Pod
 from muster.model.queue import PREEMPTIBLE_LABEL
 from muster.model.topics import Topic
 from muster.state.derived_values import Derived
@@ -21,12 +21,7 @@ from muster.state.node_table import BoolColumn, FloatColumn, IntColumn, RowIndex
 from muster.state.resource_columns import Amounts
 from muster.state.world import World
 
-PREEMPTABLE = "volcano.sh/preemptable"
-
 _VICTIM_PHASES = frozenset({Phase.NOMINATED, Phase.RESERVED, Phase.BINDING, Phase.BOUND})
-
-# How long a member may be missing before its gang counts as broken: one lost node does not make the other members free to evict.
-BROKEN_AFTER_S = 60.0
 
 _MAX_STALE_GANGS = 1000
 
@@ -61,6 +56,8 @@ class VictimTable:
         self._free_rows: list[int] = []
         self._position = -1
         self._layout = -1
+        self._seen: tuple[int, ...] = ()
+        """The cycle and how far the logs were known when all of this was last brought up to date."""
         size = 1024
         self.alive: BoolColumn = np.zeros(size, dtype=np.bool_)
         self.row: RowIndex = np.full(size, -1, dtype=np.intp)
@@ -73,6 +70,7 @@ class VictimTable:
         self.phase: npt.NDArray[np.int8] = np.zeros(size, dtype=np.int8)
         self.since: FloatColumn = np.zeros(size)
         self.started: FloatColumn = np.zeros(size)
+        """When the pod started; infinite where its node has not said so yet."""
         self.saved: FloatColumn = np.zeros(size)
         """When the pod last saved its work, or started."""
         self.restart_s: FloatColumn = np.zeros(size)
@@ -101,6 +99,11 @@ class VictimTable:
         self._ranks: IntColumn | None = None
 
     def refresh(self, world: World) -> None:
+        changes = world.changes
+        at = (world.memory.cycle, changes.gangs.position, changes.placements.position, changes.version(Topic.NODE_LAYOUT))
+        if self._seen == at:
+            return
+        self._seen = at
         if self._cycle != world.memory.cycle:
             self._cycle = world.memory.cycle
             self._free_rows.extend(self._freed_this_cycle)
@@ -151,8 +154,9 @@ class VictimTable:
         self.pod_priority[at] = pod.priority
         self.phase[at] = placement.phase
         self.since[at] = placement.since
-        self.started[at] = pod.started if pod.started is not None else placement.since
-        self.saved[at] = pod.checkpoint if pod.checkpoint is not None else self.started[at]
+        self.started[at] = pod.started if pod.started is not None else np.inf
+        started = pod.started if pod.started is not None else placement.since
+        self.saved[at] = pod.checkpoint if pod.checkpoint is not None else started
         self.restart_s[at] = pod.restart_s
         self.not_evictable[at] = bool(pod.protected) or is_protected(pod) or uid in world.memory.refused_evictions
         self.non_preemptible[at] = not member.preemptible
@@ -201,7 +205,7 @@ class VictimTable:
         for key in dict.fromkeys(changed):
             gang = world.facts.gangs.get(key)
             if gang is not None:
-                self._update_gang(key, gang)
+                self._update_gang(key, world.memory.with_last_minimums(gang))
                 for rank, pod in enumerate(gang.pods()):
                     self._rank_of[pod.uid] = rank
                     concerned[pod.uid] = None
@@ -226,7 +230,9 @@ class VictimTable:
         self.gang_succeeded[number] = sum(role.succeeded for role in gang.roles)
         self.gang_per_pod[number] = gang.match_policy is MatchPolicy.ONCE_SATISFIED
         queues = {role.queue for role in gang.roles}
-        self.gang_queue[number] = self.queue_number.setdefault(gang.queue, len(self.queue_number))
+        for queue in sorted({gang.queue, *queues}):
+            self.queue_number.setdefault(queue, len(self.queue_number))
+        self.gang_queue[number] = self.queue_number[gang.queue]
         if len(queues) > 1:
             self.multi_queue[number] = frozenset(queues)
         else:

@@ -8,8 +8,8 @@ network here; all that is kept between objects are interned values.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 
 import msgspec
 
@@ -18,15 +18,17 @@ from muster.kube.read.decoding_problems import Problems, excerpt
 from muster.kube.read.device_flavours import read_inventory
 from muster.kube.read.lenient_decoding import DECODE_ERRORS, decode_leniently
 from muster.kube.read.node_decoding import read_hypernode, read_node
+from muster.kube.read.object_references import GroupKind
 from muster.kube.read.pod_decoding import PodDecoder
 from muster.kube.read.pod_group_decoding import FLAVOUR_OF_API_GROUP, read_pod_group
 from muster.kube.read.queue_decoding import read_queue, read_quota
+from muster.kube.read.saved_objects import HISTORY, PLAN, WireHistory, WirePlan, read_history, read_plan
 from muster.kube.read.selector_decoding import label_selector
 from muster.kube.read.text_values import read_version
 from muster.kube.read.volume_decoding import read_csi_node, read_storage_class, read_volume, read_volume_claim
 from muster.model.budget import Budget
 from muster.model.events import ClusterObject, Namespace, PriorityClass
-from muster.model.pod import ApiFlavour, Pod
+from muster.model.pod import Pod
 
 RawObject = Mapping[str, object] | bytes | msgspec.Raw
 
@@ -41,15 +43,12 @@ class Decoder:
     def __init__(self, scheduler_names: Collection[str] = ("muster",)) -> None:
         self._kind_decoders = _kind_decoders(PodDecoder(scheduler_names))
 
-    def decode(self, obj: RawObject, *, api_version: str = "", kind: str = "") -> ClusterObject | None:
-        """The model value of an object, or None for a kind that the scheduler does not read.
+    def decode(self, obj: RawObject) -> ClusterObject | None:
+        """The model value of an object, or None for a kind that the scheduler does not read."""
+        return self.decode_as(_group_kind(obj if isinstance(obj, Mapping) else _load_json(obj)), obj)
 
-        `api_version` and `kind` are used where the object has none: items of a list have neither.
-        """
-        return self.decode_as(_group_kind(obj, api_version=api_version, kind=kind), obj)
-
-    def decode_as(self, kind: tuple[str, str], obj: RawObject) -> ClusterObject | None:
-        """The same for an object whose API group and kind are known."""
+    def decode_as(self, kind: GroupKind, obj: RawObject) -> ClusterObject | None:
+        """The same for an object whose API group and kind are known, such as an item of a list, which has neither."""
         decoder = self._kind_decoders.get(kind)
         return None if decoder is None else decoder.decode(obj)
 
@@ -62,20 +61,11 @@ def event_subject(obj: ClusterObject) -> tuple[str, str]:
     return type(obj).__name__, key
 
 
-S = TypeVar("S", bound=wire.WireObject)
-S_in = TypeVar("S_in", bound=wire.WireObject, contravariant=True)
-
-
-class _ReadFunction(Protocol[S_in]):
-    """Turns a struct into a model value; invalid fields go into `problems`."""
-
-    def __call__(self, written: S_in, *, problems: Problems) -> ClusterObject: ...
-
-
-class _KindDecoder(Generic[S]):
+class _KindDecoder:
     """One kind of object: its struct, and the function that turns it into a model value."""
 
-    def __init__(self, struct_type: type[S], read: _ReadFunction[S]) -> None:
+    def __init__(self, struct_type: type[wire.WireObject], read: Callable[..., ClusterObject]) -> None:
+        self._kind = struct_type.__name__.removeprefix("Wire")
         self._struct_type = struct_type
         self._read = read
         self._decoder = msgspec.json.Decoder(struct_type)
@@ -84,15 +74,13 @@ class _KindDecoder(Generic[S]):
         problems = Problems()
         decoded = self._to_struct(obj, problems=problems)
         if not decoded.metadata.name:
-            kind = self._struct_type.__name__.removeprefix("Wire")
-            raise BadObject(f"{kind}: metadata.name is missing, so the object cannot be identified")
+            raise BadObject(f"{self._kind}: metadata.name is missing, so the object cannot be identified")
         try:
             return self._read(decoded, problems=problems)
         except UnicodeEncodeError:
-            kind = self._struct_type.__name__.removeprefix("Wire")
-            raise BadObject(f"{kind} {excerpt(decoded.metadata.name)}: holds text that is not Unicode") from None
+            raise BadObject(f"{self._kind} {excerpt(decoded.metadata.name)}: holds text that is not Unicode") from None
 
-    def _to_struct(self, obj: RawObject, *, problems: Problems) -> S:
+    def _to_struct(self, obj: RawObject, *, problems: Problems) -> wire.WireObject:
         try:
             if isinstance(obj, Mapping):
                 return msgspec.convert(obj, self._struct_type)
@@ -102,8 +90,8 @@ class _KindDecoder(Generic[S]):
             return decode_leniently(whole, wanted=self._struct_type, problems=problems)
 
 
-def _kind_decoders(pods: PodDecoder) -> dict[tuple[str, str], _KindDecoder[Any]]:
-    decoders: dict[tuple[str, str], _KindDecoder[Any]] = {
+def _kind_decoders(pods: PodDecoder) -> dict[GroupKind, _KindDecoder]:
+    decoders = {
         (names.CORE_GROUP, "Pod"): _KindDecoder(wire.WirePod, pods.read),
         (names.CORE_GROUP, "Node"): _KindDecoder(wire.WireNode, read_node),
         (names.CORE_GROUP, "Namespace"): _KindDecoder(wire.WireNamespace, _read_namespace),
@@ -116,29 +104,17 @@ def _kind_decoders(pods: PodDecoder) -> dict[tuple[str, str], _KindDecoder[Any]]
         (names.STORAGE_GROUP, "StorageClass"): _KindDecoder(wire.WireStorageClass, read_storage_class),
         (names.STORAGE_GROUP, "CSINode"): _KindDecoder(wire.WireCSINode, read_csi_node),
         (names.KOORDINATOR_GROUP, "Device"): _KindDecoder(wire.WireDevice, read_inventory),
+        PLAN: _KindDecoder(WirePlan, read_plan),
+        HISTORY: _KindDecoder(WireHistory, read_history),
     }
     for group, flavour in FLAVOUR_OF_API_GROUP.items():
-        decoders[group, "PodGroup"] = _KindDecoder(wire.WirePodGroup, _pod_group_reader(flavour))
+        decoders[group, "PodGroup"] = _KindDecoder(wire.WirePodGroup, partial(read_pod_group, flavour=flavour))
     for group in (names.SIGS_GROUP, names.X_K8S_GROUP):
-        decoders[group, "ElasticQuota"] = _KindDecoder(wire.WireElasticQuota, _quota_reader(group))
+        decoders[group, "ElasticQuota"] = _KindDecoder(wire.WireElasticQuota, partial(read_quota, group=group))
     # The documents of Koordinator write `apiVersion: v1alpha1` for these two, without a group.
     for kind in ("PodGroup", "ElasticQuota"):
         decoders["", kind] = decoders[names.SIGS_GROUP, kind]
     return decoders
-
-
-def _pod_group_reader(flavour: ApiFlavour) -> _ReadFunction[wire.WirePodGroup]:
-    def read(written: wire.WirePodGroup, *, problems: Problems) -> ClusterObject:
-        return read_pod_group(written, flavour=flavour, problems=problems)
-
-    return read
-
-
-def _quota_reader(group: str) -> _ReadFunction[wire.WireElasticQuota]:
-    def read(written: wire.WireElasticQuota, *, problems: Problems) -> ClusterObject:
-        return read_quota(written, group=group, problems=problems)
-
-    return read
 
 
 def _read_namespace(written: wire.WireNamespace, *, problems: Problems) -> Namespace:
@@ -148,7 +124,7 @@ def _read_namespace(written: wire.WireNamespace, *, problems: Problems) -> Names
 
 def _read_budget(written: wire.WirePodDisruptionBudget, *, problems: Problems) -> Budget:
     meta = written.metadata
-    selector = label_selector(written.spec.selector, field="spec.selector", problems=problems)
+    selector = label_selector(written.spec.selector, problems=problems, field="spec.selector")
     return Budget(
         namespace=meta.namespace or "default",
         name=meta.name,
@@ -171,26 +147,12 @@ def _read_priority_class(written: wire.WirePriorityClass, *, problems: Problems)
     )
 
 
-_TYPE_META = msgspec.json.Decoder(wire.TypeMeta)
-
-
-def _group_kind(obj: RawObject, *, api_version: str, kind: str) -> tuple[str, str]:
+def _group_kind(obj: Mapping[str, object]) -> GroupKind:
     """API group and kind. The versions of a group do not differ in the fields that are read."""
-    type_meta = _type_meta(obj)
-    version = type_meta.api_version if isinstance(type_meta.api_version, str) and type_meta.api_version else api_version
-    found = type_meta.kind if type_meta.kind is not None else kind
-    if not isinstance(found, str) or not found:
-        raise BadObject(f"kind: {excerpt(found)} is no kind; write for example Pod")
-    return version.rpartition("/")[0], found
-
-
-def _type_meta(obj: RawObject) -> wire.TypeMeta:
-    if isinstance(obj, Mapping):
-        return wire.TypeMeta(obj.get("apiVersion"), obj.get("kind"))
-    try:
-        return _TYPE_META.decode(obj)
-    except DECODE_ERRORS:
-        return _type_meta(_load_json(obj))
+    version, kind = obj.get("apiVersion"), obj.get("kind")
+    if not isinstance(kind, str) or not kind:
+        raise BadObject(f"kind: {excerpt('' if kind is None else kind)} is no kind; write for example Pod")
+    return version.rpartition("/")[0] if isinstance(version, str) else "", kind
 
 
 def _load_json(obj: bytes | msgspec.Raw) -> Mapping[str, object]:

@@ -3,37 +3,69 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+import msgspec
 
 from muster.model.pod import Problem
 
+T = TypeVar("T")
+
 MAX_VALUE_LENGTH = 100
 MAX_PROBLEMS = 20
+_OMITTED = Problem("", "")
 
 
-class Problems:
-    """The first problems of one object; the rest is only counted, so that a hostile object needs little memory."""
+class Problems(msgspec.Struct, gc=False):
+    """The problems of one object, and the field that is being read: `field.ErrorList` and `field.Path` of Kubernetes in one.
 
-    __slots__ = ("_found", "_omitted")
+    `at`, `key` and `each` go to the fields below; problems that are added there belong to the same object. Only the first ones are
+    kept and the rest is counted, so that a hostile object needs little memory.
+    """
 
-    def __init__(self) -> None:
-        self._found: list[Problem] = []
-        self._omitted = 0
+    field: str = ""
+    _found: list[Problem] = []
 
-    def add(self, field: str, *, value: object, advice: str, lost: bool = False) -> None:
-        self.extend((Problem(field[: 2 * MAX_VALUE_LENGTH], f"{excerpt(value)} {advice}", lost),))
+    def at(self, field: str) -> Problems:
+        return Problems(f"{self.field}.{field}" if self.field else field, self._found)
+
+    def key(self, key: object) -> Problems:
+        return Problems(f"{self.field}[{key}]", self._found)
+
+    def each(self, field: str, items: Sequence[T]) -> Sequence[tuple[T, Problems]]:
+        """The items of a list in a field below, each with its own field."""
+        if not items:
+            return ()
+        path = self.at(field).field if field else self.field
+        return [(item, Problems(f"{path}[{i}]", self._found)) for i, item in enumerate(items)]
+
+    def label(self, name: str) -> Problems:
+        return Problems(f"metadata.labels[{name}]", self._found)
+
+    def annotation(self, name: str) -> Problems:
+        return Problems(f"metadata.annotations[{name}]", self._found)
+
+    def add(self, value: object, *, advice: str, lost: bool = False) -> None:
+        self.extend((Problem(self.field[: 2 * MAX_VALUE_LENGTH], f"{excerpt(value)} {advice}", lost),))
+
+    def add_unsupported(self, advice: str) -> None:
+        """The field asks for what is not honoured."""
+        self.extend((Problem(self.field[: 2 * MAX_VALUE_LENGTH], advice, unsupported=True),))
 
     def extend(self, problems: Iterable[Problem]) -> None:
         for problem in problems:
-            if len(self._found) < MAX_PROBLEMS:
-                self._found.append(problem)
+            if problem.unsupported:
+                # First, so that it is not among those that are left out: the pod must not be bound.
+                self._found.insert(0, problem)
             else:
-                self._omitted += 1
+                self._found.append(problem if len(self._found) < MAX_PROBLEMS else _OMITTED)
 
     def all(self) -> tuple[Problem, ...]:
-        if not self._omitted:
+        omitted = len(self._found) - MAX_PROBLEMS
+        if omitted <= 0:
             return tuple(self._found)
-        return (*self._found, Problem("", f"{self._omitted} more fields of this object are invalid"))
+        return (*self._found[:MAX_PROBLEMS], Problem("", f"{omitted} more fields of this object are invalid"))
 
 
 def excerpt(value: object) -> str:

@@ -7,7 +7,7 @@ plugins read the device slots of a pod from annotations; so does a scheduler aft
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -16,7 +16,6 @@ from muster.kube.read.decoding_problems import Problems
 from muster.kube.read.text_values import read_amounts, read_version
 from muster.model.device import MIB, WHOLE_CORES, Device, DeviceApi, DeviceGrant, DeviceRequest, DeviceSlotNote
 from muster.model.node import Inventory
-from muster.model.pod import Problem
 from muster.model.resource_amounts import LARGEST_AMOUNT, Resources, amount
 
 MAX_DEVICES = 256
@@ -26,39 +25,41 @@ VGPU_MODEL = "NVIDIA"
 ALLOCATING = "allocating"
 NANO = 10**9
 
-_SPEC = "spec.containers"
-
 
 # --- Devices of nodes ---------------------------------------------------------------------------------------------------------
 
 
 def node_devices(annotations: Mapping[str, str], capacity: wire.ResourceList, *, problems: Problems) -> tuple[Device, ...]:
     """The devices that the Node object declares. Those of a Device object are read by `read_inventory`."""
-    device_groups = annotations.get(names.DEVICE_GROUPS, "").split(",")
-    registered = annotations.get(names.VGPU_REGISTER, "")
+    registered = annotations.get(names.VGPU_REGISTER)
     if registered and not annotations.get(names.VGPU_HANDSHAKE, "").startswith("Deleted"):
-        return tuple(_vgpu_devices(registered, device_groups, problems=problems))
+        return tuple(_vgpu_devices(registered, _device_groups(annotations), problems=problems.annotation(names.VGPU_REGISTER)))
     if names.GPU_SHARE_NUMBER in capacity and names.GPU_SHARE_MEMORY in capacity:
-        return tuple(_gpu_share_devices(annotations, capacity, device_groups))
+        return tuple(_gpu_share_devices(annotations, capacity, _device_groups(annotations)))
     return ()
 
 
+def _device_groups(annotations: Mapping[str, str]) -> tuple[str, ...]:
+    """The device group of each device that a node may have; those that are not named have none."""
+    named = tuple(group.strip() for group in annotations.get(names.DEVICE_GROUPS, "").split(",")[:MAX_DEVICES])
+    return named + ("",) * (MAX_DEVICES - len(named))
+
+
 def _vgpu_devices(text: str, device_groups: Sequence[str], *, problems: Problems) -> Iterator[Device]:
-    field = f"metadata.annotations[{names.VGPU_REGISTER}]"
     entries = [entry for entry in text.split(":") if entry.strip()]
     if len(entries) > MAX_DEVICES:
-        problems.add(field, value=len(entries), advice=f"devices are more than any node has; the first {MAX_DEVICES} are used")
+        problems.add(len(entries), advice=f"devices are more than any node has; the first {MAX_DEVICES} are used")
     for index, entry in enumerate(entries[:MAX_DEVICES]):
         parts = entry.split(",")
         shares, memory = (_whole_number(part) for part in (parts[1:3] if len(parts) > 4 else ("", "")))
         if not parts[0] or shares is None or memory is None:
-            problems.add(field, value=entry, advice="was ignored; write uuid,shares,MiB,model,healthy,mode")
+            problems.add(entry, advice="was ignored; write uuid,shares,MiB,model,healthy,mode")
             continue
         yield Device(
             index,
             memory=min(memory * MIB, LARGEST_AMOUNT),
             uuid=parts[0],
-            device_group=_item_at(device_groups, index),
+            device_group=device_groups[index],
             shares=shares,
             healthy=parts[4].strip().lower() == "true",
             api=DeviceApi.VGPU,
@@ -69,14 +70,14 @@ def _gpu_share_devices(
     annotations: Mapping[str, str], capacity: wire.ResourceList, device_groups: Sequence[str]
 ) -> Iterator[Device]:
     """The capacity is a number of equal GPUs and their total memory. Invalid amounts are reported where the capacity is read."""
-    amounts = read_amounts(capacity, field="", problems=Problems())
+    amounts = read_amounts(capacity, problems=Problems(), field="")
     count, memory = amounts.get(names.GPU_SHARE_NUMBER, 0), amounts.get(names.GPU_SHARE_MEMORY, 0)
     unhealthy = {index.strip() for index in annotations.get(names.UNHEALTHY_GPUS, "").split(",")}
     for index in range(min(count, MAX_DEVICES)):
         yield Device(
             index,
             memory=min(memory // count * MIB, LARGEST_AMOUNT),
-            device_group=_item_at(device_groups, index),
+            device_group=device_groups[index],
             healthy=str(index) not in unhealthy,
             api=DeviceApi.GPU_SHARE,
         )
@@ -86,16 +87,13 @@ def read_inventory(written: wire.WireDevice, *, problems: Problems) -> Inventory
     """Koordinator's Device: the GPUs of the node of this name. Other types are ignored."""
     meta = written.metadata
     found: dict[int, Device] = {}
-    for i, info in enumerate(written.spec.devices):
+    for info, place in problems.each("spec.devices", written.spec.devices):
         if info.type != "gpu":
             continue
-        field = f"spec.devices[{i}]"
         if info.minor is None or info.minor < 0 or info.minor in found or len(found) >= MAX_DEVICES:
-            problems.add(
-                f"{field}.minor", value=info.minor, advice="was ignored; write for each GPU a number of its own, from 0 on"
-            )
+            place.at("minor").add(info.minor, advice="was ignored; write for each GPU a number of its own, from 0 on")
             continue
-        amounts = read_amounts(info.resources, field=f"{field}.resources", problems=problems)
+        amounts = read_amounts(info.resources, problems=place, field="resources")
         found[info.minor] = Device(
             info.minor,
             memory=amounts.get(names.KOORDINATOR_GPU_MEMORY, 0),
@@ -120,10 +118,6 @@ def _device_group(topology: wire.DeviceTopology | None) -> str:
     return topology.pcie_id or f"numa-{topology.node_id}"
 
 
-def _item_at(items: Sequence[str], index: int) -> str:
-    return items[index].strip() if index < len(items) else ""
-
-
 def _whole_number(text: str) -> int | None:
     number = text.strip()
     return int(number) if number.isascii() and number.isdigit() and len(number) <= 15 else None
@@ -135,64 +129,58 @@ def _whole_number(text: str) -> int | None:
 def device_requests(spec: wire.PodSpec, request: Resources, *, problems: Problems) -> tuple[DeviceRequest, ...]:
     """The device requests of a pod, besides the amounts in its request. A pod that mixes flavours has requests of each, and fits
     no node."""
+    amounts = dict(request.items)
+    problems = problems.at("spec.containers")
     requests = (
         *_vgpu_requests(spec.containers, problems=problems),
-        *_gpu_share_requests(request),
-        *_koordinator_requests(request, problems=problems),
-        *_whole_gpu_requests(request),
+        *_gpu_share_requests(amounts),
+        *_koordinator_requests(amounts, problems=problems),
+        *_whole_gpu_requests(amounts),
     )
     flavours = sorted({one.api.value for one in requests})
     if len(flavours) > 1:
-        problems.add(_SPEC, value=", ".join(flavours), advice="are different ways to request devices; use one of them in a pod")
+        problems.add(", ".join(flavours), advice="are different ways to request devices; use one of them in a pod")
     return requests
 
 
-def _vgpu_requests(containers: Iterable[wire.Container], *, problems: Problems) -> Iterator[DeviceRequest]:
+def _vgpu_requests(containers: Sequence[wire.Container], *, problems: Problems) -> Iterator[DeviceRequest]:
     """Of each container. One that requests memory only means one GPU; one without memory, all memory of its GPUs."""
     for i, container in enumerate(containers):
         written = {**container.resources.limits, **container.resources.requests}
-        own = read_amounts({name: written[name] for name in _VGPU if name in written}, field="", problems=Problems())
+        own = read_amounts({name: written[name] for name in _VGPU if name in written}, problems=Problems(), field="")
         memory, cores = own.get(names.VGPU_MEMORY, 0), own.get(names.VGPU_CORES, 0)
         count = own.get(names.VGPU_NUMBER, 1 if memory else 0)
-        if not count:
-            if own:
-                advice = f"is requested without a GPU; write {names.VGPU_NUMBER} too"
-                problems.add(f"{_SPEC}[{i}].resources", value=next(iter(own)), advice=advice)
-            continue
-        yield DeviceRequest(
-            DeviceApi.VGPU,
-            count=count,
-            memory=memory * MIB,
-            ratio=0 if memory else own.get(names.VGPU_MEMORY_PERCENTAGE, 100),
-            cores=cores,
-            container=i,
-        )
+        if count:
+            ratio = 0 if memory else own.get(names.VGPU_MEMORY_PERCENTAGE, 100)
+            yield DeviceRequest(DeviceApi.VGPU, count=count, memory=memory * MIB, ratio=ratio, cores=cores, container=i)
+        elif own:
+            advice = f"is requested without a GPU; write {names.VGPU_NUMBER} too"
+            problems.key(i).at("resources").add(next(iter(own)), advice=advice)
 
 
 _VGPU = (names.VGPU_NUMBER, names.VGPU_MEMORY, names.VGPU_MEMORY_PERCENTAGE, names.VGPU_CORES)
 
 
-def _gpu_share_requests(request: Resources) -> Iterator[DeviceRequest]:
-    memory, count = request[names.GPU_SHARE_MEMORY], request[names.GPU_SHARE_NUMBER]
-    if memory:
+def _gpu_share_requests(amounts: Mapping[str, int]) -> Iterator[DeviceRequest]:
+    if memory := amounts.get(names.GPU_SHARE_MEMORY):
         yield DeviceRequest(DeviceApi.GPU_SHARE, memory=memory * MIB)
-    if count:
+    if count := amounts.get(names.GPU_SHARE_NUMBER):
         yield DeviceRequest(DeviceApi.GPU_SHARE, count=count, ratio=100, cores=WHOLE_CORES)
 
 
-def _koordinator_requests(request: Resources, *, problems: Problems) -> Iterator[DeviceRequest]:
-    whole = request[names.KOORDINATOR_GPU]
-    cores, ratio = request[names.KOORDINATOR_GPU_CORE] or whole, request[names.KOORDINATOR_GPU_RATIO] or whole
-    memory, shared = request[names.KOORDINATOR_GPU_MEMORY], request[names.KOORDINATOR_GPU_SHARED]
+def _koordinator_requests(amounts: Mapping[str, int], *, problems: Problems) -> Iterator[DeviceRequest]:
+    whole, memory = amounts.get(names.KOORDINATOR_GPU, 0), amounts.get(names.KOORDINATOR_GPU_MEMORY, 0)
+    cores, ratio = amounts.get(names.KOORDINATOR_GPU_CORE, whole), amounts.get(names.KOORDINATOR_GPU_RATIO, whole)
     if not (cores or ratio or memory):
         return
-    count = shared or (ratio // 100 if ratio > 100 and ratio % 100 == 0 else 1)
     if ratio and memory:
         advice = f"is requested besides {names.KOORDINATOR_GPU_RATIO}, which is used; write one of them"
-        problems.add(_SPEC, value=names.KOORDINATOR_GPU_MEMORY, advice=advice)
-    if ratio // count > 100 or cores // count > WHOLE_CORES or ratio % count or cores % count:
+        problems.add(names.KOORDINATOR_GPU_MEMORY, advice=advice)
+    several = ratio > 100 and ratio % 100 == 0
+    count = amounts.get(names.KOORDINATOR_GPU_SHARED) or (ratio // 100 if several else 1)
+    if any(percent % count or percent // count > WHOLE_CORES for percent in (ratio, cores)):
         advice = "percent cannot be divided among whole GPUs; write at most 100, or a multiple of 100"
-        problems.add(_SPEC, value=max(ratio, cores), advice=advice)
+        problems.add(max(ratio, cores), advice=advice)
     yield DeviceRequest(
         DeviceApi.KOORDINATOR,
         count=count,
@@ -202,8 +190,8 @@ def _koordinator_requests(request: Resources, *, problems: Problems) -> Iterator
     )
 
 
-def _whole_gpu_requests(request: Resources) -> Iterator[DeviceRequest]:
-    if count := request[names.NVIDIA_GPU]:
+def _whole_gpu_requests(amounts: Mapping[str, int]) -> Iterator[DeviceRequest]:
+    if count := amounts.get(names.NVIDIA_GPU):
         yield DeviceRequest(DeviceApi.WHOLE, count=count, ratio=100, cores=WHOLE_CORES)
 
 
@@ -261,21 +249,19 @@ def _allocated(grant: DeviceGrant) -> dict[str, object]:
 
 
 def read_device_slots(
-    annotations: Mapping[str, str], requests: Sequence[DeviceRequest]
-) -> tuple[tuple[DeviceSlotNote, ...], tuple[Problem, ...]]:
-    """The device slots in the annotations of a pod with these requests, and what is invalid there."""
-    for name in _SLOT_ANNOTATIONS[requests[0].api] if requests else ():
+    annotations: Mapping[str, str], requests: Sequence[DeviceRequest], *, problems: Problems
+) -> tuple[DeviceSlotNote, ...]:
+    """The device slots in the annotations of a pod with these requests."""
+    for name, read in _SLOT_READERS[requests[0].api]:
         text = annotations.get(name)
         if text is None:
             continue
         try:
-            return tuple(_SLOT_READERS[name](text)), ()
+            return tuple(read(text))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            problems = Problems()
-            field = f"metadata.annotations[{name}]"
-            problems.add(field, value=text, advice="names no device slots, so the devices of the pod are unknown")
-            return (), problems.all()
-    return (), ()
+            problems.annotation(name).add(text, advice="names no device slots, so the devices of the pod are unknown")
+            return ()
+    return ()
 
 
 def _read_vgpu_ids(text: str) -> Iterator[DeviceSlotNote]:
@@ -305,15 +291,9 @@ def _read_slots(text: str) -> Iterator[DeviceSlotNote]:
 
 
 _SLOT_READERS = {
-    names.VGPU_IDS: _read_vgpu_ids,
-    names.GPU_INDEX: _read_indices,
-    names.DEVICE_ALLOCATED: _read_allocated,
-    names.DEVICE_SLOTS: _read_slots,
+    DeviceApi.VGPU: ((names.VGPU_IDS, _read_vgpu_ids),),
+    DeviceApi.GPU_SHARE: ((names.GPU_INDEX, _read_indices),),
+    DeviceApi.KOORDINATOR: ((names.DEVICE_ALLOCATED, _read_allocated),),
+    DeviceApi.WHOLE: ((names.DEVICE_ALLOCATED, _read_allocated), (names.DEVICE_SLOTS, _read_slots)),
 }
-
-_SLOT_ANNOTATIONS = {
-    DeviceApi.VGPU: (names.VGPU_IDS,),
-    DeviceApi.GPU_SHARE: (names.GPU_INDEX,),
-    DeviceApi.KOORDINATOR: (names.DEVICE_ALLOCATED,),
-    DeviceApi.WHOLE: (names.DEVICE_ALLOCATED, names.DEVICE_SLOTS),
-}
+"""The annotations with the device slots of a pod, by the flavour of its requests. The first one that it has counts."""

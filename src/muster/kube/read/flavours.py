@@ -15,46 +15,53 @@ The second and the fourth are one family: they share names, and to name one gang
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Mapping
+from typing import Annotated, Literal, NamedTuple
+
+import msgspec
 
 from muster.kube.read import names
 from muster.kube.read.decoding_problems import Problems, excerpt
-from muster.kube.read.text_values import BadText, check_name, read_count, read_duration, read_json, read_list
+from muster.kube.read.text_values import (
+    MAX_NAME_LENGTH,
+    BadText,
+    check_name,
+    name_in_keys,
+    read_annotation,
+    read_count,
+    read_duration,
+    read_json,
+    read_list,
+    read_or_report,
+)
 from muster.model.gang import MatchPolicy, Mode
 from muster.model.pod import NOT_DECLARED, ApiFlavour, Declared, Membership
 
 StringMap = Mapping[str, str]
-T = TypeVar("T")
 
-NATIVE_FIELD = "spec.schedulingGroup.podGroupName"
-_GANG_KEYS = frozenset(
-    {
-        names.GANG_MIN_AVAILABLE,
-        names.GANG_TOTAL_NUMBER,
-        names.GANG_WAITING_TIME,
-        names.GANG_MODE,
-        names.GANG_GROUPS,
-        names.GANG_GROUPS_ALIAS,
-        names.GANG_MATCH_POLICY,
-        names.GANG_MATCH_POLICY_ALIAS,
-        names.GANG_TOPOLOGY,
-    }
+_GANG_NAMES = (
+    (ApiFlavour.VOLCANO, False, names.VOLCANO_GROUP_NAME),
+    (ApiFlavour.VOLCANO, False, names.VOLCANO_GROUP_NAME_ALIAS),
+    (ApiFlavour.KOORDINATOR, True, names.SIGS_POD_GROUP),
+    (ApiFlavour.SIGS, True, names.X_K8S_POD_GROUP),
+    (ApiFlavour.ANNOTATION, True, names.LIGHTWEIGHT_GANG_NAME),
+    (ApiFlavour.ANNOTATION, False, names.GANG_NAME),
 )
-_MUST, _PREFER = "MustGather", "PreferGather"
+"""The flavour of each label (True) or annotation (False) that names a gang."""
+_SETTINGS = ("gang.scheduling.koordinator.sh/", names.GANG_MATCH_POLICY_ALIAS)
+"""How the annotations with settings of a gang begin."""
 
 
-@dataclass(frozen=True, slots=True)
-class _GangReference:
+MAX_GANG_GROUP = 128
+"""Gangs in one gang group: each of them lists all others, so more would cost everybody."""
+
+
+class _GangReference(NamedTuple):
     """One field in which a pod names its gang."""
 
     flavour: ApiFlavour
     name: str
-    field: str
-
-    def names_same_gang(self, other: _GangReference) -> bool:
-        return self.flavour.family == other.flavour.family and self.name == other.name
+    problems: Problems
 
 
 def membership_of(labels: StringMap, annotations: StringMap, *, native: str, problems: Problems) -> Membership | None:
@@ -62,19 +69,19 @@ def membership_of(labels: StringMap, annotations: StringMap, *, native: str, pro
 
     An invalid name still makes a member: a pod of a gang must not be scheduled alone.
     """
-    references = _gang_references(labels, annotations, native=native)
+    references = _gang_references(labels, annotations, native=native, problems=problems)
     if not references:
         return None
     first = references[0]
-    _check_same_gang(references, problems=problems)
+    _check_same_gang(references)
     try:
         check_name(first.name)
     except BadText as bad:
-        problems.add(first.field, value=first.name, advice=str(bad))
+        first.problems.add(first.name, advice=str(bad))
     declared = read_declaration(labels, annotations, problems=problems)
     alone = first.flavour is ApiFlavour.ANNOTATION and declared.min is not None
-    role = _first_of(names.VOLCANO_TASK, annotations, labels) if first.flavour is ApiFlavour.VOLCANO else ""
-    return Membership(first.flavour, first.name, role, not alone, declared)
+    role = _first_of(names.VOLCANO_TASK, annotations, labels)[:MAX_NAME_LENGTH] if first.flavour is ApiFlavour.VOLCANO else ""
+    return Membership(first.flavour, name_in_keys(first.name), role, not alone, declared)
 
 
 def queue_of(labels: StringMap, annotations: StringMap, *, problems: Problems) -> str:
@@ -83,100 +90,66 @@ def queue_of(labels: StringMap, annotations: StringMap, *, problems: Problems) -
     quota = labels.get(names.QUOTA_NAME, "")
     if queue and quota:
         advice = f"was ignored: {names.VOLCANO_QUEUE_NAME} names the queue {excerpt(queue)}; keep one of them"
-        problems.add(label_field(names.QUOTA_NAME), value=quota, advice=advice)
+        problems.label(names.QUOTA_NAME).add(quota, advice=advice)
     if queue:
-        return f"queue/{queue}"
+        return f"queue/{name_in_keys(queue)}"
     return f"quota/?/{quota}" if quota else ""
 
 
 def read_declaration(labels: StringMap, annotations: StringMap, *, problems: Problems) -> Declared:
     """The gang settings in the annotations of a pod or a PodGroup. An invalid one counts as absent."""
-    if names.LIGHTWEIGHT_MIN_AVAILABLE not in labels and _GANG_KEYS.isdisjoint(annotations):
+    if names.LIGHTWEIGHT_MIN_AVAILABLE not in labels and not any(key.startswith(_SETTINGS) for key in annotations):
         return NOT_DECLARED
-    read = _AnnotationReader(annotations, problems)
-    must, prefer = read.value(names.GANG_TOPOLOGY, _read_gather_strategy) or (None, None)
+    policy = names.GANG_MATCH_POLICY if names.GANG_MATCH_POLICY in annotations else names.GANG_MATCH_POLICY_ALIAS
+    groups = names.GANG_GROUPS if names.GANG_GROUPS in annotations else names.GANG_GROUPS_ALIAS
+    must, prefer = read_annotation(annotations, names.GANG_TOPOLOGY, _read_gather_strategy, problems=problems) or (None, None)
     return Declared(
-        min=_min(labels, read, problems=problems),
-        total=read.value(names.GANG_TOTAL_NUMBER, read_count),
-        wait_s=read.value(names.GANG_WAITING_TIME, read_duration),
-        mode=_mode(read),
-        match_policy=read.value_or_alias(names.GANG_MATCH_POLICY, names.GANG_MATCH_POLICY_ALIAS, _read_match_policy),
-        groups=read.value_or_alias(names.GANG_GROUPS, names.GANG_GROUPS_ALIAS, _read_groups),
+        min=_min(labels, annotations, problems=problems),
+        total=read_annotation(annotations, names.GANG_TOTAL_NUMBER, read_count, problems=problems),
+        wait_s=read_annotation(annotations, names.GANG_WAITING_TIME, read_duration, problems=problems),
+        mode=_mode(annotations, problems=problems),
+        match_policy=read_annotation(annotations, policy, _read_match_policy, problems=problems),
+        groups=read_annotation(annotations, groups, _read_groups, problems=problems),
         must_gather=must,
         prefer_gather=prefer,
     )
 
 
-def label_field(name: str) -> str:
-    return f"metadata.labels[{name}]"
-
-
-def annotation_field(name: str) -> str:
-    return f"metadata.annotations[{name}]"
-
-
-def _gang_references(labels: StringMap, annotations: StringMap, *, native: str) -> list[_GangReference]:
+def _gang_references(labels: StringMap, annotations: StringMap, *, native: str, problems: Problems) -> list[_GangReference]:
     """All fields in which the pod names its gang, the one that counts first."""
-    places = (
-        (ApiFlavour.VOLCANO, annotations, names.VOLCANO_GROUP_NAME, annotation_field),
-        (ApiFlavour.VOLCANO, annotations, names.VOLCANO_GROUP_NAME_ALIAS, annotation_field),
-        (ApiFlavour.KOORDINATOR, labels, names.SIGS_POD_GROUP, label_field),
-        (ApiFlavour.SIGS, labels, names.X_K8S_POD_GROUP, label_field),
-        (ApiFlavour.ANNOTATION, labels, names.LIGHTWEIGHT_GANG_NAME, label_field),
-        (ApiFlavour.ANNOTATION, annotations, names.GANG_NAME, annotation_field),
-    )
-    references = [_GangReference(flavour, texts[key], field(key)) for flavour, texts, key, field in places if texts.get(key)]
-    return [*references, _GangReference(ApiFlavour.NATIVE, native, NATIVE_FIELD)] if native else references
+    found = []
+    for flavour, is_label, key in _GANG_NAMES:
+        if name := (labels if is_label else annotations).get(key):
+            found.append(_GangReference(flavour, name, problems.label(key) if is_label else problems.annotation(key)))
+    if native:
+        found.append(_GangReference(ApiFlavour.NATIVE, native, problems.at("spec.schedulingGroup.podGroupName")))
+    return found
 
 
-def _check_same_gang(references: list[_GangReference], *, problems: Problems) -> None:
+def _check_same_gang(references: list[_GangReference]) -> None:
     first = references[0]
     for other in references[1:]:
-        if not first.names_same_gang(other):
+        if (other.flavour.family, other.name) != (first.flavour.family, first.name):
             advice = (
-                f"({other.flavour.value}) was ignored: {first.field} names {excerpt(first.name)} "
+                f"({other.flavour.value}) was ignored: {first.problems.field} names {excerpt(first.name)} "
                 f"({first.flavour.value}), which counts; keep one of them"
             )
-            problems.add(other.field, value=other.name, advice=advice)
+            other.problems.add(other.name, advice=advice)
 
 
-@dataclass(frozen=True, slots=True)
-class _AnnotationReader:
-    """Reads annotations one by one; an invalid one becomes a Problem and None."""
-
-    annotations: StringMap
-    problems: Problems
-
-    def value(self, key: str, read: Callable[[str], T]) -> T | None:
-        text = self.annotations.get(key)
-        return None if text is None else parse_or_report(text, read, field=annotation_field(key), problems=self.problems)
-
-    def value_or_alias(self, key: str, alias: str, read: Callable[[str], T]) -> T | None:
-        return self.value(key if key in self.annotations else alias, read)
-
-
-def parse_or_report(text: str, read: Callable[[str], T], *, field: str, problems: Problems) -> T | None:
-    """The value of the text; an invalid text is a Problem and None."""
-    try:
-        return read(text)
-    except BadText as bad:
-        problems.add(field, value=text, advice=str(bad), lost=True)
-        return None
-
-
-def _min(labels: StringMap, read: _AnnotationReader, *, problems: Problems) -> int | None:
+def _min(labels: StringMap, annotations: StringMap, *, problems: Problems) -> int | None:
     label = labels.get(names.LIGHTWEIGHT_MIN_AVAILABLE)
     if label is not None:
-        found = parse_or_report(label, read_count, field=label_field(names.LIGHTWEIGHT_MIN_AVAILABLE), problems=problems)
+        found = read_or_report(label, read_count, problems=problems.label(names.LIGHTWEIGHT_MIN_AVAILABLE))
         if found is not None:
             return found
-    return read.value(names.GANG_MIN_AVAILABLE, read_count)
+    return read_annotation(annotations, names.GANG_MIN_AVAILABLE, read_count, problems=problems)
 
 
-def _mode(read: _AnnotationReader) -> str | None:
+def _mode(annotations: StringMap, *, problems: Problems) -> str | None:
     """An invalid mode is Strict: that one reserves nothing and so cannot block other gangs."""
-    found = read.value(names.GANG_MODE, _read_mode)
-    return found or (Mode.STRICT.value if read.annotations.get(names.GANG_MODE) else None)
+    found = read_annotation(annotations, names.GANG_MODE, _read_mode, problems=problems)
+    return found or (Mode.STRICT.value if annotations.get(names.GANG_MODE) else None)
 
 
 def _read_mode(text: str) -> str | None:
@@ -197,27 +170,29 @@ def _read_groups(text: str) -> tuple[str, ...]:
     """Sorted, so that pods that list them in another order agree. Only the syntax is checked: a gang that does not exist is
     reported by the gangs that wait for it."""
     groups = read_list(text)
+    if len(groups) > MAX_GANG_GROUP:
+        raise BadText(f"was ignored: it lists {len(groups)} gangs; a gang group has at most {MAX_GANG_GROUP}")
     for one in groups:
         if not re.fullmatch(r"[^/\s]+/[^/\s]+", one):
             raise BadText(f'was ignored: {excerpt(one)} is no namespace/name; write for example ["a/x", "b/y"]')
-    return tuple(sorted(set(groups)))
+    return tuple(sorted({"/".join(map(name_in_keys, one.split("/"))) for one in groups}))
+
+
+class _Layer(msgspec.Struct):
+    layer: Annotated[str, msgspec.Meta(min_length=1)]
+    strategy: Literal["MustGather", "PreferGather"]
+
+
+class _GatherStrategy(msgspec.Struct, rename="camel"):
+    gather_strategy: tuple[_Layer, ...] = ()
 
 
 def _read_gather_strategy(text: str) -> tuple[str | None, str | None]:
     """The lowest layer of MustGather, and the lowest of PreferGather; layers are listed from the highest on."""
-    found = read_json(text) if text else {}
-    layers = found.get("gatherStrategy", []) if isinstance(found, dict) else None
-    if not isinstance(layers, list) or not all(map(_is_layer, layers)):
-        raise BadText('is no strategy; write for example {"gatherStrategy":[{"layer":"rack","strategy":"MustGather"}]}')
-    must = [layer["layer"] for layer in layers if layer["strategy"] == _MUST]
-    prefer = [layer["layer"] for layer in layers if layer["strategy"] == _PREFER]
-    return (must[-1] if must else None, prefer[-1] if prefer else None)
-
-
-def _is_layer(layer: object) -> bool:
-    if not isinstance(layer, dict) or layer.get("strategy") not in (_MUST, _PREFER):
-        return False
-    return isinstance(layer.get("layer"), str) and layer["layer"] != ""
+    advice = 'is no strategy; write for example {"gatherStrategy":[{"layer":"rack","strategy":"MustGather"}]}'
+    found = read_json(text, _GatherStrategy, advice=advice) if text else _GatherStrategy()
+    lowest = {layer.strategy: layer.layer for layer in found.gather_strategy}
+    return lowest.get("MustGather"), lowest.get("PreferGather")
 
 
 def _first_of(key: str, first: StringMap, second: StringMap) -> str:

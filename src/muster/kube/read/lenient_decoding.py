@@ -23,13 +23,14 @@ S = TypeVar("S", bound=wire.WireStruct)
 DECODE_ERRORS = (msgspec.DecodeError, UnicodeError, RecursionError)
 """The errors of msgspec where a value does not fit its struct."""
 
+_MAX_UNKNOWN_FIELDS = 3
 _DROPPED: Any = object()
 """A value that was dropped: the field has its default."""
 
 
 def decode_leniently(obj: Mapping[Any, object], *, wanted: type[S], problems: Problems) -> S:
     """`obj` as a `wanted`, with a Problem for each field that was coerced or dropped."""
-    return cast(S, _struct(_with_text_annotations(obj), wanted, field="", problems=problems))
+    return cast(S, _struct(obj, wanted, problems=problems))
 
 
 def as_text(value: object) -> str:
@@ -43,15 +44,6 @@ def as_text(value: object) -> str:
     return json.dumps(value, default=as_text, ensure_ascii=False)
 
 
-def _with_text_annotations(obj: Mapping[Any, object]) -> Mapping[Any, object]:
-    metadata = obj.get("metadata")
-    annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
-    if not isinstance(metadata, Mapping) or not isinstance(annotations, Mapping):
-        return obj
-    texts = {key: _text_or_value(value) for key, value in annotations.items()}
-    return {**obj, "metadata": {**metadata, "annotations": texts}}
-
-
 def _text_or_value(value: object) -> object:
     try:
         return as_text(value)
@@ -60,7 +52,7 @@ def _text_or_value(value: object) -> object:
         return value
 
 
-def _decode_part(value: object, wanted: Any, *, field: str, problems: Problems) -> Any:
+def _decode_part(value: object, wanted: Any, *, problems: Problems) -> Any:
     """The whole value; where it does not fit, its parts."""
     try:
         return msgspec.convert(value, wanted)
@@ -70,46 +62,63 @@ def _decode_part(value: object, wanted: Any, *, field: str, problems: Problems) 
         return _DROPPED
     wanted = _without_none(wanted)
     if isinstance(wanted, type) and issubclass(wanted, wire.WireStruct):
-        return _struct(value, wanted, field=field, problems=problems)
+        return _struct(value, wanted, problems=problems)
     if get_origin(wanted) is tuple:
-        return _list(value, get_args(wanted)[0], field=field, problems=problems)
+        return _list(value, get_args(wanted)[0], problems=problems)
     if get_origin(wanted) is dict:
-        return _map(value, get_args(wanted)[1], field=field, problems=problems)
-    return _scalar(value, wanted, field=field, problems=problems)
+        return _map(value, get_args(wanted)[1], problems=problems)
+    return _scalar(value, wanted, problems=problems)
 
 
-def _struct(value: object, wanted: type[wire.WireStruct], *, field: str, problems: Problems) -> Any:
+def _struct(value: object, wanted: type[wire.WireStruct], *, problems: Problems) -> Any:
     if not isinstance(value, Mapping):
-        problems.add(field, value=value, advice="is no mapping and was ignored; write for example {}", lost=True)
+        problems.add(value, advice="is no mapping and was ignored; write for example {}", lost=True)
         return _DROPPED
     kept: dict[str, Any] = {}
     for info in fields(wanted):
         if info.encode_name in value:
-            place = f"{field}.{info.encode_name}" if field else info.encode_name
-            part = _decode_part(value[info.encode_name], info.type, field=place, problems=problems)
+            part = _decode_part(value[info.encode_name], info.type, problems=problems.at(info.encode_name))
             if part is not _DROPPED:
                 kept[info.name] = part
+    if wanted.__struct_config__.forbid_unknown_fields:
+        _report_unknown_fields(value, wanted, problems=problems)
+    missing = [info.encode_name for info in fields(wanted) if info.required and info.name not in kept]
+    if missing:
+        # A field that is there and was dropped has its own problem.
+        absent = [name for name in missing if name not in value]
+        if absent:
+            problems.add(value, advice=f"has no {absent[0]} and was ignored", lost=True)
+        return _DROPPED
     return wanted(**kept)
 
 
-def _list(value: object, wanted: Any, *, field: str, problems: Problems) -> Any:
+def _report_unknown_fields(value: Mapping[Any, object], wanted: type[wire.WireStruct], *, problems: Problems) -> None:
+    known = {info.encode_name for info in fields(wanted)}
+    unknown = sorted(str(key) for key, part in value.items() if key not in known and part is not None)
+    for key in unknown[:_MAX_UNKNOWN_FIELDS]:
+        problems.at(key).add_unsupported("is not honoured, so the pod gets no node; remove it or name another scheduler")
+
+
+def _list(value: object, wanted: Any, *, problems: Problems) -> Any:
     if not isinstance(value, list | tuple):
-        problems.add(field, value=value, advice="is no list and was ignored; write for example []")
+        problems.add(value, advice="is no list and was ignored; write for example []")
         return _DROPPED
-    parts = (_decode_part(part, wanted, field=f"{field}[{i}]", problems=problems) for i, part in enumerate(value))
+    parts = (_decode_part(part, wanted, problems=place) for part, place in problems.each("", value))
     return tuple(part for part in parts if part is not _DROPPED)
 
 
-def _map(value: object, wanted: Any, *, field: str, problems: Problems) -> Any:
+def _map(value: object, wanted: Any, *, problems: Problems) -> Any:
     if not isinstance(value, Mapping):
-        problems.add(field, value=value, advice="is no mapping and was ignored; write for example {}", lost=True)
+        problems.add(value, advice="is no mapping and was ignored; write for example {}", lost=True)
         return _DROPPED
     kept: dict[str, Any] = {}
-    for key, part in value.items():
-        place = f"{field}[{_key_text(key)}]"
+    is_annotations = problems.field == "metadata.annotations"
+    for key, written in value.items():
+        part = _text_or_value(written) if is_annotations else written
+        place = problems.key(_key_text(key))
         if not isinstance(key, str):
-            problems.add(place, value=key, advice="is no text; write the key in quotes")
-        coerced = "" if part is None and wanted is str else _decode_part(part, wanted, field=place, problems=problems)
+            place.add(key, advice="is no text; write the key in quotes")
+        coerced = "" if part is None and wanted is str else _decode_part(part, wanted, problems=place)
         if coerced is not _DROPPED:
             kept[_key_text(key)] = coerced
     return kept
@@ -120,14 +129,14 @@ def _key_text(key: object) -> str:
     return text if isinstance(text, str) else str(type(key).__name__)
 
 
-def _scalar(value: object, wanted: Any, *, field: str, problems: Problems) -> Any:
+def _scalar(value: object, wanted: Any, *, problems: Problems) -> Any:
     coerce, example = _COERCIONS.get(wanted, (_drop, "a quantity such as 500m, 2 or 4Gi"))
     coerced = coerce(value)
     if coerced is _DROPPED:
-        problems.add(field, value=value, advice=f"was ignored; write {example}", lost=True)
+        problems.add(value, advice=f"was ignored; write {example}", lost=True)
     else:
         written = json.dumps(coerced)
-        problems.add(field, value=value, advice=f"was read as {written}; write {written}")
+        problems.add(value, advice=f"was read as {written}; write {written}")
     return coerced
 
 

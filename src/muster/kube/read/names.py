@@ -26,6 +26,8 @@ X_K8S_GROUP: Final = "scheduling.x-k8s.io"
 """PodGroup and ElasticQuota of the scheduler-plugins of the Kubernetes SIGs."""
 KOORDINATOR_GROUP: Final = "scheduling.koordinator.sh"
 """Device: the devices of the node of the same name."""
+MUSTER_GROUP: Final = "muster.dev"
+"""Plan and History: what a scheduler keeps for the one that starts after it."""
 
 # --- Volcano: annotations of pods (labels of the same name are accepted where the comment says so) ----------------------
 VOLCANO_GROUP_NAME: Final = "scheduling.k8s.io/group-name"
@@ -163,6 +165,8 @@ DEVICE_SLOTS: Final = "muster.dev/devices"
 MIRROR_POD: Final = "kubernetes.io/config.mirror"
 """Annotation of the mirror pod of a static pod."""
 SYSTEM_NAMESPACE: Final = "kube-system"
+MUSTER_NAMESPACE: Final = SYSTEM_NAMESPACE
+"""The namespace of Plans and Histories, where no other is configured."""
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 """The default of schedulerName."""
 
@@ -177,15 +181,19 @@ BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
 """"yes" on a volume that was bound by a controller. Written by the scheduler together with the volume's claimRef."""
 
 # --- Annotations of Muster ------------------------------------------------------------------------------------------------
-RESERVATION: Final = "muster.dev/claim"
-"""A reservation or nomination as JSON: what Volcano's three annotations have no fields for."""
+QUEUE_NAMESPACES: Final = "muster.dev/namespaces"
+"""On a Queue or an ElasticQuota: JSON list of the namespaces whose pods may be in it; those of all others may not."""
 LAST_CHECKPOINT: Final = "muster.dev/last-checkpoint"
 """When the pod last wrote a checkpoint, such as 2026-03-01T12:00:00Z (RFC 3339)."""
 RESTART_SECONDS: Final = "muster.dev/restart-seconds"
 """How long the pod takes to restart."""
+RUN_SECONDS: Final = "muster.dev/run-seconds"
+"""For how long the pod runs at most."""
 
-EVICTION_CANCELLED_AT: Final = "muster.dev/eviction-cancelled-at"
-"""When a soft eviction of the pod was last cancelled (RFC 3339): it is not chosen again for a while."""
+ALL_KEYS: Final = frozenset(
+    value for name, value in vars().items() if name.isupper() and isinstance(value, str) and "/" in value
+).union(DEFAULT_STORAGE_CLASS)
+"""All names above that a label or an annotation can have."""
 
 DEVICE_ANNOTATIONS: Final = frozenset({VGPU_IDS, GPU_INDEX, DEVICE_ALLOCATED, DEVICE_SLOTS})
 """Annotations of pods that record their devices. They stay for as long as the pod exists."""
@@ -195,38 +203,11 @@ BIND_ANNOTATIONS: Final = frozenset(
 """Annotations of pods that only device plugins read."""
 
 WRITTEN_ANNOTATIONS: Final = (
-    frozenset(
-        {PIPELINED_STATUS, PIPELINED_NODE, EVICTION_OCCURRED, RESERVATION, GANG_TIMEOUT, SOFT_EVICTION, EVICTION_CANCELLED_AT}
-    )
+    frozenset({PIPELINED_STATUS, PIPELINED_NODE, EVICTION_OCCURRED, GANG_TIMEOUT, SOFT_EVICTION})
     | DEVICE_ANNOTATIONS
     | BIND_ANNOTATIONS
 )
 """Annotations of pods that the scheduler itself writes."""
 
-READ_ANNOTATIONS: Final = frozenset(
-    {
-        VOLCANO_GROUP_NAME,
-        VOLCANO_GROUP_NAME_ALIAS,
-        VOLCANO_QUEUE_NAME,
-        VOLCANO_TASK,
-        VOLCANO_PREEMPTABLE,
-        GANG_NAME,
-        GANG_MIN_AVAILABLE,
-        GANG_TOTAL_NUMBER,
-        GANG_WAITING_TIME,
-        GANG_MODE,
-        GANG_GROUPS,
-        GANG_GROUPS_ALIAS,
-        GANG_MATCH_POLICY,
-        GANG_MATCH_POLICY_ALIAS,
-        GANG_TOPOLOGY,
-        GANG_TOPOLOGY_INDEX,
-        MIRROR_POD,
-        LAST_CHECKPOINT,
-        RESTART_SECONDS,
-    }
-)
-"""Annotations of pods that others write and the scheduler reads."""
-
-KEPT_ANNOTATIONS: Final = (READ_ANNOTATIONS | WRITTEN_ANNOTATIONS) - BIND_ANNOTATIONS
+KEPT_ANNOTATIONS: Final = ALL_KEYS - BIND_ANNOTATIONS
 """All annotations that a decoded pod keeps; the rest is dropped."""

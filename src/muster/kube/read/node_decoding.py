@@ -17,13 +17,15 @@ MAX_PATTERN_LENGTH = 1000
 
 def read_node(written: wire.WireNode, *, problems: Problems) -> Node:
     meta, status = written.metadata, written.status
-    amounts, field = (status.allocatable, "allocatable") if status.allocatable is not None else (status.capacity, "capacity")
+    amounts, field = status.allocatable, "status.allocatable"
+    if amounts is None:
+        amounts, field = status.capacity, "status.capacity"
     return Node(
         name=meta.name,
         uid=meta.uid,
         created=epoch_s(meta.creation_timestamp) or 0.0,
         version=read_version(meta.resource_version),
-        allocatable=read_resources(amounts, field=f"status.{field}", problems=problems),
+        allocatable=read_resources(amounts, problems=problems, field=field),
         labels=meta.labels,
         taints=taints(written.spec.taints, problems=problems),
         unschedulable=written.spec.unschedulable,
@@ -35,8 +37,8 @@ def read_node(written: wire.WireNode, *, problems: Problems) -> Node:
 def read_hypernode(written: wire.WireHyperNode, *, problems: Problems) -> DomainSpec:
     meta, spec = written.metadata, written.spec
     if spec.tier < 0:
-        problems.add("spec.tier", value=spec.tier, advice="is negative; 0 is used")
-    members = (_member(one, field=f"spec.members[{i}]", problems=problems) for i, one in enumerate(spec.members))
+        problems.at("spec.tier").add(spec.tier, advice="is negative; 0 is used")
+    members = (_member(one, problems=place) for one, place in problems.each("spec.members", spec.members))
     return DomainSpec(
         name=meta.name,
         uid=meta.uid,
@@ -49,23 +51,23 @@ def read_hypernode(written: wire.WireHyperNode, *, problems: Problems) -> Domain
     )
 
 
-def _member(written: wire.HyperNodeMember, *, field: str, problems: Problems) -> DomainMember | None:
+def _member(written: wire.HyperNodeMember, *, problems: Problems) -> DomainMember | None:
     if written.type not in ("Node", "HyperNode"):
-        problems.add(f"{field}.type", value=written.type, advice="is unknown, so it was ignored; write Node or HyperNode")
+        problems.at("type").add(written.type, advice="is unknown, so it was ignored; write Node or HyperNode")
         return None
     selector = written.selector
-    pattern = selector.regex_match.pattern if selector.regex_match is not None else ""
-    if pattern and not _is_pattern(pattern, field=f"{field}.selector.regexMatch.pattern", problems=problems):
+    pattern = selector.regex_match.pattern
+    if pattern and not _is_pattern(pattern, problems=problems.at("selector.regexMatch.pattern")):
         return None
     return DomainMember(
         is_node=written.type == "Node",
-        exact=selector.exact_match.name if selector.exact_match is not None else "",
+        exact=selector.exact_match.name,
         regex=pattern,
-        labels=label_selector(selector.label_match, field=f"{field}.selector.labelMatch", problems=problems),
+        labels=label_selector(selector.label_match, problems=problems, field="selector.labelMatch"),
     )
 
 
-def _is_pattern(pattern: str, *, field: str, problems: Problems) -> bool:
+def _is_pattern(pattern: str, *, problems: Problems) -> bool:
     options = re2.Options()
     options.log_errors = False
     try:
@@ -74,5 +76,5 @@ def _is_pattern(pattern: str, *, field: str, problems: Problems) -> bool:
     except re2.error:
         fits = False
     if not fits:
-        problems.add(field, value=pattern, advice="is no regular expression; write for example ^gpu-[0-9]+$")
+        problems.add(pattern, advice="is no regular expression; write for example ^gpu-[0-9]+$")
     return fits

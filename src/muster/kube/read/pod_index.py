@@ -18,7 +18,7 @@ class PodIndex:
         self.drop(ref)
         self._pods[ref] = pod
         self._on_node.setdefault(pod.node or "", {})[ref] = pod
-        self._by_gang_key.setdefault(gang_key_of(pod), {})[ref] = pod
+        self._by_gang_key.setdefault(pod.gang_key, {})[ref] = pod
 
     def drop(self, ref: ApiObjectRef, *, uid: str = "") -> None:
         """`uid`: only if it is this pod, and not another of the same name."""
@@ -27,7 +27,7 @@ class PodIndex:
             return
         del self._pods[ref]
         _drop(self._on_node, before.node or "", ref)
-        _drop(self._by_gang_key, gang_key_of(before), ref)
+        _drop(self._by_gang_key, before.gang_key, ref)
 
     def on(self, node: str) -> list[tuple[ApiObjectRef, Pod]]:
         """The pods bound to a node, by name."""
@@ -41,13 +41,6 @@ class PodIndex:
         single = self._pods.get(ApiObjectRef(*POD, namespace, name))
         found = [ref for family in FAMILIES for ref in self.gang_pods(f"{family}:{gang_key}")]
         return [ApiObjectRef(*POD, namespace, name), *found] if single is not None and single.membership is None else found
-
-
-def gang_key_of(pod: Pod) -> str:
-    """The key of the gang that the pod declares."""
-    if pod.membership is None:
-        return f"pod:{pod.uid}"
-    return f"{pod.membership.flavour.family}:{pod.namespace}/{pod.membership.name}"
 
 
 def _drop(index: dict[str, dict[ApiObjectRef, Pod]], key: str, ref: ApiObjectRef) -> None:

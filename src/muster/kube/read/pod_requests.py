@@ -2,7 +2,8 @@
 
 Containers run at the same time, so their requests add up. Ordinary init containers run one after the other before them, besides the
 sidecars (restartable init containers) that were started earlier; sidecars go on. The larger of the two sums is used. Pod-level
-resources replace that sum for the resources they name; the overhead is added.
+resources replace that sum for the resources they name; the overhead is added. While a pod is resized, the larger counts of what it
+asks for and what its status says is allocated.
 """
 
 from __future__ import annotations
@@ -20,30 +21,45 @@ ALWAYS = "Always"
 _Totals = dict[str, int]
 
 
-def pod_request(spec: wire.PodSpec, *, problems: Problems) -> Resources:
+AllocatedResources = dict[str, tuple[wire.ResourceList, ...]]
+"""What the status of a pod says of its containers, by their names, where it is not what they request."""
+
+
+def allocated_resources(spec: wire.PodSpec, status: wire.PodStatus) -> AllocatedResources:
+    found: AllocatedResources = {}
+    requested = {container.name: container.resources.requests for container in (*spec.containers, *spec.init_containers)}
+    for one in (*status.container_statuses, *status.init_container_statuses):
+        both = (one.allocated_resources, one.resources.requests)
+        if other := tuple(amounts for amounts in both if amounts and amounts != requested.get(one.name)):
+            found[one.name] = other
+    return found
+
+
+def pod_request(spec: wire.PodSpec, allocated: AllocatedResources, *, problems: Problems) -> Resources:
     """The request of the whole pod, without zeros and with one of `pods`."""
-    total = _sum_containers(spec, problems=problems)
-    if spec.resources is not None:
-        total |= _pod_level(spec.resources, containers=total, problems=problems)
-    _add(total, read_amounts(spec.overhead, field="spec.overhead", problems=problems))
+    total = _sum_containers(spec, allocated, problems=problems)
+    total |= _pod_level(spec.resources, containers=total, problems=problems)
+    _add(total, read_amounts(spec.overhead, problems=problems, field="spec.overhead"))
     total[PODS] = 1
     return Resources.of((name, _bounded(name, value, problems=problems)) for name, value in total.items() if value)
 
 
-def _sum_containers(spec: wire.PodSpec, *, problems: Problems) -> _Totals:
+def _sum_containers(spec: wire.PodSpec, allocated: AllocatedResources, *, problems: Problems) -> _Totals:
     total: _Totals = {}
-    for i, container in enumerate(spec.containers):
-        _add(total, _container_request(container, field=f"spec.containers[{i}]", problems=problems))
+    for container, place in problems.each("spec.containers", spec.containers):
+        _add(total, _container_request(container, allocated, problems=place))
     if spec.init_containers:
-        _add_init_containers(total, spec.init_containers, problems=problems)
+        _add_init_containers(total, spec.init_containers, allocated, problems=problems)
     return total
 
 
-def _add_init_containers(total: _Totals, containers: tuple[wire.Container, ...], *, problems: Problems) -> None:
+def _add_init_containers(
+    total: _Totals, containers: tuple[wire.Container, ...], allocated: AllocatedResources, *, problems: Problems
+) -> None:
     sidecars: _Totals = {}
     peak: _Totals = {}
-    for i, container in enumerate(containers):
-        own = _container_request(container, field=f"spec.initContainers[{i}]", problems=problems)
+    for container, place in problems.each("spec.initContainers", containers):
+        own = _container_request(container, allocated, problems=place)
         if container.restart_policy == ALWAYS:
             _add(total, own)
             _add(sidecars, own)
@@ -54,19 +70,22 @@ def _add_init_containers(total: _Totals, containers: tuple[wire.Container, ...],
     _raise_to_max(total, peak)
 
 
-def _container_request(container: wire.Container, *, field: str, problems: Problems) -> _Totals:
-    """A container's requests; where it gives only a limit, that is its request."""
+def _container_request(container: wire.Container, allocated: AllocatedResources, *, problems: Problems) -> _Totals:
+    """A container's requests; where it gives only a limit, that is its request. More than that while it is resized."""
     resources = container.resources
     missing = {name: limit for name, limit in resources.limits.items() if name not in resources.requests}
-    own = read_amounts(resources.requests, field=f"{field}.resources.requests", problems=problems)
-    return own | read_amounts(missing, field=f"{field}.resources.limits", problems=problems)
+    own = read_amounts(resources.requests, problems=problems, field="resources.requests")
+    own |= read_amounts(missing, problems=problems, field="resources.limits")
+    for amounts in allocated.get(container.name, ()):
+        _raise_to_max(own, read_amounts(amounts, problems=problems, field="status"))
+    return own
 
 
 def _pod_level(resources: wire.ResourceRequirements, *, containers: _Totals, problems: Problems) -> _Totals:
     """Pod-level resources. A limit without a request is used only where no container requests the resource; huge pages cannot be
     overcommitted, so there it is always used."""
-    level = read_amounts(resources.requests, field="spec.resources.requests", problems=problems)
-    for name, limit in read_amounts(resources.limits, field="spec.resources.limits", problems=problems).items():
+    level = read_amounts(resources.requests, problems=problems, field="spec.resources.requests")
+    for name, limit in read_amounts(resources.limits, problems=problems, field="spec.resources.limits").items():
         if name not in resources.requests and (name not in containers or name.startswith(HUGE_PAGES)):
             level[name] = limit
     return {name: value for name, value in level.items() if _may_be_pod_level(name, problems=problems)}
@@ -75,14 +94,14 @@ def _pod_level(resources: wire.ResourceRequirements, *, containers: _Totals, pro
 def _may_be_pod_level(name: str, *, problems: Problems) -> bool:
     allowed = name in (CPU, MEMORY) or name.startswith(HUGE_PAGES)
     if not allowed:
-        problems.add("spec.resources", value=name, advice="was ignored: a pod may only request cpu, memory and hugepages-*")
+        problems.at("spec.resources").add(name, advice="was ignored: a pod may only request cpu, memory and hugepages-*")
     return allowed
 
 
 def _bounded(name: str, value: int, *, problems: Problems) -> int:
     """The amount of each container is within the bound, but their sum need not be. A larger one fits no node anyway."""
     if value > LARGEST_AMOUNT:
-        problems.add("spec.containers", value=value, advice=f"of {name} in all is more than any machine has")
+        problems.at("spec.containers").add(value, advice=f"of {name} in all is more than any machine has")
     return min(value, LARGEST_AMOUNT)
 
 

@@ -14,16 +14,20 @@ from muster.kube.read import wire
 from muster.kube.read.decoding_problems import Problems
 from muster.kube.read.device_flavours import device_requests
 from muster.kube.read.interning import Interner
-from muster.kube.read.pod_requests import ALWAYS, pod_request
+from muster.kube.read.pod_requests import ALWAYS, AllocatedResources, allocated_resources, pod_request
 from muster.kube.read.selector_decoding import node_affinity, pod_affinity, spread_constraint, tolerations
 from muster.model.pod import PodSignature, Problem
-from muster.model.pod_constraints import HostPort, NodeAffinity, PodAffinity
+from muster.model.pod_constraints import HostPort
+from muster.model.resource_amounts import Resources
 
-_NO_NODE_AFFINITY = NodeAffinity()
-_NO_POD_AFFINITY = PodAffinity()
 _MAX_PORT = 65535
 MAX_SPEC_KEY_BYTES = 8192
 """A spec of more bytes than this is not cached: it is hardly the template of many pods."""
+
+_NO_RESOURCE_CLAIMS = (
+    "ResourceClaims are not read yet, so the pod gets no node; request devices as resources of its containers, "
+    "or name another scheduler"
+)
 
 _CachedSignature = tuple[PodSignature, tuple[Problem, ...]]
 
@@ -33,42 +37,47 @@ class PodSignatureCache:
 
     def __init__(self) -> None:
         self._by_spec: Interner[tuple[bytes, str], _CachedSignature] = Interner()
-        self._by_value: Interner[tuple[object, ...], PodSignature] = Interner()
+        self._by_value: Interner[PodSignature, PodSignature] = Interner()
         self._encoder = msgspec.msgpack.Encoder()
 
-    def signature_of(self, spec: wire.PodSpec, *, namespace: str, pod: str, problems: Problems) -> PodSignature:
+    def signature_of(
+        self, spec: wire.PodSpec, status: wire.PodStatus, *, namespace: str, pod: str, problems: Problems
+    ) -> PodSignature:
         claims = _volume_claims(spec.volumes, pod=pod) if spec.volumes else ()
         local = namespace if claims or _has_inter_pod_constraints(spec) else ""
-        key = (self._encoder.encode(_signature_fields(spec, claims=claims)), local)
+        allocated = allocated_resources(spec, status) if status.container_statuses else {}
+        key = (self._encoder.encode(_signature_fields(spec, allocated, claims=claims)), local)
         found = self._by_spec.get(key)
         if found is None:
-            found = self._build(spec, claims=claims, namespace=local)
+            found = self._build(spec, allocated, claims=claims, namespace=local)
             if len(key[0]) <= MAX_SPEC_KEY_BYTES:
                 self._by_spec.put(key, found)
         if found[1]:
             problems.extend(found[1])
+        if spec.resource_claims:
+            problems.at("spec.resourceClaims").add_unsupported(_NO_RESOURCE_CLAIMS)
         return found[0]
 
-    def _build(self, spec: wire.PodSpec, *, claims: tuple[str, ...], namespace: str) -> _CachedSignature:
+    def _build(
+        self, spec: wire.PodSpec, allocated: AllocatedResources, *, claims: tuple[str, ...], namespace: str
+    ) -> _CachedSignature:
         problems = Problems()
-        signature = _signature(spec, claims=claims, namespace=namespace, problems=problems)
-        return self._by_value.intern(_signature_key(signature), signature), problems.all()
+        request = pod_request(spec, allocated, problems=problems)
+        signature = _signature(spec, request, claims=claims, namespace=namespace, problems=problems)
+        return self._by_value.intern(signature, signature), problems.all()
 
 
 def _has_inter_pod_constraints(spec: wire.PodSpec) -> bool:
     """Whether other pods, by default those of its namespace, decide on which nodes it fits."""
     if spec.topology_spread_constraints:
         return True
-    both = (spec.affinity.pod_affinity, spec.affinity.pod_anti_affinity) if spec.affinity else ()
-    return any(
-        terms.required_during_scheduling_ignored_during_execution or terms.preferred_during_scheduling_ignored_during_execution
-        for terms in both
-        if terms is not None
-    )
+    both = (spec.affinity.pod_affinity, spec.affinity.pod_anti_affinity)
+    return any(terms.required or terms.preferred for terms in both)
 
 
-def _signature_fields(spec: wire.PodSpec, *, claims: tuple[str, ...]) -> tuple[object, ...]:
+def _signature_fields(spec: wire.PodSpec, allocated: AllocatedResources, *, claims: tuple[str, ...]) -> tuple[object, ...]:
     return (
+        allocated,
         spec.containers,
         spec.init_containers,
         spec.overhead,
@@ -82,58 +91,29 @@ def _signature_fields(spec: wire.PodSpec, *, claims: tuple[str, ...]) -> tuple[o
     )
 
 
-def _signature_key(signature: PodSignature) -> tuple[object, ...]:
-    """The hash of a signature is too coarse for thousands of them that differ in their affinity only."""
-    return (
-        signature.request,
-        signature.node_selector,
-        signature.node_affinity,
-        signature.tolerations,
-        signature.ports,
-        signature.affinity,
-        signature.anti_affinity,
-        signature.spread,
-        signature.volume_claims,
-        signature.namespace,
-        signature.devices,
-    )
-
-
-def _signature(spec: wire.PodSpec, *, claims: tuple[str, ...], namespace: str, problems: Problems) -> PodSignature:
-    affinity = spec.affinity or wire.Affinity()
-    pod_affinity_terms, anti_affinity_terms = affinity.pod_affinity, affinity.pod_anti_affinity
-    request = pod_request(spec, problems=problems)
+def _signature(
+    spec: wire.PodSpec, request: Resources, *, claims: tuple[str, ...], namespace: str, problems: Problems
+) -> PodSignature:
+    affinity = spec.affinity
+    spread = problems.each("spec.topologySpreadConstraints", spec.topology_spread_constraints)
     return PodSignature(
         request=request,
         node_selector=tuple(sorted(spec.node_selector.items())),
-        node_affinity=_node_affinity(affinity.node_affinity, problems=problems),
+        node_affinity=node_affinity(affinity.node_affinity, problems=problems.at("spec.affinity.nodeAffinity")),
         tolerations=tolerations(spec.tolerations, problems=problems),
         ports=_ports(spec, problems=problems),
-        affinity=_pod_affinity(pod_affinity_terms, field="spec.affinity.podAffinity", problems=problems),
-        anti_affinity=_pod_affinity(anti_affinity_terms, field="spec.affinity.podAntiAffinity", problems=problems),
-        spread=tuple(
-            spread_constraint(one, field=f"spec.topologySpreadConstraints[{i}]", problems=problems)
-            for i, one in enumerate(spec.topology_spread_constraints)
-        ),
+        affinity=pod_affinity(affinity.pod_affinity, problems=problems.at("spec.affinity.podAffinity")),
+        anti_affinity=pod_affinity(affinity.pod_anti_affinity, problems=problems.at("spec.affinity.podAntiAffinity")),
+        spread=tuple(spread_constraint(one, problems=place) for one, place in spread),
         volume_claims=claims,
         namespace=namespace,
         devices=device_requests(spec, request, problems=problems),
     )
 
 
-def _node_affinity(written: wire.WireNodeAffinity | None, *, problems: Problems) -> NodeAffinity:
-    if written is None:
-        return _NO_NODE_AFFINITY
-    return node_affinity(written, field="spec.affinity.nodeAffinity", problems=problems)
-
-
-def _pod_affinity(written: wire.WirePodAffinity | None, *, field: str, problems: Problems) -> PodAffinity:
-    return _NO_POD_AFFINITY if written is None else pod_affinity(written, field=field, problems=problems)
-
-
 def _volume_claims(volumes: tuple[wire.WireVolume, ...], *, pod: str) -> tuple[str, ...]:
     """Names of the claims that the pod mounts. An ephemeral volume's claim is named after the pod and the volume."""
-    named = {volume.persistent_volume_claim.claim_name for volume in volumes if volume.persistent_volume_claim}
+    named = {volume.persistent_volume_claim.claim_name for volume in volumes}
     made = {f"{pod}-{volume.name}" for volume in volumes if volume.ephemeral}
     return tuple(sorted((named | made) - {""}))
 
@@ -155,5 +135,5 @@ def _concurrent_containers(spec: wire.PodSpec) -> Iterator[wire.Container]:
 
 def _is_port(number: int, *, problems: Problems) -> bool:
     if not 0 < number <= _MAX_PORT:
-        problems.add("spec.containers.ports.hostPort", value=number, advice=f"is not from 1 to {_MAX_PORT}")
+        problems.at("spec.containers.ports.hostPort").add(number, advice=f"is not from 1 to {_MAX_PORT}")
     return 0 < number <= _MAX_PORT

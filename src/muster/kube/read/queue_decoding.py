@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from muster.kube.read import names, wire
 from muster.kube.read.decoding_problems import Problems
-from muster.kube.read.flavours import annotation_field, parse_or_report
 from muster.kube.read.text_values import (
-    BadText,
     epoch_s,
-    flatten_status,
-    read_amounts,
+    read_annotation,
     read_json,
     read_list,
     read_resources,
     read_version,
+    status_texts,
 )
 from muster.model.queue import Queue, QueueState
 from muster.model.resource_amounts import Resources, show_amount
@@ -23,7 +21,7 @@ _STATE = {state.value: state for state in QueueState} | {"": QueueState.OPEN, "U
 
 def read_queue(written: wire.WireQueue, *, problems: Problems) -> Queue:
     meta, spec = written.metadata, written.spec
-    status = flatten_status(written.status)
+    status = status_texts(written.status)
     return Queue(
         key=f"queue/{meta.name}",
         uid=meta.uid,
@@ -31,12 +29,13 @@ def read_queue(written: wire.WireQueue, *, problems: Problems) -> Queue:
         version=read_version(meta.resource_version),
         parent=f"queue/{spec.parent}" if spec.parent not in ("", names.ROOT_VOLCANO_QUEUE) else "",
         weight=_weight(spec.weight, problems=problems),
-        limit=read_resources(spec.capability, field="spec.capability", problems=problems),
-        deserved=read_resources(spec.deserved, field="spec.deserved", problems=problems),
-        guarantee=read_resources(spec.guarantee.resource, field="spec.guarantee.resource", problems=problems),
+        limit=read_resources(spec.capability, problems=problems, field="spec.capability"),
+        deserved=read_resources(spec.deserved, problems=problems, field="spec.deserved"),
+        guarantee=read_resources(spec.guarantee.resource, problems=problems, field="spec.guarantee.resource"),
         reclaimable=spec.reclaimable,
         priority=spec.priority,
         state=_state(status.get("state", ""), problems=problems),
+        only_for=_only_for(meta, problems=problems),
         status=status,
         problems=problems.all(),
     )
@@ -45,8 +44,8 @@ def read_queue(written: wire.WireQueue, *, problems: Problems) -> Queue:
 def read_quota(written: wire.WireElasticQuota, *, group: str, problems: Problems) -> Queue:
     meta, spec = written.metadata, written.spec
     namespace = meta.namespace or "default"
-    limit = read_resources(spec.max, field="spec.max", problems=problems)
-    deserved = read_resources(spec.min, field="spec.min", problems=problems)
+    limit = read_resources(spec.max, problems=problems, field="spec.max")
+    deserved = read_resources(spec.min, problems=problems, field="spec.min")
     _check_min_below_max(deserved, limit, problems=problems)
     parent = meta.labels.get(names.QUOTA_PARENT, "")
     return Queue(
@@ -62,21 +61,22 @@ def read_quota(written: wire.WireElasticQuota, *, group: str, problems: Problems
         is_parent=meta.labels.get(names.QUOTA_IS_PARENT) == "true",
         tree=meta.labels.get(names.QUOTA_TREE, ""),
         namespaces=_namespaces(meta, own=namespace if group == names.X_K8S_GROUP else "", problems=problems),
-        status=flatten_status(written.status),
+        only_for=_only_for(meta, problems=problems),
+        status=status_texts(written.status),
         problems=problems.all(),
     )
 
 
 def _weight(written: int, *, problems: Problems) -> int:
     if written < 1:
-        problems.add("spec.weight", value=written, advice="is below 1; 1 is used")
+        problems.at("spec.weight").add(written, advice="is below 1; 1 is used")
     return max(1, written)
 
 
 def _state(written: str, *, problems: Problems) -> QueueState:
     state = _STATE.get(written)
     if state is None:
-        problems.add("status.state", value=written, advice="is unknown, so Open is used; write Open, Closed or Closing")
+        problems.at("status.state").add(written, advice="is unknown, so Open is used; write Open, Closed or Closing")
     return state or QueueState.OPEN
 
 
@@ -85,31 +85,31 @@ def _check_min_below_max(least: Resources, most: Resources, *, problems: Problem
         bound = most.get(name)
         if bound is not None and value > bound:
             advice = f"is more than spec.max[{name}]; write at most {show_amount(name, bound)}"
-            problems.add(f"spec.min[{name}]", value=show_amount(name, value), advice=advice)
+            problems.at("spec.min").key(name).add(show_amount(name, value), advice=advice)
 
 
 def _weights(meta: wire.ObjectMeta, *, limit: Resources, problems: Problems) -> Resources:
     """Without weights, or with zeros only, the limit is the weight."""
-    text = meta.annotations.get(names.QUOTA_SHARED_WEIGHT)
-    if not text:
-        return limit
-    field = annotation_field(names.QUOTA_SHARED_WEIGHT)
-    written = parse_or_report(text, _read_weights, field=field, problems=problems)
-    weights = Resources.of(read_amounts(written or {}, field=field, problems=problems))
-    return weights or limit
+    written = read_annotation(meta.annotations, names.QUOTA_SHARED_WEIGHT, _read_weights, problems=problems)
+    return read_resources(written or {}, problems=problems, field=f"metadata.annotations[{names.QUOTA_SHARED_WEIGHT}]") or limit
 
 
 def _read_weights(text: str) -> wire.ResourceList:
-    found = read_json(text)
-    if not isinstance(found, dict) or not all(type(value) in (str, int, float) for value in found.values()):
-        raise BadText('is no resource list, so spec.max is used; write for example {"cpu": 40, "memory": "80Gi"}')
-    return found
+    advice = 'is no resource list, so spec.max is used; write for example {"cpu": 40, "memory": "80Gi"}'
+    return read_json(text, dict[str, str | int | float], advice=advice) if text else {}
 
 
 def _namespaces(meta: wire.ObjectMeta, *, own: str, problems: Problems) -> tuple[str, ...]:
     """The namespaces whose pods belong to the quota without naming it; a quota of scheduling.x-k8s.io has its own."""
     if own:
         return (own,)
-    text = meta.annotations.get(names.QUOTA_NAMESPACES, "")
-    found = parse_or_report(text, read_list, field=annotation_field(names.QUOTA_NAMESPACES), problems=problems)
+    found = read_annotation(meta.annotations, names.QUOTA_NAMESPACES, read_list, problems=problems)
+    return tuple(sorted(set(found or ())))
+
+
+def _only_for(meta: wire.ObjectMeta, *, problems: Problems) -> tuple[str, ...] | None:
+    """A list that cannot be read is one of nobody."""
+    if names.QUEUE_NAMESPACES not in meta.annotations:
+        return None
+    found = read_annotation(meta.annotations, names.QUEUE_NAMESPACES, read_list, problems=problems)
     return tuple(sorted(set(found or ())))

@@ -8,15 +8,20 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
+from hashlib import sha256
 from itertools import islice
+from typing import TypeVar
+from urllib.parse import quote
 
 import msgspec
 
 from muster.kube.read.decoding_problems import Problems
 from muster.kube.read.wire import ResourceList
 from muster.model.resource_amounts import BadQuantity, Resources, amount
+
+T = TypeVar("T")
 
 MAX_NAME_LENGTH = 253
 MAX_JSON_LENGTH = 64 * 1024
@@ -31,6 +36,20 @@ _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1
 
 class BadText(ValueError):
     """An invalid text; the message is the advice."""
+
+
+def read_annotation(annotations: Mapping[str, str], key: str, read: Callable[[str], T], *, problems: Problems) -> T | None:
+    text = annotations.get(key)
+    return None if text is None else read_or_report(text, read, problems=problems.annotation(key))
+
+
+def read_or_report(text: str, read: Callable[[str], T], *, problems: Problems) -> T | None:
+    """The value of the text; an invalid text is a Problem and None."""
+    try:
+        return read(text)
+    except BadText as bad:
+        problems.add(text, advice=str(bad), lost=True)
+        return None
 
 
 def read_count(text: str) -> int:
@@ -71,26 +90,35 @@ def read_time(text: str) -> float:
 
 def read_list(text: str) -> tuple[str, ...]:
     """A JSON list of texts; an empty text is an empty list."""
-    found = read_json(text) if text.strip() else []
-    if not isinstance(found, list) or not all(isinstance(item, str) for item in found):
-        raise BadText('is no JSON list of texts; write for example ["team-a", "team-b"]')
-    return tuple(found)
+    advice = 'is no JSON list of texts; write for example ["team-a", "team-b"]'
+    return read_json(text, tuple[str, ...], advice=advice) if text.strip() else ()
 
 
-def read_json(text: str) -> object:
+def read_json(text: str, wanted: type[T], *, advice: str) -> T:
+    """`advice` is for JSON of another type."""
     if len(text) > MAX_JSON_LENGTH:
         raise BadText(f"is longer than {MAX_JSON_LENGTH} characters")
     try:
-        found: object = json.loads(text)
-    except (ValueError, RecursionError):
+        return msgspec.json.decode(text, type=wanted)
+    except msgspec.ValidationError:
+        raise BadText(advice) from None
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         raise BadText('is no JSON; write for example ["namespace/name"]') from None
-    return found
 
 
 def check_name(text: str) -> None:
     """Object names are RFC 1123 subdomains: lower-case letters, digits and `-`, joined by dots."""
     if len(text) > MAX_NAME_LENGTH or not _NAME.fullmatch(text):
         raise BadText(f"is no RFC 1123 name; the nearest is {nearest_name(text)!r}")
+
+
+def name_in_keys(text: str) -> str:
+    """A name as a part of keys. What no object can be called is encoded, so that it names nothing else: keys are joined by the
+    characters that this leaves out."""
+    if len(text) <= MAX_NAME_LENGTH and _NAME.fullmatch(text):
+        return text
+    digest = sha256(text.encode()).hexdigest()[:16] if len(text) > MAX_NAME_LENGTH else ""
+    return quote(text[: MAX_NAME_LENGTH - len(digest)], safe="") + digest
 
 
 def nearest_name(text: str) -> str:
@@ -110,50 +138,35 @@ def read_version(text: str) -> int:
     return int(text) if len(text) <= 20 and text.isascii() and text.isdigit() else 0
 
 
-def read_amounts(written: ResourceList, *, field: str, problems: Problems) -> dict[str, int]:
+def read_amounts(written: ResourceList, *, problems: Problems, field: str) -> dict[str, int]:
     """A resource list in integers. An invalid quantity is left out and reported."""
     amounts: dict[str, int] = {}
     for name, quantity in written.items():
         try:
             amounts[name] = amount(name, str(quantity))
         except BadQuantity as bad:
-            problems.add(f"{field}[{name}]", value=quantity, advice=f"was ignored: {bad}")
+            problems.at(field).key(name).add(quantity, advice=f"was ignored: {bad}")
     return amounts
 
 
-def read_resources(written: ResourceList, *, field: str, problems: Problems) -> Resources:
-    return Resources.of(read_amounts(written, field=field, problems=problems))
+def read_resources(written: ResourceList, *, problems: Problems, field: str) -> Resources:
+    return Resources.of(read_amounts(written, problems=problems, field=field))
 
 
-def flatten_status(status: Mapping[str, object]) -> dict[str, str]:
-    """A status as texts: `running: 3` is {"running": "3"}; keys of nested values are joined with dots, and conditions have their
-    type as key: {"conditions.Scheduled.status": "True"}. Depth and number of fields are limited."""
-    walked = islice(_walk_status(status, prefix=""), _MAX_STATUS_FIELDS)
-    return {key: value for key, value in walked if value is not None}
+def status_texts(status: Mapping[str, object]) -> dict[str, str]:
+    """The fields of a status that the scheduler writes, as texts: {"running": "3", "allocated.cpu": "2"}. Conditions are none of
+    them: they are compared where they are written."""
+    return dict(islice(_status_texts(status), _MAX_STATUS_FIELDS))
 
 
-_MAX_STATUS_DEPTH = 6
 _MAX_STATUS_FIELDS = 1000
 
 
-def _walk_status(value: object, *, prefix: str, depth: int = 0) -> Iterator[tuple[str, str | None]]:
-    """Every path in a value, with its text where it has one. A value may contain itself, so paths are what is limited."""
-    yield prefix, _scalar_text(value)
-    for key, part in _parts(value) if depth < _MAX_STATUS_DEPTH else ():
-        yield from _walk_status(part, prefix=f"{prefix}.{key}" if prefix else key, depth=depth + 1)
-
-
-def _parts(value: object) -> Iterator[tuple[str, object]]:
-    if isinstance(value, Mapping):
-        yield from ((key, part) for key, part in value.items() if isinstance(key, str))
-    elif isinstance(value, list | tuple):
-        for i, part in enumerate(value):
-            kind = part.get("type") if isinstance(part, Mapping) else None
-            yield kind if isinstance(kind, str) else str(i), part
-
-
-def _scalar_text(value: object) -> str | None:
-    if isinstance(value, str):
-        return value
-    is_number = isinstance(value, bool | float) or (isinstance(value, int) and value.bit_length() < 256)
-    return json.dumps(value) if is_number else None
+def _status_texts(status: Mapping[str, object], *, parent: str = "") -> Iterator[tuple[str, str]]:
+    for key, value in status.items():
+        if isinstance(value, str):
+            yield f"{parent}{key}", value
+        elif isinstance(value, bool | float) or (isinstance(value, int) and value.bit_length() < 256):
+            yield f"{parent}{key}", json.dumps(value)
+        elif isinstance(value, Mapping) and not parent:
+            yield from _status_texts(value, parent=f"{key}.")

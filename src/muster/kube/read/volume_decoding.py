@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from muster.kube.read import names, wire
 from muster.kube.read.decoding_problems import Problems
-from muster.kube.read.selector_decoding import label_selector, node_affinity
+from muster.kube.read.selector_decoding import label_selector, node_terms
 from muster.kube.read.text_values import read_amounts, read_version
 from muster.model.pod_constraints import NodeTerm, Operator, Requirement
 from muster.model.volume import CsiNode, PersistentVolume, StorageClass, VolumeClaim
@@ -16,23 +16,22 @@ _WAIT_FOR_FIRST_CONSUMER = "WaitForFirstConsumer"
 
 def read_volume(written: wire.WirePersistentVolume, *, problems: Problems) -> PersistentVolume:
     meta, spec = written.metadata, written.spec
-    ref = spec.claim_ref or wire.ObjectReference()
-    csi = spec.csi or wire.CsiVolumeSource()
+    ref, required = spec.claim_ref, spec.node_affinity.required
     return PersistentVolume(
         name=meta.name,
         uid=meta.uid,
         version=read_version(meta.resource_version),
         labels=meta.labels,
-        capacity=read_amounts(spec.capacity, field="spec.capacity", problems=problems).get(_STORAGE, 0),
+        capacity=read_amounts(spec.capacity, problems=problems, field="spec.capacity").get(_STORAGE, 0),
         access_modes=spec.access_modes,
         mode=spec.volume_mode or "Filesystem",
         storage_class=meta.annotations.get(names.BETA_STORAGE_CLASS, spec.storage_class_name),
         claim=f"{ref.namespace or 'default'}/{ref.name}" if ref.name else "",
         claim_uid=ref.uid,
         available=written.status.phase in _USABLE_PHASES and meta.deletion_timestamp is None,
-        node_terms=_node_terms(spec.node_affinity, problems=problems),
-        driver=csi.driver,
-        handle=csi.volume_handle,
+        node_terms=None if required is None else node_terms(required, problems=problems.at("spec.nodeAffinity.required")),
+        driver=spec.csi.driver,
+        handle=spec.csi.volume_handle,
         problems=problems.all(),
     )
 
@@ -46,10 +45,10 @@ def read_volume_claim(written: wire.WirePersistentVolumeClaim, *, problems: Prob
         version=read_version(meta.resource_version),
         volume=spec.volume_name,
         storage_class=meta.annotations.get(names.BETA_STORAGE_CLASS, spec.storage_class_name),
-        request=read_amounts(spec.resources.requests, field="spec.resources.requests", problems=problems).get(_STORAGE, 0),
+        request=read_amounts(spec.resources.requests, problems=problems, field="spec.resources.requests").get(_STORAGE, 0),
         access_modes=spec.access_modes,
         mode=spec.volume_mode or "Filesystem",
-        selector=label_selector(spec.selector, field="spec.selector", problems=problems),
+        selector=label_selector(spec.selector, problems=problems, field="spec.selector"),
         selected_node=meta.annotations.get(names.SELECTED_NODE, ""),
         deleted=meta.deletion_timestamp is not None,
         problems=problems.all(),
@@ -59,9 +58,8 @@ def read_volume_claim(written: wire.WirePersistentVolumeClaim, *, problems: Prob
 def read_storage_class(written: wire.WireStorageClass, *, problems: Problems) -> StorageClass:
     meta, mode = written.metadata, written.volume_binding_mode
     if mode not in ("", "Immediate", _WAIT_FOR_FIRST_CONSUMER):
-        problems.add(
-            "volumeBindingMode", value=mode, advice=f"is unknown; write Immediate, which is used, or {_WAIT_FOR_FIRST_CONSUMER}"
-        )
+        advice = f"is unknown; write Immediate, which is used, or {_WAIT_FOR_FIRST_CONSUMER}"
+        problems.at("volumeBindingMode").add(mode, advice=advice)
     terms = tuple(_topology(term) for term in written.allowed_topologies)
     return StorageClass(
         name=meta.name,
@@ -76,20 +74,13 @@ def read_storage_class(written: wire.WireStorageClass, *, problems: Problems) ->
 
 def read_csi_node(written: wire.WireCSINode, *, problems: Problems) -> CsiNode:
     limits: list[tuple[str, int]] = []
-    for i, driver in enumerate(written.spec.drivers):
-        count = driver.allocatable.count if driver.allocatable is not None else None
+    for driver, place in problems.each("spec.drivers", written.spec.drivers):
+        count = driver.allocatable.count
         if count is not None and count < 0:
-            problems.add(f"spec.drivers[{i}].allocatable.count", value=count, advice="is negative; 0 is used")
+            place.at("allocatable.count").add(count, advice="is negative; 0 is used")
         if count is not None and driver.name:
             limits.append((driver.name, max(0, count)))
     return CsiNode(written.metadata.name, read_version(written.metadata.resource_version), tuple(sorted(limits)), problems.all())
-
-
-def _node_terms(written: wire.VolumeNodeAffinity | None, *, problems: Problems) -> tuple[NodeTerm, ...] | None:
-    if written is None or written.required is None:
-        return None
-    whole = wire.WireNodeAffinity(required_during_scheduling_ignored_during_execution=written.required)
-    return node_affinity(whole, field="spec.nodeAffinity", problems=problems).required
 
 
 def _topology(written: wire.TopologyTerm) -> NodeTerm:

@@ -1,7 +1,7 @@
 """Structs of API objects with the fields that the scheduler reads, under their Kubernetes names.
 
-Typed structs, so that decoding is one pass in C; unknown fields are skipped. Every field has a default, because any of them may be
-absent. The other modules of this package turn these structs into model values.
+Typed structs, so that decoding is one pass in C; unknown fields are skipped, except in the spec of a pod. Every field has a
+default, because any of them may be absent. The other modules of this package turn these structs into model values.
 """
 
 from __future__ import annotations
@@ -15,22 +15,23 @@ Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 """All integers that are read here are 32-bit integers of the API."""
 Quantity = str | Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | float
 ResourceList = dict[str, Quantity]
-StringDict = dict[str, str]
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 class WireStruct(msgspec.Struct, rename="camel", frozen=True, gc=False, omit_defaults=True):
     """Base of all structs. They form no cycles, so the garbage collector need not track them."""
 
 
-class TypeMeta(WireStruct, frozen=True):
-    """Untyped: the decoder checks the values."""
-
-    api_version: Any = None
-    kind: Any = None
-
-
 class OwnerReference(WireStruct, frozen=True):
     kind: str = ""
+    uid: str = ""
+    controller: bool = False
+
+
+class LocalObjectReference(WireStruct, frozen=True):
+    name: str = ""
 
 
 class ObjectMeta(WireStruct, frozen=True):
@@ -40,9 +41,18 @@ class ObjectMeta(WireStruct, frozen=True):
     resource_version: str = ""
     creation_timestamp: datetime | None = None
     deletion_timestamp: datetime | None = None
-    labels: StringDict = {}
-    annotations: StringDict = {}
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
     owner_references: tuple[OwnerReference, ...] = ()
+
+    @property
+    def controller(self) -> str:
+        """UID of the object that controls this one, or empty."""
+        return next((owner.uid for owner in self.owner_references if owner.controller), "")
+
+
+class WireObject(WireStruct, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
 
 
 # --- Selectors --------------------------------------------------------------------------------------------------------
@@ -55,7 +65,7 @@ class SelectorRequirement(WireStruct, frozen=True):
 
 
 class WireLabelSelector(WireStruct, frozen=True):
-    match_labels: StringDict = {}
+    match_labels: dict[str, str] = {}
     match_expressions: tuple[SelectorRequirement, ...] = ()
 
 
@@ -74,8 +84,8 @@ class PreferredNodeTerm(WireStruct, frozen=True):
 
 
 class WireNodeAffinity(WireStruct, frozen=True):
-    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
-    preferred_during_scheduling_ignored_during_execution: tuple[PreferredNodeTerm, ...] = ()
+    required: NodeSelector | None = msgspec.field(default=None, name=REQUIRED)
+    preferred: tuple[PreferredNodeTerm, ...] = msgspec.field(default=(), name=PREFERRED)
 
 
 class PodAffinityTerm(WireStruct, frozen=True):
@@ -93,21 +103,24 @@ class WeightedPodAffinityTerm(WireStruct, frozen=True):
 
 
 class WirePodAffinity(WireStruct, frozen=True):
-    required_during_scheduling_ignored_during_execution: tuple[PodAffinityTerm, ...] = ()
-    preferred_during_scheduling_ignored_during_execution: tuple[WeightedPodAffinityTerm, ...] = ()
+    required: tuple[PodAffinityTerm, ...] = msgspec.field(default=(), name=REQUIRED)
+    preferred: tuple[WeightedPodAffinityTerm, ...] = msgspec.field(default=(), name=PREFERRED)
 
 
 class Affinity(WireStruct, frozen=True):
-    node_affinity: WireNodeAffinity | None = None
-    pod_affinity: WirePodAffinity | None = None
-    pod_anti_affinity: WirePodAffinity | None = None
+    node_affinity: WireNodeAffinity = WireNodeAffinity()
+    pod_affinity: WirePodAffinity = WirePodAffinity()
+    pod_anti_affinity: WirePodAffinity = WirePodAffinity()
 
 
-class WireToleration(WireStruct, frozen=True):
+class WireTaint(WireStruct, frozen=True):
     key: str = ""
-    operator: str = ""
     value: str = ""
     effect: str = ""
+
+
+class WireToleration(WireTaint, frozen=True):
+    operator: str = ""
 
 
 class WireSpreadConstraint(WireStruct, frozen=True):
@@ -137,6 +150,7 @@ class ContainerPort(WireStruct, frozen=True):
 
 
 class Container(WireStruct, frozen=True):
+    name: str = ""
     resources: ResourceRequirements = ResourceRequirements()
     ports: tuple[ContainerPort, ...] = ()
     restart_policy: str = ""
@@ -152,57 +166,88 @@ class EphemeralVolumeSource(WireStruct, frozen=True):
 
 class WireVolume(WireStruct, frozen=True):
     name: str = ""
-    persistent_volume_claim: VolumeClaimSource | None = None
+    persistent_volume_claim: VolumeClaimSource = VolumeClaimSource()
     ephemeral: EphemeralVolumeSource | None = None
-
-
-class SchedulingGate(WireStruct, frozen=True):
-    name: str = ""
 
 
 class SchedulingGroup(WireStruct, frozen=True):
     pod_group_name: str = ""
 
 
-class PodSpec(WireStruct, frozen=True):
+class UnconstrainingFields(WireStruct, frozen=True):
+    """Fields of a pod's spec that say nothing about its node, or only what an admission plugin writes into other fields too."""
+
+    automount_service_account_token: Any = None
+    dns_config: Any = None
+    dns_policy: Any = None
+    enable_service_links: Any = None
+    ephemeral_containers: Any = None
+    host_aliases: Any = None
+    host_ipc: Any = msgspec.field(default=None, name="hostIPC")
+    host_pid: Any = msgspec.field(default=None, name="hostPID")
+    host_users: Any = None
+    hostname: Any = None
+    hostname_override: Any = None
+    image_pull_secrets: Any = None
+    os: Any = None
+    readiness_gates: Any = None
+    restart_policy: Any = None
+    runtime_class_name: Any = None
+    security_context: Any = None
+    service_account: Any = None
+    service_account_name: Any = None
+    set_hostname_as_fqdn: Any = msgspec.field(default=None, name="setHostnameAsFQDN")
+    share_process_namespace: Any = None
+    subdomain: Any = None
+    termination_grace_period_seconds: Any = None
+
+
+class PodSpec(UnconstrainingFields, frozen=True, forbid_unknown_fields=True):
+    """Fields that are honoured, beside those that are no constraint. A pod with any other gets no node."""
+
     node_name: str = ""
     scheduler_name: str = ""
+    active_deadline_seconds: int | None = None
     priority: Int32 | None = None
     priority_class_name: str = ""
     preemption_policy: str = ""
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
     overhead: ResourceList = {}
-    resources: ResourceRequirements | None = None
-    node_selector: StringDict = {}
-    affinity: Affinity | None = None
+    resources: ResourceRequirements = ResourceRequirements()
+    node_selector: dict[str, str] = {}
+    affinity: Affinity = Affinity()
     tolerations: tuple[WireToleration, ...] = ()
     topology_spread_constraints: tuple[WireSpreadConstraint, ...] = ()
     host_network: bool = False
     volumes: tuple[WireVolume, ...] = ()
-    scheduling_gates: tuple[SchedulingGate, ...] = ()
-    scheduling_group: SchedulingGroup | None = None
+    scheduling_gates: tuple[LocalObjectReference, ...] = ()
+    scheduling_group: SchedulingGroup = SchedulingGroup()
+    resource_claims: tuple[LocalObjectReference, ...] = ()
+
+
+class ContainerStatus(WireStruct, frozen=True):
+    """What the kubelet has allocated, and what the container runs with: both differ from the spec during a resize."""
+
+    name: str = ""
+    allocated_resources: ResourceList = {}
+    resources: ResourceRequirements = ResourceRequirements()
 
 
 class PodStatus(WireStruct, frozen=True):
     phase: str = ""
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
     start_time: datetime | None = None
     nominated_node_name: str = ""
 
 
-class WirePod(WireStruct, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class WirePod(WireObject, frozen=True):
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 
 
-# --- Node, Namespace, PriorityClass -----------------------------------------------------------------------------------
-
-
-class WireTaint(WireStruct, frozen=True):
-    key: str = ""
-    value: str = ""
-    effect: str = ""
+# --- Node, Namespace, PriorityClass, PodDisruptionBudget --------------------------------------------------------------
 
 
 class NodeSpec(WireStruct, frozen=True):
@@ -215,24 +260,19 @@ class NodeStatus(WireStruct, frozen=True):
     capacity: ResourceList = {}
 
 
-class WireNode(WireStruct, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class WireNode(WireObject, frozen=True):
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 
 
-class WireNamespace(WireStruct, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class WireNamespace(WireObject, frozen=True):
+    """Only its metadata is read."""
 
 
-class WirePriorityClass(WireStruct, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class WirePriorityClass(WireObject, frozen=True):
     value: Int32 = 0
     global_default: bool = False
     preemption_policy: str = ""
-
-
-# --- PodDisruptionBudget ----------------------------------------------------------------------------------------------
 
 
 class PodDisruptionBudgetSpec(WireStruct, frozen=True):
@@ -243,8 +283,7 @@ class PodDisruptionBudgetStatus(WireStruct, frozen=True):
     disruptions_allowed: Int32 = 0
 
 
-class WirePodDisruptionBudget(WireStruct, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class WirePodDisruptionBudget(WireObject, frozen=True):
     spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
     status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
 
@@ -272,9 +311,7 @@ class GangPolicy(WireStruct, frozen=True):
 
 
 class SchedulingPolicy(WireStruct, frozen=True):
-    """`basic`, the other choice, is the absence of `gang`."""
-
-    gang: GangPolicy | None = None
+    gang: GangPolicy = GangPolicy()  # Absent where the other choice, `basic`, was made.
 
 
 class WireTopologyConstraint(WireStruct, frozen=True):
@@ -293,20 +330,19 @@ class PodGroupSpec(WireStruct, frozen=True):
     network_topology: NetworkTopology | None = None
     sub_group_policy: tuple[SubGroupPolicy, ...] = ()
     schedule_timeout_seconds: Int32 | None = None
-    scheduling_policy: SchedulingPolicy | None = None
-    scheduling_constraints: SchedulingConstraints | None = None
+    scheduling_policy: SchedulingPolicy = SchedulingPolicy()
+    scheduling_constraints: SchedulingConstraints = SchedulingConstraints()
     priority: Int32 | None = None
     priority_class_name: str = ""
     preemption_policy: str = ""
 
 
-class WirePodGroup(WireStruct, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class WirePodGroup(WireObject, frozen=True):
     spec: PodGroupSpec = PodGroupSpec()
     status: dict[str, Any] = {}
 
 
-# --- Queue and ElasticQuota -------------------------------------------------------------------------------------------
+# --- Queue, ElasticQuota, HyperNode -----------------------------------------------------------------------------------
 
 
 class Guarantee(WireStruct, frozen=True):
@@ -323,8 +359,7 @@ class QueueSpec(WireStruct, frozen=True):
     priority: Int32 = 0
 
 
-class WireQueue(WireStruct, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class WireQueue(WireObject, frozen=True):
     spec: QueueSpec = QueueSpec()
     status: dict[str, Any] = {}
 
@@ -334,17 +369,9 @@ class ElasticQuotaSpec(WireStruct, frozen=True):
     min: ResourceList = {}
 
 
-class WireElasticQuota(WireStruct, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class WireElasticQuota(WireObject, frozen=True):
     spec: ElasticQuotaSpec = ElasticQuotaSpec()
     status: dict[str, Any] = {}
-
-
-# --- HyperNode --------------------------------------------------------------------------------------------------------
-
-
-class ExactMatch(WireStruct, frozen=True):
-    name: str = ""
 
 
 class RegexMatch(WireStruct, frozen=True):
@@ -352,8 +379,8 @@ class RegexMatch(WireStruct, frozen=True):
 
 
 class HyperNodeMemberSelector(WireStruct, frozen=True):
-    exact_match: ExactMatch | None = None
-    regex_match: RegexMatch | None = None
+    exact_match: LocalObjectReference = LocalObjectReference()
+    regex_match: RegexMatch = RegexMatch()
     label_match: WireLabelSelector | None = None
 
 
@@ -368,17 +395,15 @@ class HyperNodeSpec(WireStruct, frozen=True):
     members: tuple[HyperNodeMember, ...] = ()
 
 
-class WireHyperNode(WireStruct, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class WireHyperNode(WireObject, frozen=True):
     spec: HyperNodeSpec = HyperNodeSpec()
 
 
 # --- Volumes ----------------------------------------------------------------------------------------------------------
 
 
-class ObjectReference(WireStruct, frozen=True):
+class ObjectReference(LocalObjectReference, frozen=True):
     namespace: str = ""
-    name: str = ""
     uid: str = ""
 
 
@@ -396,17 +421,16 @@ class PersistentVolumeSpec(WireStruct, frozen=True):
     access_modes: tuple[str, ...] = ()
     storage_class_name: str = ""
     volume_mode: str = "Filesystem"
-    claim_ref: ObjectReference | None = None
-    node_affinity: VolumeNodeAffinity | None = None
-    csi: CsiVolumeSource | None = None
+    claim_ref: ObjectReference = ObjectReference()
+    node_affinity: VolumeNodeAffinity = VolumeNodeAffinity()
+    csi: CsiVolumeSource = CsiVolumeSource()
 
 
 class PersistentVolumeStatus(WireStruct, frozen=True):
     phase: str = ""
 
 
-class WirePersistentVolume(WireStruct, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class WirePersistentVolume(WireObject, frozen=True):
     spec: PersistentVolumeSpec = PersistentVolumeSpec()
     status: PersistentVolumeStatus = PersistentVolumeStatus()
 
@@ -420,22 +444,15 @@ class PersistentVolumeClaimSpec(WireStruct, frozen=True):
     selector: WireLabelSelector | None = None
 
 
-class WirePersistentVolumeClaim(WireStruct, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class WirePersistentVolumeClaim(WireObject, frozen=True):
     spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
 
 
-class TopologyExpression(WireStruct, frozen=True):
-    key: str = ""
-    values: tuple[str, ...] = ()
-
-
 class TopologyTerm(WireStruct, frozen=True):
-    match_label_expressions: tuple[TopologyExpression, ...] = ()
+    match_label_expressions: tuple[SelectorRequirement, ...] = ()
 
 
-class WireStorageClass(WireStruct, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class WireStorageClass(WireObject, frozen=True):
     provisioner: str = ""
     volume_binding_mode: str = "Immediate"
     allowed_topologies: tuple[TopologyTerm, ...] = ()
@@ -447,15 +464,14 @@ class DriverAllocatable(WireStruct, frozen=True):
 
 class CsiDriver(WireStruct, frozen=True):
     name: str = ""
-    allocatable: DriverAllocatable | None = None
+    allocatable: DriverAllocatable = DriverAllocatable()
 
 
 class CsiNodeSpec(WireStruct, frozen=True):
     drivers: tuple[CsiDriver, ...] = ()
 
 
-class WireCSINode(WireStruct, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class WireCSINode(WireObject, frozen=True):
     spec: CsiNodeSpec = CsiNodeSpec()
 
 
@@ -480,24 +496,5 @@ class WireDeviceSpec(WireStruct, frozen=True):
     devices: tuple[DeviceEntry, ...] = ()
 
 
-class WireDevice(WireStruct, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class WireDevice(WireObject, frozen=True):
     spec: WireDeviceSpec = WireDeviceSpec()
-
-
-WireObject = (
-    WirePod
-    | WireNode
-    | WireNamespace
-    | WirePriorityClass
-    | WirePodDisruptionBudget
-    | WirePodGroup
-    | WireQueue
-    | WireElasticQuota
-    | WireHyperNode
-    | WirePersistentVolume
-    | WirePersistentVolumeClaim
-    | WireStorageClass
-    | WireCSINode
-    | WireDevice
-)

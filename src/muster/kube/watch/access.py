@@ -1,7 +1,8 @@
 """The address of the API server, its certificate authority and the credentials: from a kubeconfig or a service account.
 
-The official client reads the configuration, because it supports every way to log in. Its requests are not used. Credentials may
-change at run time: tokens and certificates are read again from time to time, and at once when the server refuses them.
+What is plain is read by `plain_login`; for login plugins there is the official client, which supports every one, and whose requests
+are not used. Credentials may change at run time: tokens and certificates are read again from time to time, and at once when the
+server refuses them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from importlib import import_module
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +22,8 @@ from urllib.parse import quote, urlsplit
 import structlog
 import yaml
 
+from muster.kube.watch.plain_login import IN_CLUSTER_VARIABLE, Login, read_plain_kubeconfig, read_service_account
+
 log = structlog.get_logger(__name__)
 
 FILE_REFRESH_S: Final = 60.0
@@ -27,7 +31,6 @@ FILE_REFRESH_S: Final = 60.0
 _REFRESH_FRACTION = 0.8
 """The part of a token's lifetime after which it is renewed."""
 _MIN_REFRESH_S = 10.0
-_IN_CLUSTER_VARIABLE = "KUBERNETES_SERVICE_HOST"
 
 
 class AccessError(Exception):
@@ -96,7 +99,7 @@ def _modified_at(credentials: Credentials) -> tuple[float, ...]:
 async def read_access(kubeconfig: Path | None = None, context: str = "") -> Access:
     """From the given kubeconfig, else KUBECONFIG, else the service account of this pod, else ~/.kube/config."""
     named = str(kubeconfig) if kubeconfig is not None else os.environ.get("KUBECONFIG", "")
-    if not named and not context and os.environ.get(_IN_CLUSTER_VARIABLE):
+    if not named and not context and os.environ.get(IN_CLUSTER_VARIABLE):
         return _from_service_account()
     paths = named or str(Path.home() / ".kube" / "config")
     if not any(Path(path).expanduser().is_file() for path in paths.split(os.pathsep) if path):
@@ -105,24 +108,34 @@ async def read_access(kubeconfig: Path | None = None, context: str = "") -> Acce
 
 
 async def _from_kubeconfig(paths: str, *, context: str) -> Access:
-    config, loader = await _load_kubeconfig(paths, context=context)
+    login = await _load_kubeconfig(paths, context=context)
 
     async def reload() -> Credentials:
         # All files are read again: a new login of the user is written there.
-        return _credentials(*await _load_kubeconfig(paths, context=context))
+        return _credentials(await _load_kubeconfig(paths, context=context))
 
+    return _access(login, _credentials(login), reload)
+
+
+def _access(login: Login, credentials: Credentials, reload: Callable[[], Awaitable[Credentials]]) -> Access:
     return Access(
-        server=config.host,
-        context=_tls(config) if config.host.startswith("https") else None,
-        credentials=_credentials(config, loader),
+        server=login.server,
+        context=_tls(login) if login.server.startswith("https") else None,
+        credentials=credentials,
         reload=reload,
-        server_name=config.tls_server_name or "",
-        proxy=config.proxy or _proxy_for(config.host),
+        server_name=login.server_name,
+        proxy=login.proxy or _proxy_for(login.server),
     )
 
 
-async def _load_kubeconfig(paths: str, *, context: str) -> tuple[Any, Any]:
-    client, config = _official_client()
+async def _load_kubeconfig(paths: str, *, context: str) -> Login:
+    return read_plain_kubeconfig(paths, context=context) or await _load_with_official_client(paths, context=context)
+
+
+async def _load_with_official_client(paths: str, *, context: str) -> Login:
+    """Imported only where it is used, because that takes a second. It has no usable types."""
+    client: Any = import_module("kubernetes.aio.client")
+    config: Any = import_module("kubernetes.aio.config")
     settings = client.Configuration()
     try:
         loader = await config.load_kube_config(
@@ -130,20 +143,29 @@ async def _load_kubeconfig(paths: str, *, context: str) -> tuple[Any, Any]:
         )
     except (config.ConfigException, OSError, ValueError, TypeError, KeyError, yaml.YAMLError) as error:
         raise AccessError(f"kubeconfig {paths}: {error}") from error
-    return settings, loader
+    return Login(
+        settings.host,
+        settings.api_key.get("BearerToken", ""),
+        ca_file=settings.ssl_ca_cert or "",
+        cert_file=settings.cert_file or "",
+        key_file=settings.key_file or "",
+        is_verified=settings.verify_ssl,
+        server_name=settings.tls_server_name or "",
+        proxy=settings.proxy or "",
+        user=loader._user.value if loader._user is not None else {},
+        expiry=getattr(loader, "exec_plugin_expiry", None),
+    )
 
 
-def _credentials(config: Any, loader: Any) -> Credentials:
-    header, cert_file = config.api_key.get("BearerToken", ""), config.cert_file or ""
-    user: Mapping[str, Any] = loader._user.value if loader._user is not None else {}
-    plugin = user.get("exec")
+def _credentials(login: Login) -> Credentials:
+    plugin = login.user.get("exec")
     # The official client logs a failure of the plugin and continues without credentials, which have no permissions.
-    if plugin and not header and not cert_file:
+    if plugin and not login.header and not login.cert_file:
         raise AccessError(
             f"the login plugin {plugin.get('command', '')!r} of the kubeconfig returned no credentials; run it by hand"
         )
-    refresh_after_s = _token_refresh_s(loader) if plugin else _file_refresh_s(user)
-    return Credentials(header, cert_file, config.key_file or "", refresh_after_s, _impersonation_headers(user))
+    refresh_after_s = _token_refresh_s(login.expiry) if plugin else _file_refresh_s(login.user)
+    return Credentials(login.header, login.cert_file, login.key_file, refresh_after_s, _impersonation_headers(login.user))
 
 
 def _impersonation_headers(user: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
@@ -155,8 +177,7 @@ def _impersonation_headers(user: Mapping[str, Any]) -> tuple[tuple[str, str], ..
     return tuple((name, str(value)) for name, value in headers if value)
 
 
-def _token_refresh_s(loader: Any) -> float | None:
-    expiry: datetime | None = getattr(loader, "exec_plugin_expiry", None)
+def _token_refresh_s(expiry: datetime | None) -> float | None:
     if expiry is None:
         return None
     return max(_MIN_REFRESH_S, _REFRESH_FRACTION * (expiry - datetime.now(UTC)).total_seconds())
@@ -167,32 +188,22 @@ def _file_refresh_s(user: Mapping[str, Any]) -> float | None:
 
 
 def _from_service_account() -> Access:
-    settings = _service_account_config()
-
     async def reload() -> Credentials:
-        return _service_account_credentials(_service_account_config())
+        return _service_account_credentials(_service_account())
 
-    return Access(
-        server=settings.host,
-        context=_tls(settings),
-        credentials=_service_account_credentials(settings),
-        reload=reload,
-        proxy=_proxy_for(settings.host),
-    )
+    login = _service_account()
+    return _access(login, _service_account_credentials(login), reload)
 
 
-def _service_account_config() -> Any:
-    client, config = _official_client()
-    settings = client.Configuration()
+def _service_account() -> Login:
     try:
-        config.load_incluster_config(settings, try_refresh_token=False)
-    except (config.ConfigException, OSError) as error:
+        return read_service_account()
+    except (OSError, KeyError, ValueError) as error:
         raise AccessError(f"this is a pod in a cluster, but its service account cannot be read: {error}") from error
-    return settings
 
 
-def _service_account_credentials(settings: Any) -> Credentials:
-    return Credentials(settings.api_key["BearerToken"].strip(), refresh_after_s=FILE_REFRESH_S)
+def _service_account_credentials(login: Login) -> Credentials:
+    return Credentials(login.header, refresh_after_s=FILE_REFRESH_S)
 
 
 def _proxy_for(server: str) -> str:
@@ -240,21 +251,14 @@ def _address(host: str) -> IPv4Address | IPv6Address | None:
         return None
 
 
-def _tls(config: Any) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=config.ssl_ca_cert, cadata=config.ca_cert_data)
+def _tls(login: Login) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=login.ca_file or None)
     # Certificate authorities of clusters often lack extensions that newer Pythons require by default.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    if config.cert_file:
-        context.load_cert_chain(config.cert_file, config.key_file)
-    if not config.verify_ssl:
-        log.warning("insecure-skip-tls-verify in the kubeconfig: the server is not verified", server=config.host)
+    if login.cert_file:
+        context.load_cert_chain(login.cert_file, login.key_file or None)
+    if not login.is_verified:
+        log.warning("insecure-skip-tls-verify in the kubeconfig: the server is not verified", server=login.server)
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
-
-
-def _official_client() -> tuple[Any, Any]:
-    """The official client, imported only where it is used because that takes a second. It has no usable types."""
-    from kubernetes.aio import client, config
-
-    return client, config

@@ -1,4 +1,4 @@
-"""The only module that uses the network: requests to one API server with bounded concurrency, rate limit and timeouts.
+"""The only module that uses the network: requests to one API server with bounded concurrency and timeouts.
 
 A `Client` belongs to one event loop. A response that is no success becomes an `ApiError`, which the caller handles. Only "too many
 requests" is retried here, because the server itself gives the delay.
@@ -26,8 +26,7 @@ from muster.kube.watch.access import Access, AccessError
 
 NO_RESPONSE: Final = 0
 """The status of a request without a response: the server may or may not have carried it out."""
-TOO_MANY_REQUESTS: Final = 429
-UNAUTHORIZED: Final = 401
+UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT, INVALID, TOO_MANY_REQUESTS = 401, 403, 404, 409, 422, 429
 READ_METHODS: Final = frozenset({"GET", "HEAD"})
 LEASE_EXPIRED: Final = "LeaseExpired"
 """The reason of a write that was not sent, because this process is not the leader any more."""
@@ -80,14 +79,12 @@ class Client:
         access: Access,
         *,
         concurrency: int = 64,
-        qps: float | None = None,
         timeout_s: float = 10.0,
         observe: RequestObserver | None = None,
         may_write: Callable[[], bool] | None = None,
     ) -> None:
         self._access = access
         self._semaphore = asyncio.Semaphore(concurrency)
-        self._rate_limiter = _RateLimiter(qps) if qps else None
         self._timeout_s = timeout_s
         self._observe = observe
         self._may_write = may_write
@@ -179,8 +176,6 @@ class Client:
 
     async def _request_once(self, request_spec: _Request, *, timeout_s: float) -> bytes:
         async with self._semaphore:
-            if self._rate_limiter is not None:
-                await self._rate_limiter.acquire()
             limit = aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(_CONNECT_TIMEOUT_S, timeout_s))
             async with self._exchange(request_spec, timeout=limit) as response:
                 return await response.read()
@@ -273,21 +268,6 @@ class _Request(msgspec.Struct, frozen=True):
     params: Mapping[str, str]
     payload: bytes | None
     headers: tuple[tuple[str, str], ...]
-
-
-class _RateLimiter:
-    """A token bucket: at most `qps` requests a second, with a burst of one second after a pause."""
-
-    def __init__(self, qps: float) -> None:
-        self._interval_s = 1.0 / qps
-        self._burst_s = 1.0
-        self._next = 0.0
-
-    async def acquire(self) -> None:
-        now = time.monotonic()
-        self._next = max(self._next, now - self._burst_s) + self._interval_s
-        if self._next > now:
-            await asyncio.sleep(self._next - now)
 
 
 def _with_server_timeout(method: str, params: Mapping[str, str] | None, timeout_s: float) -> Mapping[str, str]:

@@ -26,14 +26,14 @@ from typing import Any, Final
 import msgspec
 import structlog
 
+from muster.kube.read.api_resources import LEASE
+from muster.kube.read.wire import ObjectMeta
 from muster.kube.watch.access import Access
-from muster.kube.watch.api_resources import LEASE
-from muster.kube.watch.client import NO_RESPONSE, ApiError, Client
+from muster.kube.watch.client import CONFLICT, NO_RESPONSE, NOT_FOUND, ApiError, Client
 
 log = structlog.get_logger(__name__)
 
 _MERGE_PATCH = "application/merge-patch+json"
-_NOT_FOUND, _CONFLICT = 404, 409
 _NEVER = float("-inf")
 _JITTER = 1.2
 
@@ -237,7 +237,7 @@ class _LeaseClient:
             return await self._write(self._acquisition(found.spec), version=found.metadata.resource_version, timeout_s=timeout_s)
         except ApiError as error:
             # Another candidate was faster.
-            if error.status == _CONFLICT:
+            if error.status == CONFLICT:
                 return _NEVER
             raise
 
@@ -246,7 +246,7 @@ class _LeaseClient:
         try:
             return await self._write(self._renewal_spec(), version=self._version, timeout_s=timeout_s)
         except ApiError as error:
-            if error.status not in (_CONFLICT, _NOT_FOUND):
+            if error.status not in (CONFLICT, NOT_FOUND):
                 raise
         # A renewal without a response may have been carried out, or another client may have changed the object.
         found = await self._get(timeout_s=timeout_s)
@@ -278,7 +278,7 @@ class _LeaseClient:
         try:
             answer = await self._client.request("GET", self._path, timeout_s=timeout_s, retry_throttled=False)
         except ApiError as error:
-            if error.status == _NOT_FOUND:
+            if error.status == NOT_FOUND:
                 return None
             raise
         return _decode_lease(answer)
@@ -320,10 +320,6 @@ class _LeaseClient:
         }
 
 
-class _LeaseMeta(msgspec.Struct, rename="camel", frozen=True):
-    resource_version: str = ""
-
-
 class _LeaseSpec(msgspec.Struct, rename="camel", frozen=True):
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
@@ -333,7 +329,7 @@ class _LeaseSpec(msgspec.Struct, rename="camel", frozen=True):
 
 
 class _LeaseObject(msgspec.Struct, frozen=True):
-    metadata: _LeaseMeta = _LeaseMeta()
+    metadata: ObjectMeta = ObjectMeta()
     spec: _LeaseSpec = _LeaseSpec()
 
 

@@ -1,7 +1,7 @@
 """Lists and watches one resource: one update for each version of an object, and one for its deletion.
 
-Objects are passed on as the bytes that the server sent. Only names, UIDs and versions are kept, so that after a relist only what
-changed is passed on. Errors of the API server are retried here with backoff and never raised.
+Objects are passed on as the bytes that the server sent, if they changed (`object_tracker`). Errors of the API server are retried
+here with backoff and never raised.
 """
 
 from __future__ import annotations
@@ -12,21 +12,19 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass
-from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 import structlog
 
-from muster.kube.watch.api_resources import WATCHED, ApiResource
-from muster.kube.watch.client import NO_RESPONSE, TOO_MANY_REQUESTS, ApiError, Client, api_error_of_status
+from muster.kube.read.api_resources import ApiResource
+from muster.kube.watch.client import FORBIDDEN, NO_RESPONSE, NOT_FOUND, TOO_MANY_REQUESTS, ApiError, Client, api_error_of_status
+from muster.kube.watch.object_tracker import ObjectTracker, WatchUpdate
 
 log = structlog.get_logger(__name__)
 
 EXPIRED: Final = 410
 """The server has compacted the resourceVersion from which the watch should continue."""
-NOT_FOUND: Final = 404
-FORBIDDEN: Final = 403
 UNSUPPORTED_STATUSES: Final = frozenset({400, 422})
 """The response of a server that does not support watch lists (`sendInitialEvents`)."""
 _RELIST_STATUSES: Final = UNSUPPORTED_STATUSES | {EXPIRED, NOT_FOUND}
@@ -36,21 +34,6 @@ INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 """The annotation of the bookmark that ends the initial events of a watch list."""
 _WATCH_LISTS_BEFORE_PAGING = 3
 _FAILURES_BEFORE_RELIST = 8
-
-
-class UpdateType(Enum):
-    UPSERT = "upsert"
-    DELETE = "delete"
-    SYNCED = "synced"
-    """All existing objects were passed on."""
-
-
-class WatchUpdate(NamedTuple):
-    """One update of one object. A DELETE that is found by a relist has the metadata only."""
-
-    kind: tuple[str, str]
-    update_type: UpdateType
-    raw: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,24 +88,25 @@ class Reflector:
         self,
         client: Client,
         resource: ApiResource,
-        version: str,
         sink: UpdateSink,
         *,
         timing: WatchTiming = DEFAULT_WATCH_TIMING,
-        field_selector: str = "",
     ) -> None:
         self.resource = resource
-        self.version = version or resource.versions[0]
         self.synced = asyncio.Event()
         self.health = WatchHealth(last_received_at=time.monotonic())
         self._client = client
         self._sink = sink
         self._timing = timing
-        self._selector = {"fieldSelector": field_selector} if field_selector else {}
-        self._known: dict[str, tuple[str, str]] = {}
+        self._objects = ObjectTracker(resource)
         self._supports_watch_list = True
         self._failed_watch_lists = 0
         self._untried_versions = self._other_versions()
+
+    @property
+    def version(self) -> str:
+        """In which the resource is read: the best that the server has."""
+        return self._objects.version
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -168,7 +152,7 @@ class Reflector:
             updates: list[WatchUpdate] = []
             for raw in listed.items or ():
                 try:
-                    self._upsert(raw, found=found, updates=updates)
+                    self._objects.upsert(raw, found=found, updates=updates)
                 except _DECODE_ERRORS as error:
                     self._skip_unreadable(raw, error)
             token = listed.metadata.continue_
@@ -179,7 +163,7 @@ class Reflector:
                 return
 
     def _list_params(self, page: int, token: str) -> dict[str, str]:
-        params = dict(self._selector)
+        params: dict[str, str] = {}
         if page:
             params["limit"] = str(page)
         if token:
@@ -187,9 +171,7 @@ class Reflector:
         return params
 
     def _finish_list(self, found: set[str], *, resource_version: str, updates: list[WatchUpdate]) -> None:
-        """The list is complete: objects that are not in it were deleted."""
-        updates.extend(self._missed_delete(key) for key in [key for key in self._known if key not in found])
-        updates.append(WatchUpdate(self.resource.key, UpdateType.SYNCED))
+        self._objects.finish_list(found, updates=updates)
         self.health.relists += self.synced.is_set()
         self.health.forbidden = self.health.not_served = False
         self.health.resource_version = resource_version
@@ -211,7 +193,6 @@ class Reflector:
 
     def _watch_params(self) -> dict[str, str]:
         params = {
-            **self._selector,
             "watch": "true",
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(int(self._timing.watch_s * random.uniform(1.0, 2.0))),
@@ -250,57 +231,14 @@ class Reflector:
     def _apply_event(self, event: _WatchEvent, *, found: set[str] | None, updates: list[WatchUpdate]) -> str:
         """The resourceVersion after this event. Those of initial events are in no order."""
         if event.type in ("ADDED", "MODIFIED"):
-            return self._upsert(event.object, found=found, updates=updates)
+            return self._objects.upsert(event.object, found=found, updates=updates)
         if event.type == "DELETED":
-            return self._delete(event.object, found=found, updates=updates)
+            return self._objects.delete(event.object, found=found, updates=updates)
         if event.type == "ERROR":
             raise api_error_of_status(event.object)
-        return _HEAD_DECODER.decode(event.object).metadata.resource_version
+        return _BOOKMARK_DECODER.decode(event.object).metadata.resource_version
 
     # -- objects -----------------------------------------------------------------------------------------------------------
-
-    def _upsert(self, raw: msgspec.Raw, *, found: set[str] | None, updates: list[WatchUpdate]) -> str:
-        head = _HEAD_DECODER.decode(raw)
-        meta = head.metadata
-        key = f"{meta.namespace}/{meta.name}"
-        if found is not None:
-            found.add(key)
-        known = self._known.get(key)
-        if known is None or known != (meta.uid, meta.resource_version):
-            if known is not None and known[0] != meta.uid:
-                updates.append(self._missed_delete(key))
-            self._known[key] = (meta.uid, meta.resource_version)
-            updates.append(
-                WatchUpdate(self.resource.key, UpdateType.UPSERT, bytes(raw) if head.kind else self._with_type_meta(raw))
-            )
-        return meta.resource_version
-
-    def _delete(self, raw: msgspec.Raw, *, found: set[str] | None, updates: list[WatchUpdate]) -> str:
-        meta = _HEAD_DECODER.decode(raw).metadata
-        key = f"{meta.namespace}/{meta.name}"
-        if found is not None:
-            found.discard(key)
-        known = self._known.get(key)
-        if known is not None and known[0] == meta.uid:
-            del self._known[key]
-            updates.append(WatchUpdate(self.resource.key, UpdateType.DELETE, bytes(raw)))
-        return meta.resource_version
-
-    def _missed_delete(self, key: str) -> WatchUpdate:
-        """A deletion that happened while there was no watch."""
-        namespace, _, name = key.partition("/")
-        uid, version = self._known.pop(key)
-        manifest = {
-            "apiVersion": self.resource.api_version(self.version),
-            "kind": self.resource.kind,
-            "metadata": {"name": name, "namespace": namespace, "uid": uid, "resourceVersion": version},
-        }
-        return WatchUpdate(self.resource.key, UpdateType.DELETE, msgspec.json.encode(manifest))
-
-    def _with_type_meta(self, raw: msgspec.Raw) -> bytes:
-        """The items of a list have no apiVersion and kind."""
-        type_meta = f'{{"apiVersion":"{self.resource.api_version(self.version)}","kind":"{self.resource.kind}",'
-        return type_meta.encode() + bytes(raw).lstrip()[1:]
 
     def _emit(self, updates: list[WatchUpdate]) -> None:
         if updates:
@@ -344,7 +282,7 @@ class Reflector:
         """The server does not serve it in this version: try the others, then wait. Objects that it had are deleted."""
         self.health.resource_version = ""
         if self._untried_versions:
-            self.version, *self._untried_versions = self._untried_versions
+            self._objects.version, *self._untried_versions = self._untried_versions
             return 0.0
         if not self.health.not_served:
             updates: list[WatchUpdate] = []
@@ -360,7 +298,7 @@ class Reflector:
             self.health.forbidden = True
             log.warning("resource is forbidden", resource=self.resource.plural, group=self.resource.group, error=str(error))
         if not self.synced.is_set():
-            self._emit([WatchUpdate(self.resource.key, UpdateType.SYNCED)])
+            self._emit([self._objects.synced])
             self.synced.set()
         return self._timing.not_served_wait_s * random.uniform(0.8, 1.2)
 
@@ -378,56 +316,12 @@ class Reflector:
         return self.resource.path(self.version)
 
 
-async def discover_versions(client: Client) -> dict[tuple[str, str], str]:
-    """The served version of each watched resource; those that are not served are missing."""
-    group_versions = sorted({(resource.group, version) for resource in WATCHED for version in resource.versions})
-    answers = await asyncio.gather(*(_served(client, group, version) for group, version in group_versions))
-    served = dict(zip(group_versions, answers, strict=True))
-    return {
-        resource.key: version
-        for resource in WATCHED
-        for version in reversed(resource.versions)
-        if resource.plural in served[resource.group, version]
-    }
-
-
-async def _served(client: Client, group: str, version: str) -> frozenset[str]:
-    path = f"/apis/{group}/{version}" if group else f"/api/{version}"
-    try:
-        answer = await client.request("GET", path)
-    except ApiError as error:
-        # Discovery may be forbidden; the lists themselves show what may be read.
-        if error.status in (NOT_FOUND, FORBIDDEN):
-            return frozenset()
-        raise
-    return frozenset(entry.name for entry in msgspec.json.decode(answer, type=_ApiResources).resources)
-
-
 # -- structs ---------------------------------------------------------------------------------------------------------------
 
 
-class _ApiResource(msgspec.Struct):
-    name: str = ""
-
-
-class _ApiResources(msgspec.Struct):
-    resources: list[_ApiResource] = []
-
-
-class _ObjectHeadMeta(msgspec.Struct, rename="camel", frozen=True, gc=False):
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
+class _BookmarkMeta(msgspec.Struct, rename="camel", frozen=True, gc=False):
     resource_version: str = ""
-
-
-class _ObjectHead(msgspec.Struct, frozen=True, gc=False):
-    kind: str = ""
-    metadata: _ObjectHeadMeta = _ObjectHeadMeta()
-
-
-class _BookmarkMeta(msgspec.Struct, frozen=True, gc=False):
-    annotations: dict[str, str] = {}
+    annotations: dict[str, str] | None = None
 
 
 class _Bookmark(msgspec.Struct, frozen=True, gc=False):
@@ -450,14 +344,14 @@ class _ObjectList(msgspec.Struct, frozen=True):
 
 
 _WATCH_EVENT_DECODER: Final = msgspec.json.Decoder(_WatchEvent)
-_HEAD_DECODER: Final = msgspec.json.Decoder(_ObjectHead)
 _BOOKMARK_DECODER: Final = msgspec.json.Decoder(_Bookmark)
 _LIST_DECODER: Final = msgspec.json.Decoder(_ObjectList)
 _DECODE_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def _ends_initial_events(raw: msgspec.Raw) -> bool:
-    return _BOOKMARK_DECODER.decode(raw).metadata.annotations.get(INITIAL_EVENTS_END) == "true"
+    annotations = _BOOKMARK_DECODER.decode(raw).metadata.annotations
+    return annotations is not None and annotations.get(INITIAL_EVENTS_END) == "true"
 
 
 def _is_version_too_large(error: ApiError) -> bool:

@@ -9,32 +9,34 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import structlog
 
-from muster.kube.read.object_references import GroupKind, pod_ref
-from muster.kube.watch.client import ApiError, Client
+from muster.kube.read import names
+from muster.kube.read.object_references import GroupKind
+from muster.kube.watch.client import Client
 from muster.kube.write import event_recorder
 from muster.kube.write.api_writer import WRITE_TIMEOUT_S, ApiWriter, NotLeading
-from muster.kube.write.backoff import REPORT_BACKOFF, FailureBackoff
-from muster.kube.write.event_recorder import EventRecorder
+from muster.kube.write.backoff import FailureBackoff
+from muster.kube.write.effect_writes import PLAN_NOT_SAVED, EffectWrites, FailureEvent, WrittenEffect, failure_event
+from muster.kube.write.event_recorder import EventRecorder, GangObjects
 from muster.kube.write.keyed_queue import KeyedQueue, QueueEntry
-from muster.kube.write.patch_builder import GangPods, incomplete_plan
-from muster.kube.write.pod_writes import PodWriter, RefusedEviction
+from muster.kube.write.pod_writes import PodWriter
+from muster.kube.write.status_updates import GangPods
 from muster.kube.write.status_writer import StatusWriter
 from muster.kube.write.write_cache import WriteCache
-from muster.kube.write.write_order import PodWrite, WriteBatch, order_writes
-from muster.model.effects import Bind, CancelEviction, Effect, Evict, Nominate, Release, Reserve
-from muster.model.events import BindFailed, Event, EvictFailed, ReservationFailed
+from muster.kube.write.write_order import EffectWrite, WriteBatch, order_writes
+from muster.model.effects import Bind, Effect, PodEffect, SavePlan
+from muster.model.events import Event
 
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
-QueuedWrite = tuple[PodWrite, QueueEntry]
+QueuedWrite = tuple[EffectWrite, QueueEntry]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ class WriteLimits:
 
 
 DEFAULT_WRITE_LIMITS = WriteLimits()
+_POLL_S = 0.01
 
 
 class EffectWriter:
@@ -71,16 +74,17 @@ class EffectWriter:
         version_of: Callable[[GroupKind], str],
         now: Callable[[], float],
         limits: WriteLimits = DEFAULT_WRITE_LIMITS,
+        namespace: str = names.MUSTER_NAMESPACE,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._on_failure = on_failure
         self._gang_pods = gang_pods
         self._limits = limits
         self._queue = KeyedQueue()
-        self._failure_backoff = FailureBackoff(REPORT_BACKOFF)
+        self._failure_backoff = FailureBackoff()
         self.delayed_failures = 0
         """Failures that are not reported yet."""
-        self._submitted: deque[tuple[WriteBatch, event_recorder.GangObjects]] = deque()
+        self._submitted: deque[tuple[WriteBatch, GangObjects]] = deque()
         """Batches that are not started yet."""
         self._tasks: set[asyncio.Task[Any]] = set()
         self._finished = 0
@@ -89,12 +93,15 @@ class EffectWriter:
         """Binds that are not started yet: there may be thousands, and each of them as a task would only wait."""
         self._blocked = 0
         """Tasks that wait for other controllers."""
-        self._idle = asyncio.Event()
-        self._idle.set()
 
         def api_writer(concurrency: int) -> ApiWriter:
             return ApiWriter(
-                client, version_of=version_of, may_write=may_write, concurrency=concurrency, timeout_s=limits.timeout_s
+                client,
+                cache,
+                version_of=version_of,
+                may_write=may_write,
+                concurrency=concurrency,
+                timeout_s=limits.timeout_s,
             )
 
         status_api_writer = api_writer(limits.status_write_concurrency)
@@ -102,15 +109,13 @@ class EffectWriter:
         self._status_writer = StatusWriter(
             status_api_writer, cache, self._queue, now=now, until_idle=self._until_idle, concurrency=limits.status_write_concurrency
         )
-        pending_patch = self._status_writer.pending_patch
+        self._effect_writes = EffectWrites(cache, now=now, pending_status=self._status_writer.pending_patch, namespace=namespace)
         self._pod_writer = PodWriter(
             api_writer(limits.pod_write_concurrency),
-            cache,
-            now=now,
+            self._effect_writes,
             volume_wait_s=limits.volume_wait_s,
             on_blocked=self._add_blocked,
             on_retry=self._start_bind_worker,
-            pending_patch=pending_patch,
         )
 
     # -- submitting ------------------------------------------------------------------------------------------------------------
@@ -132,7 +137,7 @@ class EffectWriter:
         try:
             async with asyncio.timeout(timeout_s):
                 while self.pending:
-                    await asyncio.sleep(0.01)
+                    await asyncio.sleep(_POLL_S)
         except TimeoutError:
             return False
         return True
@@ -165,44 +170,36 @@ class EffectWriter:
     def _start_batch(self) -> None:
         batch, gang_objects = self._submitted.popleft()
         # Entries are queued now, all at once: what a later batch writes onto a pod comes after what this one does.
-        stages = [[(one, self._queue.enqueue(pod_ref(one.effect.pod))) for one in stage] for stage in batch.stages]
+        stages = [[(one, self._queue.enqueue(self._effect_writes.target(one.effect))) for one in stage] for stage in batch.stages]
         if stages:
             self._spawn(self._write_batch(stages, gang_objects))
         self._status_writer.add(batch.status_writes)
         self._recorder.add(event_recorder.refusal_events(batch.status_writes, gang_objects))
 
-    async def _write_batch(self, stages: list[list[QueuedWrite]], gang_objects: event_recorder.GangObjects) -> None:
+    async def _write_batch(self, stages: list[list[QueuedWrite]], gang_objects: GangObjects) -> None:
         *earlier, last = stages
+        saving: dict[str, asyncio.Task[bool]] = {}
         for stage in earlier:
             # A write that takes longer does no harm: what it leaves behind is recovered after a restart.
-            await asyncio.wait(self._start_stage(stage, gang_objects), timeout=self._limits.release_timeout_s)
-        self._start_stage(last, gang_objects)
+            await asyncio.wait(self._start_stage(stage, gang_objects, saving), timeout=self._limits.release_timeout_s)
+        self._start_stage(last, gang_objects, saving)
 
-    def _start_stage(self, stage: list[QueuedWrite], gang_objects: event_recorder.GangObjects) -> list[asyncio.Task[Any]]:
-        """The tasks of the stage; binds are queued for the bind workers."""
-        tasks: list[asyncio.Task[Any]] = []
-        reserved: dict[str, asyncio.Task[bool]] = {}
-        evictions: list[tuple[Evict, QueueEntry, list[asyncio.Task[bool]]]] = []
-        for (effect, after), entry in stage:
-            match effect:
-                case Bind():
-                    self._binds.append((effect, entry))
-                case Reserve() | Nominate():
-                    reserved[effect.uid] = self._spawn(self._reserve(effect, entry))
-                case Evict():
-                    evictions.append((effect, entry, [reserved[uid] for uid in after]))
-                case Release() | CancelEviction():
-                    tasks.append(self._spawn(self._release(effect, entry)))
-        for _ in range(self._limits.pod_write_concurrency):
-            self._start_bind_worker()
-        tasks.extend(self._spawn(self._evict(*eviction, gang_objects)) for eviction in evictions)
-        return [*tasks, *reserved.values()]
-
-    async def _release(self, effect: Release | CancelEviction, entry: QueueEntry) -> None:
-        async with entry:
-            done = await _or_error(lambda: self._pod_writer.release(effect), on_error=lambda _: False)
-        if done:
-            self._recorder.add_effect(effect)
+    def _start_stage(
+        self, stage: list[QueuedWrite], gang_objects: GangObjects, saving: dict[str, asyncio.Task[bool]]
+    ) -> list[asyncio.Task[bool]]:
+        """The tasks of the stage; binds are queued for the bind workers. `saving`: those that save plans, by gang."""
+        tasks: list[asyncio.Task[bool]] = []
+        for (effect, plans), entry in stage:
+            if isinstance(effect, Bind):
+                self._binds.append((effect, entry))
+                if len(self._binds) <= self._limits.pod_write_concurrency:
+                    self._start_bind_worker()
+            else:
+                saved = [saving[gang] for gang in plans if gang in saving]
+                tasks.append(self._spawn(self._carry_out(effect, entry, gang_objects=gang_objects, saved=saved)))
+                if isinstance(effect, SavePlan):
+                    saving[effect.plan.gang] = tasks[-1]
+        return tasks
 
     def _start_bind_worker(self) -> None:
         """A worker binds one pod after the other. One that has to wait starts another in its place."""
@@ -214,84 +211,58 @@ class EffectWriter:
             effect, entry = self._binds.popleft()
             if entry.must_wait or effect.volumes:
                 # A task of its own: it may wait long.
-                self._spawn(self._bind(effect, entry))
+                self._spawn(self._carry_out(effect, entry))
             else:
                 # After the lease is lost, each of the others fails in the same way.
                 with contextlib.suppress(NotLeading):
-                    await self._bind(effect, entry)
+                    await self._carry_out(effect, entry)
                 self._finished += 1
 
-    async def _bind(self, effect: Bind, entry: QueueEntry) -> None:
+    async def _carry_out(
+        self,
+        effect: WrittenEffect,
+        entry: QueueEntry,
+        *,
+        gang_objects: GangObjects = event_recorder.NO_GANG_OBJECTS,
+        saved: Sequence[asyncio.Task[bool]] = (),
+    ) -> bool:
+        """Is it done? `saved` are the tasks of the plans that have to be saved first."""
         async with entry:
-            why = await _or_error(
-                lambda: self._pod_writer.bind(effect), on_error=lambda error: f"pod {effect.pod} was not bound: {error}"
-            )
-        if why:
-            self._report_failure(BindFailed(effect.uid, effect.node, why))
-        else:
-            self._failure_backoff.clear(BindFailed, effect.uid)
-            self._recorder.add_effect(effect)
+            is_saved = all([await one for one in saved])
+            failed = await self._pod_writer.carry_out(effect) if is_saved else PLAN_NOT_SAVED
+        if failed is None:
+            self._failure_backoff.clear(effect)
+            if isinstance(effect, PodEffect):
+                self._recorder.add_effect(effect, gang_objects)
+        elif (event := failure_event(effect, failed)) is not None:
+            self._report_failure(event)
+        return failed is None
 
-    async def _reserve(self, effect: Reserve | Nominate, entry: QueueEntry) -> bool:
-        """Is it written?"""
-        async with entry:
-            why = await _or_error(lambda: self._pod_writer.reserve(effect), on_error=str)
-        if why:
-            self._report_failure(ReservationFailed(effect.uid, effect.node, effect.since, why))
-        else:
-            self._failure_backoff.clear(ReservationFailed, effect.uid)
-            self._recorder.add_effect(effect)
-        return not why
-
-    def _report_failure(self, failed: BindFailed | ReservationFailed) -> None:
+    def _report_failure(self, failed: FailureEvent) -> None:
         if delay_s := self._failure_backoff.delay_s(failed):
             self.delayed_failures += 1
             self._loop.call_later(delay_s, self._report_delayed, failed)
         else:
             self._on_failure(failed)
 
-    def _report_delayed(self, failed: BindFailed | ReservationFailed) -> None:
+    def _report_delayed(self, failed: FailureEvent) -> None:
         self.delayed_failures -= 1
         self._on_failure(failed)
-
-    async def _evict(
-        self, effect: Evict, entry: QueueEntry, reserved: list[asyncio.Task[bool]], gang_objects: event_recorder.GangObjects
-    ) -> None:
-        refusal: RefusedEviction | None
-        async with entry:
-            missing = (await asyncio.gather(*reserved)).count(False)
-            if missing:
-                refusal = RefusedEviction(incomplete_plan(effect, missing=missing, reservations=len(reserved)))
-            else:
-                refusal = await _or_error(lambda: self._pod_writer.evict(effect), on_error=RefusedEviction)
-        if refusal is None:
-            self._recorder.add(event_recorder.eviction_events(effect, gang_objects))
-        else:
-            self._on_failure(EvictFailed(effect.uid, refusal.why, refusal.budget))
 
     # -- tasks in flight -------------------------------------------------------------------------------------------------------
 
     def _spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = self._loop.create_task(work)
         self._tasks.add(task)
-        self._idle.clear()
         task.add_done_callback(self._task_done)
         return task
 
     def _add_blocked(self, more: int) -> None:
         self._blocked += more
-        self._update_idle()
-
-    def _update_idle(self) -> None:
-        if len(self._tasks) > self._blocked or self._binds:
-            self._idle.clear()
-        else:
-            self._idle.set()
 
     def _task_done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         self._finished += 1
-        self._update_idle()
         if task.cancelled() or (error := task.exception()) is None or isinstance(error, NotLeading):
             return
         log.error("write task failed", exc_info=error)
@@ -299,29 +270,15 @@ class EffectWriter:
 
     async def _until_idle(self) -> None:
         """Until no effect on a pod is in flight, or none completes in `stall_timeout_s`, or `max_status_delay_s` have passed."""
-        until = self._loop.time() + self._limits.max_status_delay_s
-        finished = -1
-        while not self._idle.is_set() and self._finished != finished and self._loop.time() < until:
-            finished = self._finished
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(min(until, self._loop.time() + self._limits.stall_timeout_s)):
-                    await self._idle.wait()
+        now = self._loop.time()
+        until, stalled_at, finished = now + self._limits.max_status_delay_s, now + self._limits.stall_timeout_s, self._finished
+        while self.active_writes and now < min(until, stalled_at):
+            await asyncio.sleep(_POLL_S)
+            now = self._loop.time()
+            if finished != self._finished:
+                stalled_at, finished = now + self._limits.stall_timeout_s, self._finished
 
     async def _until_flushed(self) -> None:
         """Also until no status update is pending."""
         await self._until_idle()
         await self._status_writer.flush(timeout_s=self._limits.stall_timeout_s)
-
-
-async def _or_error(work: Callable[[], Awaitable[T]], *, on_error: Callable[[str], T]) -> T:
-    """An error of one effect becomes a sentence, and does not stop the others."""
-    try:
-        return await work()
-    except NotLeading:
-        raise
-    except ApiError as error:
-        log.warning("API server refused a write", error=str(error))
-        return on_error(str(error))
-    except Exception as error:
-        log.exception("write failed")
-        return on_error(f"{type(error).__name__}: {error}")

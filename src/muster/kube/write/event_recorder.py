@@ -15,13 +15,14 @@ import msgspec
 import structlog
 
 from muster.kube.read.object_references import ApiObjectRef, Manifest, pod_ref
-from muster.kube.watch.client import ApiError
-from muster.kube.write import patch_builder
-from muster.kube.write.api_writer import CONFLICT, ApiWriter, NotLeading
+from muster.kube.watch.client import CONFLICT, ApiError
+from muster.kube.write import status_updates
+from muster.kube.write.api_writer import ApiWriter
 from muster.kube.write.patch_bodies import VALIDITY_CODES, rfc3339
-from muster.kube.write.patch_builder import GangPods, StatusWrite
+from muster.kube.write.status_updates import GangPods, StatusWrite
 from muster.kube.write.write_cache import WriteCache
-from muster.model.effects import Bind, CancelEviction, Condition, Effect, Evict, Nominate, Release, Reserve
+from muster.model.effects import Bind, CancelEviction, Condition, Effect, Evict, Nominate, PodEffect, Release, Reserve
+from muster.model.printable_text import printable
 
 log = structlog.get_logger(__name__)
 
@@ -32,10 +33,10 @@ MAX_MESSAGE_LENGTH = 1024
 MAX_QUEUED_EVENTS = 5000
 MAX_REMEMBERED_EVENTS = 10_000
 
-SinglePodEffect = Bind | Reserve | Nominate | Release | CancelEviction
-"""An effect that concerns one pod only; an eviction has a preemptor as well."""
 GangObjects = Mapping[str, tuple[ApiObjectRef, ...]]
 """The objects on which an event of a gang may be recorded, the best first: its PodGroup, else its first pod."""
+
+NO_GANG_OBJECTS: Final[GangObjects] = {}
 
 
 class KubeEvent(NamedTuple):
@@ -56,7 +57,7 @@ class KubeEvent(NamedTuple):
 def gang_objects(effects: Iterable[Effect], *, gang_pods: GangPods) -> GangObjects:
     """For each gang that gets an event."""
     gangs = dict.fromkeys(
-        effect.for_gang if isinstance(effect, Evict) else effect.key
+        effect.for_gang if isinstance(effect, Evict) else effect.object_key
         for effect in effects
         if isinstance(effect, Evict) or (isinstance(effect, Condition) and _is_refusal(effect))
     )
@@ -64,8 +65,8 @@ def gang_objects(effects: Iterable[Effect], *, gang_pods: GangPods) -> GangObjec
 
 
 def _objects_of_gang(gang: str, *, gang_pods: GangPods) -> tuple[ApiObjectRef, ...]:
-    gang_keys = patch_builder.gang_keys_of(gang)
-    groups = [ref for gang_key in gang_keys for ref in patch_builder.pod_group_refs(gang_key)]
+    gang_keys = status_updates.gang_keys_of(gang)
+    groups = [ref for gang_key in gang_keys for ref in status_updates.pod_group_refs(gang_key)]
     return (*groups, *(ref for gang_key in gang_keys for ref in gang_pods(gang_key)[:1]))
 
 
@@ -77,12 +78,14 @@ def refusal_events(status_writes: Sequence[StatusWrite], gang_objects: GangObjec
     """One for each refused gang, not for each of its members: those have conditions."""
     refused = dict.fromkeys(one.update for one in status_writes if isinstance(one.update, Condition) and _is_refusal(one.update))
     return [
-        KubeEvent(gang_objects[update.key], "FailedScheduling", f"{update.why} [{update.code}]", WARNING, "Scheduling")
+        KubeEvent(gang_objects[update.object_key], "FailedScheduling", f"{update.why} [{update.code}]", WARNING, "Scheduling")
         for update in refused
     ]
 
 
-def effect_events(effect: SinglePodEffect) -> list[KubeEvent]:
+def effect_events(effect: PodEffect, gang_objects: GangObjects) -> list[KubeEvent]:
+    """For the pod, and of an eviction for the preemptor as well."""
+    events: list[KubeEvent] = []
     match effect:
         case Bind():
             text = ("Scheduled", f"Successfully assigned {effect.pod} to {effect.node}: {effect.why}", "Binding")
@@ -92,20 +95,15 @@ def effect_events(effect: SinglePodEffect) -> list[KubeEvent]:
             text = ("Released", f"the reservation on node {effect.node} was released: {effect.why}", "Releasing")
         case CancelEviction():
             text = ("EvictionCancelled", f"eviction cancelled: {effect.why}", "CancellingEviction")
+        case Evict():
+            why = f"({effect.cause}): {effect.why}"
+            text = ("Preempted", f"evicted from {effect.node} for {effect.for_gang} {why}", "Preempting")
+            preemptor = gang_objects.get(effect.for_gang, ())
+            events = [KubeEvent(preemptor, "Preempting", f"evicts {effect.pod} from {effect.node} {why}", action="Preempting")]
         case Reserve():
             return []
     reason, message, action = text
-    return [KubeEvent((pod_ref(effect.pod),), reason, message, action=action, uid=effect.uid)]
-
-
-def eviction_events(effect: Evict, gang_objects: GangObjects) -> list[KubeEvent]:
-    """One for the victim, one for the preemptor."""
-    to_victim = f"evicted from {effect.node} for {effect.for_gang} ({effect.cause}): {effect.why}"
-    to_preemptor = f"evicts {effect.pod} from {effect.node} ({effect.cause}): {effect.why}"
-    return [
-        KubeEvent((pod_ref(effect.pod),), "Preempted", to_victim, action="Preempting", uid=effect.uid),
-        KubeEvent(gang_objects.get(effect.for_gang, ()), "Preempting", to_preemptor, action="Preempting"),
-    ]
+    return [KubeEvent((pod_ref(effect.pod),), reason, message, action=action, uid=effect.uid), *events]
 
 
 # --- Writing ------------------------------------------------------------------------------------------------------------------
@@ -152,7 +150,7 @@ class EventRecorder:
         self._update_interval_s = update_interval_s
         self._series: dict[_EventKey, _EventSeries] = {}
         self._waiting: dict[_EventKey, None] = {}
-        self._done_effects: deque[tuple[SinglePodEffect, float]] = deque()
+        self._done_effects: deque[tuple[PodEffect, GangObjects, float]] = deque()
         """Effects that were carried out, and when. There may be thousands while others are in flight, so their events are built
         later."""
         self._has_work = asyncio.Event()
@@ -161,20 +159,20 @@ class EventRecorder:
         for event in events if self._per_second else ():
             self._record(event, self._now())
 
-    def add_effect(self, effect: SinglePodEffect) -> None:
+    def add_effect(self, effect: PodEffect, gang_objects: GangObjects) -> None:
         if not self._per_second:
             return
         if len(self._done_effects) + len(self._waiting) >= MAX_QUEUED_EVENTS:
             self.dropped += 1
             return
-        self._done_effects.append((effect, self._now()))
+        self._done_effects.append((effect, gang_objects, self._now()))
         self._has_work.set()
 
     def _record(self, event: KubeEvent, now: float) -> None:
         ref = next((ref for ref in event.involved if event.uid or self._cache.uid_of(ref)), None)
         if ref is None:
             return
-        key = _EventKey(ref, event.uid or self._cache.uid_of(ref), event.reason, event.message[:MAX_MESSAGE_LENGTH])
+        key = _EventKey(ref, event.uid or self._cache.uid_of(ref), event.reason, printable(event.message)[:MAX_MESSAGE_LENGTH])
         series = self._series.get(key)
         if series is not None:
             series.count += 1
@@ -211,8 +209,8 @@ class EventRecorder:
     def _next_key(self) -> _EventKey | None:
         """The next event to write, or None."""
         while self._done_effects and not self._waiting:
-            effect, when = self._done_effects.popleft()
-            for event in effect_events(effect):
+            effect, gang_objects, when = self._done_effects.popleft()
+            for event in effect_events(effect, gang_objects):
                 self._record(event, when)
         key = next(iter(self._waiting), None)
         if key is not None:
@@ -229,18 +227,14 @@ class EventRecorder:
                 await self._api_writer.patch_event(namespace, series.name, patch)
             else:
                 await self._api_writer.create_event(namespace, _event(key, series, namespace=namespace))
-        except NotLeading as error:
-            self._drop(key, error)
-        except ApiError as error:
-            if error.status == CONFLICT and not series.written:
+        except Exception as error:
+            if isinstance(error, ApiError) and error.status == CONFLICT and not series.written:
                 # A scheduler wrote it before this one started: continue to count from one.
                 series.written = 1
                 self._waiting[key] = None
                 self._has_work.set()
             else:
                 self._drop(key, error)
-        except Exception as error:
-            self._drop(key, error)
         else:
             series.written, series.written_at = count, self._now()
 

@@ -10,6 +10,9 @@ from typing import Any
 
 from muster.kube.read.object_references import Manifest, ManifestView
 
+_MAPPINGS = (dict, Mapping)
+"""Nearly all mappings are dicts, and the check of an abstract class is slow."""
+
 
 def copied(value: Any) -> Any:
     """A deep copy."""
@@ -38,9 +41,11 @@ def merged(old: ManifestView, patch: ManifestView) -> ManifestView:
 
 
 def _merged_value(before: Any, value: Any) -> Any:
-    if not isinstance(value, Mapping):
+    if value is None or isinstance(value, str):
+        return value
+    if not isinstance(value, _MAPPINGS):
         return copied(value)
-    if isinstance(before, Mapping):
+    if isinstance(before, _MAPPINGS):
         return merged(before, value)
     fresh = merged({}, value)
     # A mapping that only removes keys adds nothing where there was none.

@@ -10,12 +10,12 @@ from collections.abc import Awaitable, Callable, Iterable
 
 import structlog
 
-from muster.kube.read.object_references import NODE, POD, ApiObjectRef, Manifest, ManifestView
-from muster.kube.watch.client import ApiError
-from muster.kube.write.api_writer import CONFLICT, NOT_FOUND, ApiWriter, NotLeading, is_retryable
+from muster.kube.read.object_references import ApiObjectRef, Manifest, ManifestView
+from muster.kube.watch.client import CONFLICT, INVALID, NOT_FOUND, ApiError
+from muster.kube.write.api_writer import STRATEGIC_PATCH_KINDS, ApiWriter, NotLeading, is_retryable
+from muster.kube.write.effect_writes import ApiWrite
 from muster.kube.write.keyed_queue import KeyedQueue
-from muster.kube.write.patch_builder import StatusWrite, UpdatesByKey, add_updates, updates_patch
-from muster.kube.write.pod_writes import only_changed_conditions
+from muster.kube.write.status_updates import StatusWrite, UpdatesByKey, add_updates, updates_patch
 from muster.kube.write.write_cache import WriteCache
 
 log = structlog.get_logger(__name__)
@@ -23,6 +23,7 @@ log = structlog.get_logger(__name__)
 MAX_ATTEMPTS = 6
 _RETRY_PAUSE_S = 0.5
 """After a batch of which some updates are retried."""
+_FLUSH_POLL_S = 0.02
 
 
 class StatusWriter:
@@ -47,8 +48,6 @@ class StatusWriter:
         self._pending: dict[ApiObjectRef, UpdatesByKey] = {}
         self._attempts: dict[ApiObjectRef, int] = {}
         self._has_pending = asyncio.Event()
-        self._flushed = asyncio.Event()
-        self._flushed.set()
         self._in_flight = 0
 
     @property
@@ -59,7 +58,6 @@ class StatusWriter:
         add_updates(self._pending, status_writes)
         if self._pending:
             self._has_pending.set()
-            self._flushed.clear()
 
     def pending_patch(self, ref: ApiObjectRef, present: ManifestView) -> Manifest | None:
         """The pending updates of an object that is about to be patched. Once they are in that patch, they change nothing more."""
@@ -67,13 +65,10 @@ class StatusWriter:
 
     async def flush(self, *, timeout_s: float) -> None:
         """Until nothing is pending, or the timeout."""
-        if self._flushed.is_set():
-            return
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._flushed.wait()
-        except TimeoutError:
-            return
+        loop = asyncio.get_running_loop()
+        until = loop.time() + timeout_s
+        while self.pending and loop.time() < until:
+            await asyncio.sleep(_FLUSH_POLL_S)
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -103,8 +98,6 @@ class StatusWriter:
             self._has_pending.set()
         for ref in batch.keys() - set(retried):
             self._attempts.pop(ref, None)
-        if not self._pending:
-            self._flushed.set()
         return not retried
 
     def _should_retry(self, ref: ApiObjectRef, error: BaseException) -> bool:
@@ -122,16 +115,27 @@ class StatusWriter:
         async with self._queue.enqueue(ref):
             present = self._cache.peek(ref)
             patch = None if present is None else updates_patch(updates, present, now=self._now())
-            if present is None or patch is None:
+            if patch is None:
                 return
-            uid, by_key = self._cache.uid_of(ref), ref[:2] in (POD, NODE)
-            version = "" if by_key else self._cache.version_of(ref)
             try:
-                answer = await self._api_writer.patch(
-                    ref, only_changed_conditions(patch, present) if by_key else patch, uid=uid, version=version
-                )
+                await self._send(ref, patch)
             except ApiError as error:
                 if error.status == CONFLICT:
-                    self._cache.apply_response(ref[:2], await self._api_writer.get(ref))
-                raise
-            self._cache.apply_response(ref[:2], answer)
+                    await self._api_writer.refresh(ref, uid=self._cache.uid_of(ref))
+                if error.status != INVALID or len(patch["status"]) < 2:
+                    raise
+                await self._send_fields(ref, patch["status"])
+
+    async def _send_fields(self, ref: ApiObjectRef, status: Manifest) -> None:
+        """Each field by itself: those that the object's definition does not allow must not lose the others."""
+        for field, value in status.items():
+            try:
+                await self._send(ref, {"status": {field: value}})
+            except ApiError as error:
+                if error.status != INVALID:
+                    raise
+                log.warning("status field refused", kind=ref.kind, name=ref.full_name, field=field, error=str(error))
+
+    async def _send(self, ref: ApiObjectRef, patch: Manifest) -> None:
+        uid, exact = self._cache.uid_of(ref), ref[:2] not in STRATEGIC_PATCH_KINDS
+        await self._api_writer.write(ApiWrite("patch", ref, uid, patch, "write a status update", exact=exact))

@@ -13,6 +13,8 @@ from muster.scenario.invariants.checked_cycle import (
     CheckedCycle,
     ResourceSums,
     add_requests,
+    sum_of,
+    touched_resources,
     unequal_amounts,
 )
 from muster.state.world import World
@@ -24,40 +26,16 @@ def no_node_over_capacity(case: CheckedCycle) -> Iterator[str]:
     Other schedulers may overcommit a node, and a node may shrink: that is no violation.
     """
     world = case.world
-    for node, resources in _touched_resources(case).items():
-        allocatable = dict(world.facts.nodes[node].allocatable.items) if node in world.facts.nodes else None
-        if allocatable is None:
+    for node, resources in touched_resources(case, lambda effect: (effect.node,)).items():
+        if node not in world.facts.nodes:
             yield f"{node} has pods placed on it, and does not exist"
             continue
+        allocatable, pods = world.facts.nodes[node].allocatable, world.placements.on_node.get(node, {})
         for phases, what in ((USED_ON_NODE, "is used there"), (PLANNED_ON_NODE, "is planned there")):
-            sums = _sum_on_node(world, node, phases)
-            for name in sorted(resources):
-                # A nomination counts on terminating pods: what is used now may be more than the node has.
-                if phases is USED_ON_NODE and not resources[name]:
-                    continue
-                if sums.get(name, 0) > allocatable.get(name, 0):
-                    yield f"{node} has {allocatable.get(name, 0)} of {name}, and {sums[name]} {what}"
-
-
-def _touched_resources(case: CheckedCycle) -> dict[str, dict[str, bool]]:
-    """By node: the resources that newly placed pods request, and whether one of these pods uses them now."""
-    touched: dict[str, dict[str, bool]] = {}
-    for effect in case.placed():
-        pod = case.world.facts.pods.get(effect.uid)
-        now = not isinstance(effect, Nominate)
-        for name, amount in pod.signature.request.items if pod is not None else ():
-            if amount:
-                here = touched.setdefault(effect.node, {})
-                here[name] = here.get(name, False) or now
-    return touched
-
-
-def _sum_on_node(world: World, node: str, phases: frozenset[Phase]) -> ResourceSums:
-    sums: ResourceSums = {}
-    for uid, pod in world.placements.on_node.get(node, {}).items():
-        if world.placements.by_uid[uid].phase in phases:
-            add_requests(sums, pod)
-    return sums
+            sums = sum_of(pod.signature.request.items for uid, pod in pods.items() if case.phase(uid) in phases)
+            for name, is_used in sorted(resources.items()):
+                if (is_used or phases is PLANNED_ON_NODE) and sums.get(name, 0) > allocatable[name]:
+                    yield f"{node} has {allocatable[name]} of {name}, and {sums[name]} {what}"
 
 
 def no_device_over_capacity(case: CheckedCycle) -> Iterator[str]:

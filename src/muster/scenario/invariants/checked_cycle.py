@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from muster.engine.hooks import Policy
@@ -16,7 +16,6 @@ ResourceSums = dict[str, int]
 USED_ON_NODE = frozenset({Phase.RESERVED, Phase.BINDING, Phase.BOUND, Phase.TERMINATING, Phase.OVERDUE})
 PLANNED_ON_NODE = frozenset({Phase.NOMINATED, Phase.RESERVED, Phase.BINDING, Phase.BOUND, Phase.OVERDUE})
 PLACED = frozenset({Phase.RESERVED, Phase.BINDING, Phase.BOUND})
-CHARGED_TO_QUEUE = frozenset({Phase.RESERVED, Phase.BINDING, Phase.BOUND})
 ALL_PHASES = frozenset(Phase)
 TERMINATING = frozenset({Phase.TERMINATING})
 NOMINATED = frozenset({Phase.NOMINATED})
@@ -70,15 +69,33 @@ class CheckedCycle:
         return "" if member is None else member.gang
 
 
+def touched_resources(
+    case: CheckedCycle, places: Callable[[Bind | Reserve | Nominate], Iterable[str]]
+) -> dict[str, dict[str, bool]]:
+    """By node or queue: the resources that newly placed pods request there, and whether one of these pods uses them now.
+
+    A nomination counts on terminating pods: what is used now may be more than there is.
+    """
+    touched: dict[str, dict[str, bool]] = {}
+    for effect in case.placed():
+        pod = case.world.facts.pods.get(effect.uid)
+        requested = [name for name, amount in pod.signature.request.items if amount] if pod is not None else []
+        for place in places(effect) if requested else ():
+            here = touched.setdefault(place, {})
+            for name in requested:
+                here[name] = here.get(name, False) or not isinstance(effect, Nominate)
+    return touched
+
+
 def add_requests(sums: ResourceSums, pod: Pod) -> None:
     for name, amount in pod.signature.request.items:
         sums[name] = sums.get(name, 0) + amount
 
 
-def sum_of(parts: Iterable[ResourceSums]) -> ResourceSums:
+def sum_of(parts: Iterable[Iterable[tuple[str, int]]]) -> ResourceSums:
     total: ResourceSums = {}
     for part in parts:
-        for name, amount in part.items():
+        for name, amount in part:
             total[name] = total.get(name, 0) + amount
     return total
 

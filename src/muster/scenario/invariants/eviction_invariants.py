@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from muster.model.effects import Bind, Evict, Nominate, Reserve
+from muster.model.gang import Gang
 from muster.model.pod import Phase
 from muster.scenario.invariants.checked_cycle import PLACED, CheckedCycle
 from muster.scenario.invariants.gang_invariants import below_min
@@ -12,11 +13,10 @@ from muster.scenario.invariants.gang_invariants import below_min
 
 def eviction_has_beneficiary(case: CheckedCycle) -> Iterator[str]:
     """No pod is evicted in vain: the gang that it is evicted for is nominated to all the nodes that it needs."""
-    world = case.world
     for effect in case.outcome.effects:
         if not isinstance(effect, Evict):
             continue
-        gang = next((gang for gang in world.facts.gangs.values() if effect.for_gang in (gang.key, gang.full_name)), None)
+        gang = _beneficiary(case, effect)
         if gang is None:
             yield f"{effect.pod} is evicted for {effect.for_gang or 'no gang'}, which is no gang"
         elif not any(case.phase(pod.uid) is Phase.NOMINATED for pod in gang.pods()):
@@ -43,7 +43,7 @@ def nominated_gang_evicts_nobody(case: CheckedCycle) -> Iterator[str]:
     for effect in case.outcome.effects:
         if not isinstance(effect, Evict):
             continue
-        gang = next((gang for gang in world.facts.gangs.values() if effect.for_gang in (gang.key, gang.full_name)), None)
+        gang = _beneficiary(case, effect)
         nominations = case.history.nominations.get(gang.key, {}) if gang is not None else {}
         kept = all(
             uid not in anew and (now := world.placements.by_uid.get(uid)) is not None and now.node == node
@@ -58,3 +58,10 @@ def evictions_terminate(case: CheckedCycle) -> Iterator[str]:
     bound = 4 * len(case.world.facts.pods) + 20
     if case.history.evictions > bound:
         yield f"{case.history.evictions} evictions since the last external change, with {len(case.world.facts.pods)} pods in all"
+
+
+def _beneficiary(case: CheckedCycle, effect: Evict) -> Gang | None:
+    """Gangs of several API flavours, and a pod and the one that was created anew, may have one name: the one with nominations."""
+    named = [gang for gang in case.world.facts.gangs.values() if effect.for_gang in (gang.key, gang.full_name)]
+    nominated = [gang for gang in named if any(case.phase(pod.uid) is Phase.NOMINATED for pod in gang.pods())]
+    return next(iter((*nominated, *named)), None)

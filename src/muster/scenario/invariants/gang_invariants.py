@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from muster.model.effects import Condition, Effect, PodEffect, PodGroupStatus, QueueStatus
+from muster.model.effects import Condition, PodGroupStatus, QueueStatus, StateEffect
 from muster.model.gang import Gang, MatchPolicy, Mode
 from muster.model.pod import Phase
 from muster.scenario.invariants.checked_cycle import PLACED, CheckedCycle
@@ -51,8 +51,14 @@ def _is_fully_bound(case: CheckedCycle, gang: Gang) -> bool:
 def every_effect_says_why(case: CheckedCycle) -> Iterator[str]:
     """Every effect, and every gang with unplaced members, has a message and a code."""
     for effect in case.outcome.effects:
-        if not isinstance(effect, PodGroupStatus | QueueStatus) and not (effect.why.strip() and _code(effect).strip()):
-            yield f"{type(effect).__name__} of {_subject(effect)} does not say why"
+        if isinstance(effect, PodGroupStatus | QueueStatus | StateEffect):
+            continue
+        if isinstance(effect, Condition):
+            code, subject = effect.code, f"{effect.subject} {effect.key}"
+        else:
+            code, subject = effect.cause, effect.pod
+        if not (effect.why.strip() and code.strip()):
+            yield f"{type(effect).__name__} of {subject} does not say why"
     if "allocate" not in case.policy.actions:
         return
     for gang in case.world.facts.gangs.values():
@@ -60,17 +66,3 @@ def every_effect_says_why(case: CheckedCycle) -> Iterator[str]:
         verdict = case.world.memory.attempts[gang.key].verdict
         if waits and (verdict is None or verdict.ok or not (verdict.why.strip() and verdict.code.strip())):
             yield f"{len(waits)} members of {gang.full_name} wait, and nothing says why"
-
-
-def _code(effect: PodEffect | Condition) -> str:
-    return effect.code if isinstance(effect, Condition) else effect.cause
-
-
-def _subject(effect: Effect) -> str:
-    match effect:
-        case Condition(subject=subject, key=key):
-            return f"{subject} {key}"
-        case PodGroupStatus(group=key) | QueueStatus(key=key):
-            return key
-        case _:
-            return effect.pod

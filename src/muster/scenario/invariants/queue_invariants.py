@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from muster.model.effects import Nominate
+from muster.model.effects import Bind, Nominate, Reserve
 from muster.model.pod import Phase
 from muster.scenario.invariants.checked_cycle import (
     ALL_PHASES,
-    CHARGED_TO_QUEUE,
     NOMINATED,
+    PLACED,
     TERMINATING,
     CheckedCycle,
     ResourceSums,
     add_requests,
     sum_of,
+    touched_resources,
     unequal_amounts,
 )
 from muster.state.resource_columns import Amounts
 from muster.state.world import World
+
+_DEEPEST = 64
 
 
 def ledger_is_sum(case: CheckedCycle) -> Iterator[str]:
@@ -36,7 +39,7 @@ def ledger_is_sum(case: CheckedCycle) -> Iterator[str]:
             add_requests(sums.setdefault((queue, member.preemptible, case.phase(uid)), {}), pod)
     for queue in world.ledger.names:
         for column, recorded, parts, phases in _ledger_amounts(world, queue):
-            expected = sum_of(found for part in parts for phase in phases if (found := sums.get((queue, part, phase))))
+            expected = sum_of(sums.get((queue, part, phase), {}).items() for part in parts for phase in phases)
             amounts = recorded.tolist()
             yield from unequal_amounts(f"{queue}: {column}", world.columns.names, amounts, expected)
             if any(amount < 0 for amount in amounts):
@@ -48,52 +51,47 @@ def no_queue_over_limit(case: CheckedCycle) -> Iterator[str]:
 
     A limit may be lowered below what is used, and a queue may get another parent: that is no violation.
     """
-    world = case.world
-    touched: dict[str, dict[str, bool]] = {}
-    for effect in case.placed():
-        member, pod = world.facts.members.get(effect.uid), world.facts.pods.get(effect.uid)
-        for queue in _ancestors(world, member.queue) if member is not None else ():
-            for name, amount in pod.signature.request.items if pod is not None else ():
-                here = touched.setdefault(queue, {})
-                here[name] = here.get(name, False) or (amount > 0 and not isinstance(effect, Nominate))
-    for queue, resources in touched.items():
-        limits = dict(world.facts.queues[queue].limit.items) if queue in world.facts.queues else {}
-        for phases, what in ((CHARGED_TO_QUEUE | TERMINATING, "used"), (CHARGED_TO_QUEUE | NOMINATED, "planned")):
+    facts = case.world.facts
+
+    def queues_above(effect: Bind | Reserve | Nominate) -> list[str]:
+        member = facts.members.get(effect.uid)
+        return [] if member is None else _ancestors(case.world, member.queue)
+
+    for queue, resources in touched_resources(case, queues_above).items():
+        limits = dict(facts.queues[queue].limit.items) if queue in facts.queues else {}
+        for phases, what in ((PLACED | TERMINATING, "used"), (PLACED | NOMINATED, "planned")):
             sums = _sum_in_queue(case, queue, phases) if limits else {}
             for name in sorted(resources.keys() & limits.keys()):
-                if (phases & NOMINATED or resources[name]) and sums.get(name, 0) > limits[name]:
+                if (resources[name] or what == "planned") and sums.get(name, 0) > limits[name]:
                     yield f"{queue} has a limit of {limits[name]} of {name}, and {sums[name]} {what}"
 
 
 def _sum_in_queue(case: CheckedCycle, queue: str, phases: frozenset[Phase]) -> ResourceSums:
-    world = case.world
-    below = {name for name in {member.queue for member in world.facts.members.values()} if queue in _ancestors(world, name)}
-    sums: ResourceSums = {}
-    for uid, member in world.facts.members.items():
-        if member.queue in below and case.phase(uid) in phases:
-            add_requests(sums, world.facts.pods[uid])
-    return sums
+    facts = case.world.facts
+    below = {name for name in {member.queue for member in facts.members.values()} if queue in _ancestors(case.world, name)}
+    counted = (uid for uid, member in facts.members.items() if member.queue in below and case.phase(uid) in phases)
+    return sum_of(facts.pods[uid].signature.request.items for uid in counted)
 
 
 def _ledger_amounts(world: World, queue: str) -> Iterator[tuple[str, Amounts, tuple[bool, ...], frozenset[Phase]]]:
     """The ledger's amounts of a queue: their name, the amounts, whose pods they count, and in which phases."""
     ledger, both = world.ledger, (True, False)
-    yield "used", ledger.used(queue), both, CHARGED_TO_QUEUE | TERMINATING
-    yield "planned", ledger.planned(queue), both, CHARGED_TO_QUEUE | NOMINATED
+    yield "used", ledger.used(queue), both, PLACED | TERMINATING
+    yield "planned", ledger.planned(queue), both, PLACED | NOMINATED
     yield "releasing", ledger.releasing(queue), both, TERMINATING
     yield "nominated", ledger.nominated(queue), both, NOMINATED
     for part, column in ((True, "preemptible"), (False, "non-preemptible")):
-        yield f"{column} used", ledger.used_part(queue, preemptible=part), (part,), CHARGED_TO_QUEUE | TERMINATING
-        yield f"{column} planned", ledger.planned_part(queue, preemptible=part), (part,), CHARGED_TO_QUEUE | NOMINATED
+        yield f"{column} used", ledger.used_part(queue, preemptible=part), (part,), PLACED | TERMINATING
+        yield f"{column} planned", ledger.planned_part(queue, preemptible=part), (part,), PLACED | NOMINATED
         yield f"{column} requested", ledger.requested_part(queue, preemptible=part), (part,), ALL_PHASES
 
 
 def _ancestors(world: World, queue: str) -> list[str]:
-    """The queue and all above it. One whose parents lead back to itself is a child of the root."""
+    """The queue and all above it. One whose parents lead back to itself, or that lies too deep, is a child of the root."""
     path = [queue]
     while (parent := _parent(world, path[-1])) and parent not in path and not _is_cyclic(world, path[-1]):
         path.append(parent)
-    return [*path, "root"]
+    return [*path[: (len(path) - 1) % _DEEPEST + 1], "root"]
 
 
 def _is_cyclic(world: World, queue: str) -> bool:

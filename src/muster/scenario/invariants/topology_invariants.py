@@ -28,7 +28,8 @@ def _outside_one_domain(case: CheckedCycle, title: str, ask: TopologyConstraint 
     nodes_used = {
         case.world.placements.by_uid[pod.uid].node or "" for pod in pods if case.phase(pod.uid) in PLACED | {Phase.NOMINATED}
     }
-    # A node is a domain below all others.
+    # Members on a node that was deleted are lost. A node is a domain below all others.
+    nodes_used &= set(case.world.facts.nodes)
     if ask is None or not ask.hard or len(nodes_used) < 2:
         return
     domains = list(_domains(case))

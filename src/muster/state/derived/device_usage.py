@@ -6,13 +6,14 @@ releases under way are done (`taken`), as in the table of nodes. Slots on device
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
-from muster.model.device import Device, DeviceSlot
+from muster.model.device import Device, DeviceRequest, DeviceSlot
 from muster.model.pod import Placement, Pod
 from muster.model.topics import Topic
 from muster.state.derived.placement_counters import NOMINATED, TERMINATING, PlacementCounter, counter_of, presence_of
@@ -40,28 +41,24 @@ class DeviceCapacity:
     shares: Figures
 
 
-_DevicesInUse = tuple[tuple[DeviceSlot, ...], str, int]
-"""Slots, the node that they are on, and how who has them stands there."""
+_DevicesInUse = tuple[tuple[DeviceSlot, ...], str, int, tuple[DeviceRequest, ...]]
+"""Slots, the node that they are on, how who has them stands there, and what that pod requests."""
 
 
-_LAID_OUT_BY = (Topic.NODE_LAYOUT, Topic.NODE_DEVICES)
+@lru_cache(maxsize=4096)
+def total_request(requests: tuple[DeviceRequest, ...]) -> Figures:
+    """What the requests add up to: memory in bytes, memory in hundredths of a device, and cores."""
+    each = [(request.count * request.memory, request.count * request.ratio, request.count * request.cores) for request in requests]
+    total: Figures = np.array(each or [(0, 0, 0)], dtype=np.int64).sum(axis=0)
+    return total
 
 
-class DeviceUsage(PlacementCounter[_DevicesInUse]):
+class DeviceUsage(PlacementCounter[_DevicesInUse], depends=(Topic.NODE_LAYOUT, Topic.NODE_DEVICES)):
     """Every device of every node that says which it has."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.devices_by_row: list[tuple[Device, ...]] = []
-        """By row: the node's devices in the order of their indices, without what tells equal nodes apart."""
-        self._devices: list[tuple[Device, ...]] = []
-        self._names: list[str] = []
-        self._row: dict[str, int] = {}
-        self._layout: tuple[int, ...] = ()
         self._changes: dict[tuple[int, int, int, int], Figures] = {}
-        self._over: BoolColumn = np.zeros(0, dtype=np.bool_)
-        self._checked = -2
-        self._lay_out([])
 
     # -- looking -----------------------------------------------------------------------------------------------------------------
 
@@ -87,16 +84,6 @@ class DeviceUsage(PlacementCounter[_DevicesInUse]):
         memory, cores = self.memory[row, :count] - gone[:, MEMORY], self.cores[row, :count] - gone[:, CORES]
         return memory.tolist(), cores.tolist(), gone[:, HOLDERS].tolist()
 
-    def may_be_overcommitted(self, row: int) -> bool:
-        """Is there a device on this node that is broken, or of which more is promised than there is? It may say yes in vain."""
-        if self._checked != self._position:
-            left = self.free(None, after_releases=True)
-            over = (left.memory < 0) | (left.cores < 0) | (left.shares < 0)
-            over |= (self.shares - left.shares > 1) & (left.cores <= 0)
-            self._over = np.asarray((over | (self._kind == _BROKEN)).any(axis=1), dtype=np.bool_)
-            self._checked = self._position
-        return bool(self._over[row])
-
     def has_devices(self, index: RowIndex | None) -> BoolColumn:
         """Which of these nodes say what devices they have."""
         return self._has if index is None else self._has[index]
@@ -113,10 +100,17 @@ class DeviceUsage(PlacementCounter[_DevicesInUse]):
             return DeviceCapacity(self.memory, self.cores, self.shares)
         return DeviceCapacity(self.memory[index], self.cores[index], self.shares[index])
 
+    def node_totals(self, index: RowIndex | None) -> tuple[Figures, Figures]:
+        """What pods request, or will, of all devices of each node together, and what there is: the columns of `total_request`.
+        These are amounts of requests, not of slots, so that they do not depend on which devices serve a pod."""
+        return (self._requested, self._totals) if index is None else (self._requested[index], self._totals[index])
+
     def figures(self) -> dict[object, object]:
         """All that is counted, as plain values: two of these can be compared."""
         found: dict[object, object] = {}
         for row, name in enumerate(self._names):
+            if self._requested[row].any():
+                found[name] = self._requested[row].tolist()
             for place, device in enumerate(self.devices_by_row[row]):
                 here = self._figures[row, place]
                 if here.any():
@@ -125,26 +119,24 @@ class DeviceUsage(PlacementCounter[_DevicesInUse]):
 
     # -- keeping up --------------------------------------------------------------------------------------------------------------
 
-    def follow(self, world: World) -> None:
-        layout = world.changes.stamp(_LAID_OUT_BY)
-        if self._layout != layout:
-            self._layout = layout
-            self._read_nodes(world.table)
+    def follow(self, world: World, moved: Iterable[str] | None = None) -> None:
+        if moved is None:
+            self._lay_out(world.table)
         if self.width:
-            super().follow(world)
-        elif self._counted:
-            # Nobody has a device any more: whoever has one next is counted from the beginning.
-            self._counted.clear()
-            self._position = -1
+            super().follow(world, moved)
 
-    def entry(self, pod: Pod, node: str, placement: Placement) -> _DevicesInUse | None:  # noqa: ARG002
-        return (placement.devices, node, presence_of(placement)) if placement.devices else None
+    def entry(self, pod: Pod, node: str, placement: Placement) -> _DevicesInUse | None:
+        if not placement.devices:
+            return None
+        return placement.devices, node, presence_of(placement), pod.signature.devices
 
     def count(self, entry: _DevicesInUse, *, by: int) -> None:
-        slots, node, presence = entry
+        slots, node, presence, requests = entry
         row = self._row.get(node)
         if row is None:
             return
+        if presence != TERMINATING:
+            self._requested[row] += by * total_request(requests)
         for slot in slots:
             place = device_position(self.devices_by_row[row], slot.index)
             if place is not None:
@@ -163,37 +155,29 @@ class DeviceUsage(PlacementCounter[_DevicesInUse]):
             self._changes[key] = found
         return found
 
-    def clear(self) -> None:
-        self._figures[:] = 0
-
-    def _read_nodes(self, table: NodeTable) -> None:
-        """Most changes of nodes have nothing to do with their devices."""
-        same = self._names == table.names
-        if same and all(known is node.devices for known, node in zip(self._devices, table.nodes, strict=True)):
-            return
-        self._names, self._row = list(table.names), table.row
-        self._lay_out([node.devices for node in table.nodes])
-        for entry in self._counted.values():
-            self.count(entry, by=1)
-
-    def _lay_out(self, devices: Sequence[tuple[Device, ...]]) -> None:
-        self._devices = list(devices)
+    def _lay_out(self, table: NodeTable) -> None:
+        self._names, self._row = table.names, table.row
         made: dict[object, tuple[Device, ...]] = {}
-        self.devices_by_row = [_node_devices(some, made) if some else () for some in devices]
-        shape = (len(devices), max(map(len, self.devices_by_row), default=0))
+        self.devices_by_row = [_node_devices(node.devices, made) if node.devices else () for node in table.nodes]
+        """The node's devices in the order of their indices, without what tells equal nodes apart."""
+        shape = (len(table), max(map(len, self.devices_by_row), default=0))
         self.memory, self.cores, self.shares = (np.zeros(shape, dtype=np.int64) for _ in range(3))
         self._kind = np.full(shape, _NONE, dtype=np.int8)
-        self._checked = -2
-        self._over = np.zeros(len(devices), dtype=np.bool_)
         self._kinds: dict[str, int] = {}
         self._figures: Figures = np.zeros((*shape, 2, 3), dtype=np.int64)
         self._has: BoolColumn = np.array([bool(on_node) for on_node in self.devices_by_row], dtype=np.bool_)
         rows: dict[tuple[Device, ...], list[int]] = {}
         for row, on_node in enumerate(self.devices_by_row):
-            if on_node:
-                rows.setdefault(on_node, []).append(row)
-        for some in rows.values():
-            self._put(some, self.devices_by_row[some[0]])
+            rows.setdefault(on_node, []).append(row)
+        self.model_by_row = [0] * len(table)
+        """A number that nodes with equal devices share."""
+        for number, (on_node, some) in enumerate(rows.items()):
+            for row in some:
+                self.model_by_row[row] = number
+            self._put(some, on_node)
+        count = (self._kind != _NONE).sum(axis=1)
+        self._totals: Figures = np.stack((self.memory.sum(axis=1), 100 * count, self.cores.sum(axis=1)), axis=1)
+        self._requested: Figures = np.zeros_like(self._totals)
 
     def _put(self, rows: list[int], devices: tuple[Device, ...]) -> None:
         count = len(devices)
@@ -264,8 +248,6 @@ def overcommitted_device(world: World, node: str, slots: Iterable[DeviceSlot]) -
     if row is None:
         return None
     devices = usage.devices_by_row[row]
-    if not usage.may_be_overcommitted(row) and all(device_position(devices, slot.index) is not None for slot in slots):
-        return None
     memory, cores, holders = usage.free_on(row, after_releases=True)
     for slot in slots:
         place = device_position(devices, slot.index)

@@ -9,9 +9,10 @@ import numpy as np
 
 from muster.model.pod import Placement, Pod
 from muster.model.pod_constraints import HostPort
-from muster.state.derived.placement_counters import PRESENCES, TERMINATING, PlacementCounter, presence_of
+from muster.state.derived.placement_counters import PRESENCES, PlacementCounter, any_present, presence_of
 from muster.state.node_table import BoolColumn, NodeTable
 
+_NOBODY = (0,) * PRESENCES
 EVERY_ADDRESS = frozenset({"0.0.0.0", "::", ""})
 
 
@@ -30,13 +31,13 @@ class HostPorts(PlacementCounter[_PortsInUse]):
 
     def is_taken(self, port: HostPort, node: str, *, after_releases: bool) -> bool:
         """Does a pod on this node use a port that conflicts with this one?"""
-        return any(_stands(by_node.get(node), after_releases=after_releases) for by_node in self._conflicting(port))
+        return any(any_present(by_node.get(node, _NOBODY), after_releases=after_releases) for by_node in self._conflicting(port))
 
     def free(self, port: HostPort, table: NodeTable, *, after_releases: bool) -> BoolColumn:
         """All rows: where it is free."""
         column = np.ones(len(table), dtype=np.bool_)
         for by_node in self._conflicting(port):
-            taken = [node for node, counts in by_node.items() if _stands(counts, after_releases=after_releases)]
+            taken = [node for node, counts in by_node.items() if any_present(counts, after_releases=after_releases)]
             column[[table.row[node] for node in taken if node in table.row]] = False
         return column
 
@@ -59,12 +60,5 @@ class HostPorts(PlacementCounter[_PortsInUse]):
                 if not by_node:
                     del by_address[port.ip]
 
-    def clear(self) -> None:
-        self._holders.clear()
-
     def figures(self) -> dict[object, object]:
         return {port: by_address for port, by_address in self._holders.items() if by_address}
-
-
-def _stands(counts: list[int] | None, *, after_releases: bool) -> bool:
-    return counts is not None and (not after_releases or sum(counts) > counts[TERMINATING])

@@ -1,15 +1,17 @@
 """Figures that follow from who stands where, kept up by the world's log of moves.
 
-A follower remembers what it counted for each pod and nothing else: whatever happened since, trials and their undoing included, it
+A counter remembers what it counted for each pod and nothing else: whatever happened since, trials and their undoing included, it
 looks at where each moved pod is now and counts the difference. It can be thrown away at any time and built again from the world.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Generic, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, Generic, TypeVar
 
 from muster.model.pod import Phase, Placement, Pod
+from muster.model.topics import Topic
 from muster.state.derived_values import Derived
 from muster.state.world import World
 
@@ -31,15 +33,26 @@ def presence_of(placement: Placement) -> int:
     return _PRESENCE[placement.phase]
 
 
+def any_present(counts: Sequence[int], *, after_releases: bool) -> bool:
+    """Does one of these pods, counted by presence, stand there, or still will once the releases under way are done?"""
+    return sum(counts) > (counts[TERMINATING] if after_releases else 0)
+
+
 E = TypeVar("E")
 F = TypeVar("F", bound="PlacementCounter[Any]")
 
 
 class PlacementCounter(ABC, Generic[E]):
-    """`E` is what one placed pod adds to the figures. Two equal entries add the same."""
+    """`E` is what one placed pod adds to the figures. Two equal entries add the same. When a topic of `depends` changes, all pods
+    are counted anew."""
+
+    derived: ClassVar[Derived[Any]]
+
+    def __init_subclass__(cls, *, depends: tuple[Topic, ...] = (), **more: Any) -> None:
+        super().__init_subclass__(**more)
+        cls.derived = Derived(cls.__name__, *depends, follows=Topic.PLACEMENTS)
 
     def __init__(self) -> None:
-        self._position = -1
         self._counted: dict[str, E] = {}
 
     @abstractmethod
@@ -51,26 +64,16 @@ class PlacementCounter(ABC, Generic[E]):
         """Add an entry (1) or take it away again (-1)."""
 
     @abstractmethod
-    def clear(self) -> None:
-        """Forget every figure."""
-
-    @abstractmethod
     def figures(self) -> dict[object, object]:
-        """All that is counted, as plain values: two followers can be compared."""
+        """All that is counted, as plain values: two counters can be compared."""
 
-    def follow(self, world: World) -> None:
-        """Bring the figures up to date."""
-        log = world.changes.placements
-        position = log.position
-        if position == self._position:
-            return
-        moved = log.since(self._position)
-        if moved is None:
-            self._counted.clear()
-            self.clear()
-            moved = list(world.placements.by_uid)
-        self._position = position
-        for uid in dict.fromkeys(moved):
+    def renew(self, world: World) -> None:
+        """Look at what else it needs of the world: before pods are counted, and before the figures are read."""
+
+    def follow(self, world: World, moved: Iterable[str] | None = None) -> None:
+        """Count the pods that moved, or all of them."""
+        self.renew(world)
+        for uid in dict.fromkeys(world.placements.by_uid if moved is None else moved):
             self._look_at(world, uid)
 
     def _look_at(self, world: World, uid: str) -> None:
@@ -94,24 +97,13 @@ class PlacementCounter(ABC, Generic[E]):
 
 
 def counter_of(world: World, kind: type[F]) -> F:
-    """The world's one follower of this kind, brought up to date."""
-    found: F = _FOLLOWERS.of(world, kind, key=kind)
-    found.follow(world)
-    return found
+    """The world's one counter of this kind, brought up to date."""
 
+    def build() -> F:
+        made = kind()
+        made.follow(world)
+        return made
 
-_FOLLOWERS: Derived[Any] = Derived("followers of placements")
-"""Each follows the log of placements by itself: what it counts for a pod may depend on where it was counted before."""
-
-
-def drifted_counters(world: World) -> list[str]:
-    """The world's followers that do not count what new ones would count: there should be none, whatever was tried and undone."""
-    found: list[str] = []
-    for kept in world.derived.values():
-        if isinstance(kept, PlacementCounter):
-            kept.follow(world)
-            fresh = type(kept)()
-            fresh.follow(world)
-            if kept.figures() != fresh.figures():
-                found.append(type(kept).__name__)
+    found: F = kind.derived.of(world, build, update=lambda counter, moved: counter.follow(world, moved))
+    found.renew(world)
     return found

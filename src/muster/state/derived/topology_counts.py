@@ -139,21 +139,23 @@ class _CountsByKey(Generic[K]):
         self.generation = 0
         self.made: dict[K, TopologyCount] = {}
         self._stamp: tuple[int, ...] = ()
+        self._bumps = -1
         self._figures = 0
 
     def renew(self, world: World) -> bool:
         """Drop them when labels, nodes or namespaces changed. True when that happened."""
+        is_small = self._figures <= _MAX_COUNTS
+        if self._bumps == world.changes.bumps and is_small:
+            return False
         stamp = world.changes.stamp(_COUNTED_BY)
-        if stamp == self._stamp and self._figures <= _MAX_COUNTS:
+        self._bumps = world.changes.bumps
+        if stamp == self._stamp and is_small:
             return False
         self._stamp = stamp
-        self.forget()
-        return True
-
-    def forget(self) -> None:
         self.generation += 1
         self.made.clear()
         self._figures = 0
+        return True
 
     def add(self, key: K, table: NodeTable, label: str, scope: Scope | None) -> TopologyCount:
         codes, values = table.label_codes(label)
@@ -202,11 +204,10 @@ class SelectorView(PlacementCounter[_PlacedPod]):
                     group.topology_counts.append(found)
         return found
 
-    def follow(self, world: World) -> None:
+    def renew(self, world: World) -> None:
         self._rows, self._namespaces = world.table.row, world.facts.namespaces
         if self._counts_by_key.renew(world):
             self._count_keys.clear()
-        super().follow(world)
 
     def entry(self, pod: Pod, node: str, placement: Placement) -> _PlacedPod:
         return _PlacedPod((pod.namespace, tuple(sorted(pod.labels.items()))), node, presence_of(placement))
@@ -222,12 +223,6 @@ class SelectorView(PlacementCounter[_PlacedPod]):
         group.change(entry.node, entry.presence, by, self._rows)
         if not group.by_node:
             self._drop(entry.labels_key)
-
-    def clear(self) -> None:
-        self._groups.clear()
-        self._by_pair.clear()
-        self._counts_by_key.forget()
-        self._count_keys.clear()
 
     def figures(self) -> dict[object, object]:
         return {labels_key: group.by_node for labels_key, group in self._groups.items()}
@@ -293,10 +288,9 @@ class TermHolders(PlacementCounter[_PlacedTerms]):
             group.topology_counts, group.generation = [found], self._counts_by_key.generation
         return found
 
-    def follow(self, world: World) -> None:
+    def renew(self, world: World) -> None:
         self._rows = world.table.row
         self._counts_by_key.renew(world)
-        super().follow(world)
 
     def entry(self, pod: Pod, node: str, placement: Placement) -> _PlacedTerms | None:
         return _PlacedTerms(self._wants.of(pod), node, presence_of(placement)) if has_terms(pod.signature) else None
@@ -308,12 +302,6 @@ class TermHolders(PlacementCounter[_PlacedTerms]):
         for pull in entry.terms_of.existing_pod_terms:
             if self._shift(pull, entry, by):
                 self.weighted.add(pull, pull.target.selection) if by > 0 else self.weighted.remove(pull, pull.target.selection)
-
-    def clear(self) -> None:
-        self.anti_affinity.clear()
-        self.weighted.clear()
-        self._groups.clear()
-        self._counts_by_key.forget()
 
     def figures(self) -> dict[object, object]:
         return {term: group.by_node for term, group in self._groups.items()}

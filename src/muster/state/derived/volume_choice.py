@@ -200,7 +200,7 @@ _CHOICES: Derived[_Plan] = Derived("volume choices", Topic.CYCLE, Topic.STORAGE,
 
 def _plan(world: World) -> _Plan:
     mounts = counter_of(world, Mounts)
-    return _CHOICES.of(world, lambda: _make_plan(world, mounts), key=mounts.changes)
+    return _CHOICES.of(world, lambda: _make_plan(world, mounts), key=(mounts, mounts.changes))
 
 
 def _make_plan(world: World, mounts: Mounts) -> _Plan:
@@ -216,16 +216,16 @@ def _make_plan(world: World, mounts: Mounts) -> _Plan:
     for since, cohort in groupby(waiting, key=lambda each: each[0]):
         members = list(cohort)
         matching = _Matching(set(fixed.values()) - {""})
-        spare: list[tuple[str, tuple[str, ...]]] = []
+        provisionable: list[tuple[str, tuple[str, ...]]] = []
         for _, key, nodes, claim, storage_class in members:
             volumes = _volumes_at(world, claim, storage_class, nodes)
             if _made_at(world, claim, storage_class, nodes):
-                spare.append((key, volumes))
+                provisionable.append((key, volumes))
             else:
                 matching.add(key, volumes)
         if since >= world.now:
             now = matching.copy()
-        for key, volumes in spare:
+        for key, volumes in provisionable:
             matching.add(key, volumes)
         chosen.update(matching.chosen)
         if since < world.now:

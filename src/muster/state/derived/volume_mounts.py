@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -12,13 +12,14 @@ from muster.model.pod import Placement, Pod
 from muster.model.topics import Topic
 from muster.state.derived.placement_counters import (
     NOMINATED,
-    OVERDUE,
     PLACED,
     PRESENCES,
-    TERMINATING,
     PlacementCounter,
+    any_present,
+    counter_of,
     presence_of,
 )
+from muster.state.derived_values import Derived
 from muster.state.node_table import IntColumn
 from muster.state.storage import Storage
 from muster.state.world import World
@@ -64,10 +65,9 @@ class Mounts(PlacementCounter[_Mount]):
         """The same lists, by node first."""
         self._stays: dict[str, dict[tuple[float, str], int]] = {}
         """By claim: since when pods that stay mount it, and on which node."""
-        self._attached = _Attached()
 
     def is_used(self, claim: str, *, after_releases: bool) -> bool:
-        return any(_stands(counts, after_releases=after_releases) for counts in self._users.get(claim, {}).values())
+        return any(any_present(counts, after_releases=after_releases) for counts in self._users.get(claim, {}).values())
 
     def stays(self) -> Iterator[tuple[str, float, list[str]]]:
         """Claims that pods who stay mount: since when the first of them does, and on which nodes they are."""
@@ -78,12 +78,11 @@ class Mounts(PlacementCounter[_Mount]):
         """The nodes of the pods that mount it and stay."""
         return sorted({node for _, node in self._stays.get(claim, {})})
 
-    def attached(self, world: World, driver: str, *, after_releases: bool) -> IntColumn:
-        """How many different volumes of this driver the pods of each node mount."""
-        return self._attached.column(world, self, driver, after_releases=after_releases)
+    def nodes(self) -> Iterable[str]:
+        return self._here
 
     def volumes_on(self, storage: Storage, node: str, *, after_releases: bool) -> set[Volume]:
-        here = (claim for claim, counts in self._here.get(node, {}).items() if _stands(counts, after_releases=after_releases))
+        here = (claim for claim, counts in self._here.get(node, {}).items() if any_present(counts, after_releases=after_releases))
         return {volume for claim in here if (volume := csi_volume(storage, claim)) is not None}
 
     def entry(self, pod: Pod, node: str, placement: Placement) -> _Mount | None:
@@ -93,7 +92,6 @@ class Mounts(PlacementCounter[_Mount]):
 
     def count(self, entry: _Mount, *, by: int) -> None:
         self.changes += 1
-        self._attached.touched(entry.node)
         for claim in entry.claims:
             counts = self._users.setdefault(claim, {}).setdefault(entry.node, [0] * PRESENCES)
             self._here.setdefault(entry.node, {})[claim] = counts
@@ -108,13 +106,6 @@ class Mounts(PlacementCounter[_Mount]):
                 if not uses[at]:
                     _drop(self._stays, claim, at)
 
-    def clear(self) -> None:
-        self.changes += 1
-        self._users.clear()
-        self._here.clear()
-        self._stays.clear()
-        self._attached = _Attached()
-
     def figures(self) -> dict[object, object]:
         return {"users": self._users, "here": self._here, "stays": self._stays}
 
@@ -125,41 +116,21 @@ def _drop(outer: dict[str, dict[K, V]], first: str, second: K) -> None:
         del outer[first]
 
 
-def _stands(counts: list[int], *, after_releases: bool) -> bool:
-    return bool(counts[PLACED] or counts[NOMINATED] or counts[OVERDUE] or (counts[TERMINATING] and not after_releases))
+_ATTACHED: Derived[IntColumn] = Derived("volumes to attach", Topic.NODE_LAYOUT, Topic.STORAGE, follows=Topic.NODE_ROWS)
 
 
-_COUNTED_BY = (Topic.NODE_LAYOUT, Topic.STORAGE)
+def attached(world: World, driver: str, *, after_releases: bool) -> IntColumn:
+    """All rows: how many different volumes of this driver the pods of a node mount."""
+    mounts, table = counter_of(world, Mounts), world.table
 
+    def count(column: IntColumn, rows: Iterable[int]) -> None:
+        for row in set(rows):
+            volumes = mounts.volumes_on(world.facts.storage, table.names[row], after_releases=after_releases)
+            column[row] = sum(volume[0] == driver for volume in volumes)
 
-class _Attached:
-    """Columns of how many volumes a driver has to attach, kept up node by node."""
-
-    def __init__(self) -> None:
-        self._stamp: tuple[int, ...] = ()
-        self._columns: dict[tuple[str, bool], IntColumn] = {}
-        self._stale: dict[tuple[str, bool], dict[str, None]] = {}
-
-    def touched(self, node: str) -> None:
-        for stale in self._stale.values():
-            stale[node] = None
-
-    def column(self, world: World, mounts: Mounts, driver: str, *, after_releases: bool) -> IntColumn:
-        stamp = world.changes.stamp(_COUNTED_BY)
-        if stamp != self._stamp:
-            self._stamp = stamp
-            self._columns.clear()
-            self._stale.clear()
-        key = (driver, after_releases)
-        column = self._columns.get(key)
-        if column is None:
-            column = self._columns[key] = np.zeros(len(world.table), dtype=np.int64)
-            self._stale[key] = dict.fromkeys(mounts._here)
-        for node in self._stale[key]:
-            row = world.table.row.get(node)
-            if row is not None:
-                column[row] = sum(
-                    volume[0] == driver for volume in mounts.volumes_on(world.facts.storage, node, after_releases=after_releases)
-                )
-        self._stale[key] = {}
+    def build() -> IntColumn:
+        column = np.zeros(len(table), dtype=np.int64)
+        count(column, [table.row[node] for node in mounts.nodes() if node in table.row])
         return column
+
+    return _ATTACHED.of(world, build, key=(driver, after_releases), update=count)

@@ -33,18 +33,18 @@ def reaches_min(world: World, gang: Gang, phases: Collection[Phase] = PLACED) ->
     if gang.match_policy is MatchPolicy.ONCE_SATISFIED and is_satisfied(world, gang):
         return True
     phases = phases_that_count(world, gang, phases)
-    return _has_minimum(world, gang, phases) and has_subgroup_minimums(world, gang, phases)
+    return has_minimum(world, gang, phases) and has_subgroup_minimums(world, gang, phases)
 
 
 def phases_that_count(world: World, gang: Gang, phases: Collection[Phase]) -> Collection[Phase]:
     """With `only-waiting` bound members do not count for those that come after them. They do in a partially bound gang:
     it is still the one that waited."""
-    if gang.match_policy is MatchPolicy.ONLY_WAITING and _has_minimum(world, gang, _BOUND):
+    if gang.match_policy is MatchPolicy.ONLY_WAITING and has_minimum(world, gang, _BOUND):
         return frozenset(phases) - _BOUND
     return phases
 
 
-def _has_minimum(world: World, gang: Gang, phases: Collection[Phase]) -> bool:
+def has_minimum(world: World, gang: Gang, phases: Collection[Phase]) -> bool:
     total = 0
     for role in gang.roles:
         placed = count(world, role, phases) + role.succeeded

@@ -34,6 +34,7 @@ class GangMembership:
     def add_gang(self, gang: Gang) -> None:
         """The gang as it is now: its pods are its members, charged to their queues."""
         world = self._world
+        self._note_evictable(gang)
         self._index(gang)
         world.changes.gangs.add(gang.key)
         attempts = world.memory.attempts.get(gang.key, NOT_ATTEMPTED)
@@ -47,6 +48,16 @@ class GangMembership:
                     world.facts.members[pod.uid] = member
                     self._pods[pod.uid] = pod
                 self._charge(joined, member, sign=1)
+
+    def _note_evictable(self, gang: Gang) -> None:
+        """Gangs that are refused because nobody may be evicted for them wait for a change of this in placed gangs."""
+        world = self._world
+        before = world.facts.gangs.get(gang.key)
+        placed = [pod for pod in gang.pods() if pod.uid in world.placements.by_uid]
+        known = [world.facts.members.get(pod.uid) for pod in placed]
+        is_another = before is not None and _evicted_by(before) != _evicted_by(gang)
+        if placed and (is_another or any(member is not None and member.gang != gang.key for member in known)):
+            world.changes.bump(Topic.EVICTABLE)
 
     def swap(self, key: str, pods: Mapping[str, Pod]) -> None:
         """The same gang with newer objects of some members, which change neither membership nor requests."""
@@ -153,6 +164,13 @@ class GangMembership:
             world.ledger.charge(member.queue, vector(request), phase=phase, preemptible=member.preemptible, count=count)
         world.placements.count_unplaced(member.gang, sign * unplaced_members)
         world.changes.bump(Topic.DEMAND)
+
+
+def _evicted_by(gang: Gang) -> tuple[object, ...]:
+    """All of a gang that decides for whom, and with whom, its members are evicted."""
+    roles = tuple((role.name, role.queue, role.min) for role in gang.roles)
+    subgroups = tuple((subgroup.title, subgroup.min) for subgroup in gang.subgroups)
+    return gang.priority, gang.min, gang.min_is_known, gang.match_policy, roles, subgroups
 
 
 def _namespace(gang: Gang, role: Role) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from muster.model.gang import Gang, PodGroup, Subgroup, SubgroupPolicy
@@ -90,23 +90,22 @@ def with_subgroup_members(world: World, gang: Gang, needed: list[Pod], others: l
     if not gang.subgroups:
         return needed, others
     known = {pod.uid for pod in needed}
-    drawn: dict[str, None] = {}
     more = {subgroup: _to_draw(world, subgroup, known, others) for subgroup in gang.subgroups}
+    drawn: set[str] = set()
     for sub_group, least in gang.subgroup_mins:
-        subgroups = [subgroup for subgroup in gang.subgroups if subgroup.sub_group == sub_group]
-        missing = least - sum(placed_in_subgroup(world, subgroup) >= subgroup.min for subgroup in subgroups)
-        able = [
-            uids
-            for subgroup in subgroups
-            if (uids := more[subgroup]) is not None and placed_in_subgroup(world, subgroup) < subgroup.min
-        ]
-        # Of equal ones the first subgroup: UIDs are arbitrary.
-        for uids in sorted(able, key=len)[: max(0, missing)]:
-            drawn.update(dict.fromkeys(uids))
+        drawn.update(*_fewest_for(world, {each: uids for each, uids in more.items() if each.sub_group == sub_group}, least))
     for subgroup, begun in more.items():
         if begun and not known.isdisjoint(subgroup.members):
-            drawn.update(dict.fromkeys(begun))
+            drawn.update(begun)
     return [*needed, *(pod for pod in others if pod.uid in drawn)], [pod for pod in others if pod.uid not in drawn]
+
+
+def _fewest_for(world: World, more: Mapping[Subgroup, list[str] | None], least: int) -> list[list[str]]:
+    """What has to be drawn for so many complete subgroups. Of equal ones the first subgroup: UIDs are arbitrary."""
+    incomplete = [subgroup for subgroup in more if placed_in_subgroup(world, subgroup) < subgroup.min]
+    missing = least - (len(more) - len(incomplete))
+    able = [uids for subgroup in incomplete if (uids := more[subgroup]) is not None]
+    return sorted(able, key=len)[: max(0, missing)]
 
 
 def _to_draw(world: World, subgroup: Subgroup, needed: set[str], others: Sequence[Pod]) -> list[str] | None:

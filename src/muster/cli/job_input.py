@@ -1,0 +1,231 @@
+"""The job that `muster plan` is asked about: manifests of any workload, in a file, a folder or on standard input, or a gang in
+scenario syntax. What the cluster has of it already is asked about as it is."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from muster.cli.cluster_file import list_items, read_text_or_gzip
+from muster.cli.cluster_state import ClusterState
+from muster.cli.errors import UserError
+from muster.kube.read.object_references import POD, Manifest
+from muster.model.events import ClusterObject, PriorityClass, Upsert
+from muster.model.gang import PodGroup
+from muster.model.node import Node
+from muster.model.pod import Pod
+from muster.model.queue import Queue
+from muster.scenario import manifest_builder
+from muster.scenario.field_reader import Field
+from muster.scenario.object_parser import parse_gang
+from muster.scenario.step_parser import parse_manifest
+from muster.scenario.symbol_table import SymbolTable, is_manifest
+from muster.scenario.syntax_tree import GangSpec
+from muster.sim.api_kinds import KINDS, BadManifest, ref_of
+from muster.sim.cluster import SimCluster
+from muster.workloads import BadWorkload, ExpandedWorkload, WorkloadOptions, expand, find, kind_of, kind_with_paths, template_paths
+from muster.yaml_positions import InputFaults, YamlValue, read_yaml_documents
+
+STANDARD_INPUT = "-"
+_SUFFIXES = (".yaml", ".yml", ".json")
+_SCENARIO_KEYS = ("nodes", "gangs", "steps")
+_FIRST_KINDS = ("Namespace", "PriorityClass", "Queue", "PodGroup")
+
+
+@dataclass(frozen=True, slots=True)
+class JobOptions:
+    """How a workload is read. A priority is the name of a class, or a number."""
+
+    workload: WorkloadOptions = field(default_factory=WorkloadOptions)
+    pods: str = ""
+    """Path of the pod template of a kind that is not known, and of its number of pods."""
+    replicas: str = "spec.replicas"
+
+
+@dataclass(slots=True)
+class Job:
+    """`objects` are new to the cluster; `uids` are those of its pods, which may be there already."""
+
+    objects: list[ClusterObject] = field(default_factory=list)
+    uids: set[str] = field(default_factory=set)
+    workloads: list[ExpandedWorkload] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Manifests:
+    """What was read, before it is decoded."""
+
+    known: list[Manifest] = field(default_factory=list)
+    workloads: list[ExpandedWorkload] = field(default_factory=list)
+    ignored: dict[str, Manifest] = field(default_factory=dict)
+
+
+def read_job(argument: str, state: ClusterState, options: JobOptions) -> Job:
+    priority, classes = _priority_class(options.workload.priority)
+    options = replace(options, workload=replace(options.workload, priority=priority))
+    found = _Manifests()
+    for file, text in _texts(argument):
+        _read(file, text, found, state, options)
+    if not found.known and not found.workloads:
+        raise UserError(_nothing_found(argument, found.ignored))
+    found.known.extend(classes)
+    return _Admission(state).admit(found)
+
+
+def _texts(argument: str) -> Iterator[tuple[str, str]]:
+    path = Path(argument)
+    if argument == STANDARD_INPUT:
+        yield "<standard input>", sys.stdin.read()
+    elif path.is_dir():
+        files = sorted(file for file in path.rglob("*") if file.suffix in _SUFFIXES and file.is_file())
+        if not files:
+            raise UserError(f"{argument}: no manifest in this folder (no file that ends in {', '.join(_SUFFIXES)})")
+        for file in files:
+            yield str(file), read_text_or_gzip(file)
+    else:
+        yield argument, read_text_or_gzip(path)
+
+
+def _read(file: str, text: str, found: _Manifests, state: ClusterState, options: JobOptions) -> None:
+    faults = InputFaults(file)
+    items = [item for document in read_yaml_documents(text, file=file) for item in (document.items or (document,))]
+    symbols = _symbol_table(items, state)
+    for item in list_items(items):
+        if any(key in item.mapping for key in _SCENARIO_KEYS) and not is_manifest(item):
+            raise UserError(f"{file}: this is a scenario, not a job: pass it as --cluster")
+        at = Field(item, "job", faults)
+        if is_manifest(item):
+            _read_manifest(at, found, options)
+        else:
+            for gang in parse_gang(at, symbols):
+                served = replace(gang, scheduler_name=options.workload.scheduler_names[0])
+                found.known.extend(_gang_manifests(served, now=state.now))
+    faults.raise_any()
+
+
+def _read_manifest(at: Field, found: _Manifests, options: JobOptions) -> None:
+    plain = at.at.plain()
+    assert isinstance(plain, dict)
+    kind = kind_of(plain)
+    if kind is None and options.pods and find(plain, options.pods) is not None:
+        kind = kind_with_paths(options.pods, options.replicas)
+    if kind is not None:
+        try:
+            workload = expand(kind, plain, options.workload)
+            if any(workload.name == other.name for other in found.workloads):
+                plain["metadata"]["name"] = f"{plain['metadata']['name']}-{str(plain.get('kind')).lower()}"
+                workload = expand(kind, plain, options.workload)
+            found.workloads.append(workload)
+        except BadWorkload as bad:
+            at.report(str(bad))
+    elif (str(plain.get("apiVersion", "")).rpartition("/")[0], plain.get("kind")) in KINDS:
+        found.known.extend(source.manifest for source in parse_manifest(at))
+    else:
+        found.ignored.setdefault(str(plain.get("kind")), plain)
+
+
+def _nothing_found(argument: str, ignored: dict[str, Manifest]) -> str:
+    if not ignored:
+        return f"{argument}: no job in this file"
+    for kind, manifest in ignored.items():
+        if path := next(template_paths(manifest), ""):
+            return f"{argument}: the kind {kind} is not known; name where its pods are: --pods {path} --replicas spec.replicas"
+    return (
+        f"{argument}: no job in this file: {', '.join(ignored)} make no pods that are known. Where a kind has pods, name the paths "
+        "of their template and number, such as --pods spec.template --replicas spec.size"
+    )
+
+
+def _symbol_table(items: Sequence[YamlValue], state: ClusterState) -> SymbolTable:
+    """The names that a job may use: those of the cluster and its own."""
+    symbols = SymbolTable(YamlValue({"gangs": YamlValue(tuple(items))}))
+    for known, kind in ((symbols.queues, Queue), (symbols.classes, PriorityClass), (symbols.nodes, Node)):
+        known.update(dict.fromkeys(obj.name for obj in state.objects if isinstance(obj, kind)))
+    return symbols
+
+
+def _gang_manifests(gang: GangSpec, *, now: float) -> Iterator[Manifest]:
+    for manifest in (gang.priority_class, manifest_builder.group(gang, now=now)):
+        if manifest is not None:
+            yield manifest
+    yield from manifest_builder.pods(gang, now=now)
+
+
+class _Admission:
+    """Gives the objects of a job the defaults that an API server would, with the priority classes of the cluster."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self._cluster = SimCluster(scheduler_names=state.policy.settings.scheduler_names, starts_at=state.now)
+        self._seeded: set[str] = set()
+        self._pods: dict[str, Pod] = {}
+        self._groups: set[str] = set()
+        for obj in state.objects:
+            if isinstance(obj, PriorityClass):
+                self._seed(obj)
+            elif isinstance(obj, Pod):
+                self._pods[obj.full_name] = obj
+            elif isinstance(obj, PodGroup):
+                self._groups.add(obj.key)
+
+    def _seed(self, found: PriorityClass) -> None:
+        self._seeded.add(found.name)
+        preempts = not found.never_preempts
+        self._cluster.apply(
+            manifest_builder.priority_class(found.name, value=found.value, is_default=found.is_default, preempts=preempts)
+        )
+
+    def admit(self, found: _Manifests) -> Job:
+        job = Job(workloads=[each for each in found.workloads if not self._is_running(each)])
+        for each in found.workloads:
+            if each not in job.workloads:
+                job.uids.update(self._pods_of(each))
+                job.notes.append(f"{each.name} is in the cluster already: this is about its pods as they are")
+        made = [manifest for each in job.workloads for manifest in each.objects]
+        self._apply(sorted([*found.known, *made], key=_creation_order), job)
+        for event in self._cluster.list_events():
+            obj = event.obj if isinstance(event, Upsert) else None
+            if obj is None or (isinstance(obj, PriorityClass) and obj.name in self._seeded):
+                continue
+            if isinstance(obj, PodGroup) and obj.key in self._groups:
+                continue
+            job.objects.append(obj)
+            if isinstance(obj, Pod):
+                job.uids.add(obj.uid)
+        return job
+
+    def _apply(self, manifests: Iterable[Manifest], job: Job) -> None:
+        for manifest in manifests:
+            try:
+                ref = ref_of(manifest)
+                if ref[:2] == POD and (existing := self._pods.get(ref.full_name)) is not None:
+                    job.uids.add(existing.uid)
+                elif ref.kind != "PriorityClass" or ref.name not in self._seeded:
+                    uid = f"planned-{ref.kind}-{ref.full_name}"
+                    self._cluster.apply({**manifest, "metadata": {**manifest["metadata"], "uid": uid}})
+            except BadManifest as bad:
+                raise UserError(f"{manifest.get('kind')} {(manifest.get('metadata') or {}).get('name', '')}: {bad}") from None
+
+    def _is_running(self, workload: ExpandedWorkload) -> bool:
+        return bool(self._pods_of(workload))
+
+    def _pods_of(self, workload: ExpandedWorkload) -> list[str]:
+        if not workload.uid:
+            return []
+        return [pod.uid for pod in self._pods.values() if pod.controller == workload.uid and not pod.finished]
+
+
+def _creation_order(manifest: Manifest) -> int:
+    kind: Any = manifest.get("kind")
+    return _FIRST_KINDS.index(kind) if kind in _FIRST_KINDS else len(_FIRST_KINDS)
+
+
+def _priority_class(priority: str) -> tuple[str, list[Manifest]]:
+    """The name of the class that a person named, or of one for the number that stands in its place."""
+    if not priority.lstrip("-").isdigit():
+        return priority, []
+    made = manifest_builder.priority_class_for(int(priority))
+    return str(made["metadata"]["name"]), [made]

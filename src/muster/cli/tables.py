@@ -1,0 +1,151 @@
+"""`muster queues`, `muster gangs`, `muster nodes`: a cluster as it is now, in tables sorted by what matters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from muster.cli import OK
+from muster.cli.cluster_state import ClusterOptions, ClusterState, read_cluster_state
+from muster.cli.json_output import to_json, write_json
+from muster.cli.screen import BOLD, DIM, NOTE, PLAIN, Screen, TextPart, styled, to_stdout
+from muster.cli.summary import STAGE_ORDER, STAGE_STYLES, queue_table, where
+from muster.cli.text_format import amount_of, compact_names, count, duration, queue_name
+from muster.cli.text_table import lay_out
+from muster.forecast import observed
+from muster.gang_report import ObservedGang, ObservedNode, observed_gangs, observed_nodes
+from muster.model.gang import Stage
+from muster.model.queue import DEFAULT_QUEUE
+from muster.model.resource_amounts import CPU, short_name, show_amount
+from muster.queue_report import queue_rows
+from muster.state.world import World
+
+MAX_ROWS = 40
+_READY = "ready"
+
+
+@dataclass(frozen=True, slots=True)
+class TableOptions:
+    """What is shown of it."""
+
+    namespace: str = ""
+    queue: str = ""
+    stage: str = ""
+    everything: bool = False
+    json: bool = False
+    wide: bool = False
+
+
+def queues(cluster: ClusterOptions, options: TableOptions) -> int:
+    state, world = _look(cluster)
+    rows = queue_rows(world, state.policy)
+    rows = tuple(row for row in rows if row.queue != DEFAULT_QUEUE or row.used or row.waiting or len(rows) < 3)
+    if options.json:
+        return _as_json("queues", rows, state)
+    screen = to_stdout()
+    screen.print_lines(queue_table(rows, main_resource(world), screen))
+    return _end(screen, state)
+
+
+def gangs(cluster: ClusterOptions, options: TableOptions) -> int:
+    state, world = _look(cluster)
+    rows = [row for row in observed_gangs(world) if _is_wanted(row, options)]
+    rows.sort(key=lambda row: (STAGE_ORDER.index(row.stage), -row.priority, -row.age_s, row.gang))
+    if options.json:
+        return _as_json("gangs", rows, state)
+    resource, screen = main_resource(world), to_stdout()
+    columns = ["gang", "queue", ">priority", ">members", "stage", "where", ">age", f">{short_name(resource)} lacks"]
+    _print(screen, columns, rows, lambda row: _gang_cells(row, resource, wide=options.wide), options, what="gang")
+    return _end(screen, state)
+
+
+def nodes(cluster: ClusterOptions, options: TableOptions) -> int:
+    state, world = _look(cluster)
+    resource = main_resource(world)
+    rows = sorted(observed_nodes(world), key=lambda row: (row.state == _READY, -_free(row, resource), row.node))
+    if options.json:
+        return _as_json("nodes", rows, state)
+    unit, screen = short_name(resource), to_stdout()
+    columns = ["node", f">{unit} free", f">{unit} of", ">cpu free", ">pods", "state"]
+    _print(screen, columns, rows, lambda row: _node_cells(row, resource), options, what="node")
+    return _end(screen, state)
+
+
+def main_resource(world: World) -> str:
+    """GPUs where a node has any, else CPUs."""
+    names = [name for name in world.columns.names if short_name(name).endswith("gpu")]
+    totals = {name: int(world.table.allocatable[:, world.columns.position[name]].sum()) for name in names}
+    return max(sorted(totals), key=lambda name: totals[name], default=CPU) if any(totals.values()) else CPU
+
+
+def _look(cluster: ClusterOptions) -> tuple[ClusterState, World]:
+    state = read_cluster_state(cluster)
+    return state, observed(state.policy, state.objects, now=state.now)
+
+
+def _is_wanted(row: ObservedGang, options: TableOptions) -> bool:
+    if row.stage == Stage.FINISHED.value and not (options.everything or options.stage):
+        return False
+    return (
+        (not options.namespace or row.gang.startswith(f"{options.namespace}/"))
+        and (not options.queue or options.queue in (row.queue, queue_name(row.queue)))
+        and (not options.stage or row.stage == options.stage)
+    )
+
+
+def _gang_cells(row: ObservedGang, resource: str, *, wide: bool) -> list[TextPart]:
+    lacks = amount_of(row.requested, resource)
+    return [
+        (row.gang, BOLD),
+        queue_name(row.queue),
+        str(row.priority),
+        f"{row.placed}/{row.min}",
+        (row.stage, STAGE_STYLES[row.stage]),
+        compact_names(row.nodes) if wide else where(row.nodes),
+        duration(row.age_s),
+        show_amount(resource, lacks) if lacks else "",
+    ]
+
+
+def _free(row: ObservedNode, resource: str) -> int:
+    return amount_of(row.allocatable, resource) - amount_of(row.used, resource)
+
+
+def _node_cells(row: ObservedNode, resource: str) -> list[TextPart]:
+    return [
+        (row.node, BOLD),
+        show_amount(resource, _free(row, resource)),
+        show_amount(resource, amount_of(row.allocatable, resource)),
+        show_amount(CPU, _free(row, CPU)) if resource != CPU else "",
+        str(row.pods),
+        (row.state, PLAIN if row.state == _READY else NOTE),
+    ]
+
+
+def _print(
+    screen: Screen,
+    columns: list[str],
+    rows: Sequence[Any],
+    cells: Callable[[Any], list[TextPart]],
+    options: TableOptions,
+    *,
+    what: str,
+) -> None:
+    shown = rows if options.everything else rows[:MAX_ROWS]
+    screen.print_lines(lay_out(columns, [cells(row) for row in shown], width=None if options.wide else screen.width))
+    if len(shown) < len(rows):
+        screen.print_line(styled((f" and {count(len(rows) - len(shown), f'more {what}')}: -A shows every one", DIM)))
+    elif not rows:
+        screen.print_line(f" no {what}s")
+
+
+def _as_json(command: str, rows: Iterable[object], state: ClusterState) -> int:
+    write_json(command, ok=True, errors=[], **{command: [to_json(row) for row in rows]}, notes=list(state.notes))
+    return OK
+
+
+def _end(screen: Screen, state: ClusterState) -> int:
+    for note in state.notes:
+        screen.print_line(styled((" note     ", DIM), note))
+    return OK

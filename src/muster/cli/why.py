@@ -1,0 +1,157 @@
+"""`muster why`: why a gang waits, or why it runs where it does. One cycle on a copy of the cluster; nothing is changed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from rich.text import Text
+
+from muster.cli import OK
+from muster.cli.cluster_state import ClusterOptions, ClusterState, read_cluster_state
+from muster.cli.errors import UserError
+from muster.cli.json_output import to_json, write_json
+from muster.cli.plan import forecast_lines, rows_of
+from muster.cli.screen import BOLD, GOOD, NOTE, styled, to_stdout
+from muster.cli.text_format import amount, compact_names, count, duration, join_names, queue_name
+from muster.engine.session import Session
+from muster.forecast import CANNOT_RUN, Forecast, dry_run
+from muster.gang_report import GangAnswer, ObservedGang, described, find_gang, with_cycle
+from muster.model.gang import Gang, Stage
+from muster.model.resource_amounts import CPU, short_name, show_amount
+from muster.state.world import World
+from muster.yaml_positions import nearest
+
+_MAX_AHEAD = 5
+
+
+def why(name: str, options: ClusterOptions, *, namespace: str, json: bool) -> int:
+    """Print what there is to say about a gang. The exit code is 0 whatever the answer is."""
+    state = read_cluster_state(options)
+    wanted = f"{namespace}/{name}" if namespace and "/" not in name else name
+    seen: list[tuple[Gang, GangAnswer]] = []
+
+    def look(session: Session) -> None:
+        gang = _find(session.world, wanted)
+        seen.append((gang, described(session, gang)))
+
+    run = dry_run(state.policy, state.objects, now=state.now, look=look)
+    (gang, known), *_ = seen
+    told = with_cycle(known, run, gang)
+    logged = state.logged.get(gang.full_name, ())
+    if json:
+        write_json("why", ok=True, errors=[], **to_json(told), logged=list(logged), notes=list(state.notes))
+        return OK
+    screen = to_stdout()
+    screen.print_lines(_lines(told, state, logged))
+    return OK
+
+
+def _find(world: World, name: str) -> Gang:
+    found = find_gang(world, name)
+    if len(found) != 1:
+        raise UserError(_not_one(name, [gang.full_name for gang in found or world.facts.gangs.values()], found=len(found)))
+    return found[0]
+
+
+def _not_one(name: str, names: list[str], *, found: int) -> str:
+    if found:
+        return f"{found} gangs have the name {name}: {join_names(sorted(names), limit=8)}. Name one with its namespace"
+    near = nearest(name, names) or nearest(f"default/{name}", names)
+    hint = f". Did you mean {near!r}?" if near else "; `muster gangs` lists them" if names else ": it has no gang at all"
+    return f"there is no gang {name!r} in the cluster{hint}"
+
+
+def _lines(told: GangAnswer, state: ClusterState, logged: tuple[str, ...]) -> Iterator[Text]:
+    found = told.forecast
+    assert found is not None
+    waits = told.position > 0
+    yield styled((told.gang.gang, BOLD), " ", *_headline(told, waits=waits))
+    yield styled("")
+    yield from _waiting_lines(told, found) if waits else _running_lines(told)
+    yield from rows_of("queue", [_queue(told)] * (told.queue is not None))
+    yield from rows_of("holds", list(_claims(told)))
+    yield from rows_of("log", list(logged))
+    if waits and found.code != CANNOT_RUN:
+        yield styled("")
+        yield from forecast_lines(found, after_why=True)
+    elif waits:
+        yield from rows_of("domains", [f"{each.domain}: {each.why}" for each in found.alternatives if each.domain][:6])
+    yield from rows_of("note", list(state.notes))
+
+
+def _waiting_lines(told: GangAnswer, found: Forecast) -> Iterator[Text]:
+    reasons = found.why_not_now or found.why or _other_reason(told)
+    first, *rest = [part for part in reasons.split("; ") if part]
+    yield from rows_of("decides", [first])
+    yield from rows_of("then", rest)
+    yield from rows_of("before it", [_ahead(told)] * bool(told.ahead))
+
+
+def _running_lines(told: GangAnswer) -> Iterator[Text]:
+    yield from rows_of("where", [_where(told.gang)] * bool(told.gang.nodes))
+    yield from rows_of("may lose", list(_may_lose(told)))
+    yield from rows_of("evicted", list(told.loses))
+    yield from rows_of("budgets", [", ".join(told.budgets)] * bool(told.budgets))
+
+
+def _headline(told: GangAnswer, *, waits: bool) -> Iterator[str | tuple[str, str]]:
+    gang, since = told.gang, duration(told.since_s)
+    if waits:
+        placed = f", {gang.placed} of {gang.size} members placed" if gang.placed else ""
+        yield (f"is {gang.stage}", NOTE)
+        yield f" for {since}{placed}, {told.position} of {told.waiting_in_queue} in queue {queue_name(gang.queue)}."
+        return
+    yield (f"is {gang.stage}", GOOD if gang.stage == Stage.SATISFIED.value else NOTE)
+    yield f" for {since}: {gang.placed} members, its minimum is {gang.min}; priority {gang.priority}."
+
+
+def _other_reason(told: GangAnswer) -> str:
+    gang = told.gang
+    if told.claims:
+        return "capacity is being released on its nominated nodes"
+    if gang.size >= gang.min:
+        return "nothing: the next cycle places it"
+    return f"{gang.size} of at least {count(gang.min, 'member exists', 'members exist')}"
+
+
+def _ahead(told: GangAnswer) -> str:
+    shown = [f"{gang.gang} ({_requested(gang)})" for gang in told.ahead[-_MAX_AHEAD:]]
+    more = len(told.ahead) - len(shown)
+    return ", ".join(([f"{more} more"] if more else []) + shown)
+
+
+def _requested(gang: ObservedGang) -> str:
+    amounts = dict(gang.requested)
+    resource = next((name for name in amounts if short_name(name).endswith("gpu")), CPU)
+    return amount(resource, amounts.get(resource, 0))
+
+
+def _where(gang: ObservedGang) -> str:
+    return f"{count(len(gang.nodes), 'node')}: {compact_names(gang.nodes)}"
+
+
+def _may_lose(told: GangAnswer) -> Iterator[str]:
+    surplus = told.gang.placed - told.gang.min
+    if surplus > 0:
+        yield f"{surplus} above its minimum, evicted first when capacity is needed"
+    if told.work_hours:
+        yield f"at most {told.work_hours:.1f} h of work of a pod, if it is evicted now"
+
+
+def _queue(told: GangAnswer) -> str:
+    assert told.queue is not None
+    row = told.queue
+    parts = []
+    used, deserved, limit = dict(row.used), dict(row.deserved), dict(row.limit)
+    for resource in sorted({*deserved, *limit}):
+        bounds = [f"{show_amount(resource, deserved[resource])} deserved"] if resource in deserved else []
+        bounds += [f"{show_amount(resource, limit[resource])} limit"] if resource in limit else []
+        parts.append(f"{short_name(resource)} {show_amount(resource, used.get(resource, 0))} used of {', '.join(bounds)}")
+    return f"{queue_name(row.queue)}: {'; '.join(parts) or 'no share or limit is configured'}"
+
+
+def _claims(told: GangAnswer) -> Iterator[str]:
+    for phase in dict.fromkeys(phase for phase, _ in told.claims):
+        nodes = Counter(node for each, node in told.claims if each == phase)
+        yield f"{phase}: {compact_names(sorted(nodes))}"

@@ -1,0 +1,122 @@
+"""Which other queues give to the queues of one ask, and why the others do not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from muster.engine.evict.contested import Contested
+from muster.engine.evict.queue_comparison import QueueComparison
+from muster.engine.evict.victims import VictimTable
+from muster.engine.hooks import Ask
+from muster.engine.quota import total_by_queue
+from muster.engine.session import Session
+from muster.model.pod import Pod
+from muster.model.resource_amounts import PODS
+from muster.state.node_table import BoolColumn, IntColumn
+from muster.state.resource_columns import Amounts
+
+
+class GivingQueues:
+    """`may_cross`: the last unit may take a queue below its share. `takes_by_share`: the asking queue must be within its own share;
+    else it is admitted otherwise, and priority decides among those who only borrow."""
+
+    def __init__(self, s: Session, ask: Ask, contested: Contested, *, may_cross: bool, takes_by_share: bool) -> None:
+        self._s, self._may_cross, self._takes_by_share = s, may_cross, takes_by_share
+        self.comparisons: dict[str, QueueComparison] = {}
+        """By queue of the ask whose members take."""
+        demands = total_by_queue(s.world, ask.pods)
+        for queue, columns in contested.items():
+            demand = demands[queue].copy()
+            demand[s.world.columns.position[PODS]] = 0
+            self.comparisons[queue] = QueueComparison(s, queue, columns, demand)
+        self._whys: dict[str, str] = {}
+        self._given: dict[str, str] = {}
+
+    def gangs(self, victim_table: VictimTable) -> BoolColumn:
+        """Gangs all of whose queues give at least something, or are the ask's own."""
+        count = len(victim_table.gangs)
+        gives = np.array([self._gives(name) for name in victim_table.queue_number], dtype=np.bool_)
+        giving: BoolColumn = gives[victim_table.gang_queue[:count]] if len(gives) else np.zeros(count, dtype=np.bool_)
+        for number, theirs in victim_table.multi_queue.items():
+            giving[number] = all(gives[victim_table.queue_number[name]] or name in self.comparisons for name in theirs)
+        return giving
+
+    def _gives(self, other: str) -> bool:
+        """Would the smallest unit of it be given to one of the ask's queues?"""
+        gives = any(self._gives_to(queue, other) for queue in self.comparisons)
+        if gives:
+            self._whys.pop(other, None)
+        return gives
+
+    def _gives_to(self, queue: str, other: str) -> bool:
+        comparison = self.comparisons[queue]
+        if other not in self._s.world.ledger or other == queue or not (least := comparison.least_unit(other)).any():
+            return False
+        why = comparison.why_never_taking(other) if self._takes_by_share else ""
+        why = why or comparison.why_not_giving(other, least, may_cross=True, borrowers_give=not self._takes_by_share)
+        if why:
+            self._whys[other] = why
+        return not why
+
+    def any_gives_to(self, queue: str, victim_table: VictimTable) -> bool:
+        return any(self._gives_to(queue, other) for other in victim_table.queue_number)
+
+    def why_not(self, pods: Sequence[Pod], *, own_count: bool, may_cross: bool = True, outranks: bool = False) -> str:
+        """Why these need not be given, with the units before them evicted; empty where each of their queues gives its part.
+        `own_count`: pods of the ask's own queues are judged as well. `may_cross`: these may take a queue below its share, too.
+        `outranks`: they have a higher priority than the asking gang."""
+        freed: dict[str, Amounts] = {}
+        for pod in pods:
+            queue = self._s.world.facts.members[pod.uid].queue
+            if own_count or queue not in self.comparisons:
+                freed[queue] = freed.get(queue, 0) + self._s.world.request(pod)
+        for queue, amounts in freed.items():
+            whys = [
+                comparison.why_not_giving(
+                    queue,
+                    amounts,
+                    may_cross=may_cross and self._may_cross,
+                    borrowers_give=not self._takes_by_share,
+                    outranks=outranks,
+                )
+                for comparison in self.comparisons.values()
+            ]
+            if all(whys):
+                return whys[0]
+        return ""
+
+    def why_given(self, pod: Pod) -> str:
+        """What both queues have of their shares, where the pod is of another queue than the ask's; else nothing."""
+        queue = self._s.world.facts.members[pod.uid].queue
+        if queue in self.comparisons:
+            return ""
+        if queue not in self._given:
+            self._given[queue] = next(iter(self.comparisons.values())).usage_text(queue)
+        return self._given[queue]
+
+    def crossing_gangs(self, victims: Sequence[Pod]) -> tuple[str, ...]:
+        """Gangs, by key, that bring a queue below its share when these are evicted in this order."""
+        found: dict[str, None] = {}
+        comparison = next(iter(self.comparisons.values()))
+        freed: dict[str, Amounts] = {}
+        for pod in victims:
+            member = self._s.world.facts.members[pod.uid]
+            for level in self._giving_levels(member.queue):
+                before = freed.get(level)
+                freed[level] = self._s.world.request(pod) if before is None else before + self._s.world.request(pod)
+                if comparison.is_below(level, freed[level]) and (before is None or not comparison.is_below(level, before)):
+                    found[member.gang] = None
+        return tuple(found)
+
+    def _giving_levels(self, queue: str) -> dict[str, None]:
+        """The levels of a queue below the common ancestor with any queue of the ask; none for these."""
+        pairs = [comparison.pair(queue) for comparison in self.comparisons.values()] if queue not in self.comparisons else []
+        return dict.fromkeys(level for pair in pairs if pair is not None for level in pair.giving)
+
+    def barred(self, victim_table: VictimTable, among: BoolColumn) -> Iterator[tuple[str, IntColumn]]:
+        """Why queues give nothing, and which of these gangs they have."""
+        for why in sorted(set(self._whys.values())):
+            queues = [victim_table.queue_number[queue] for queue, theirs in self._whys.items() if theirs == why]
+            yield why, np.flatnonzero(among & np.isin(victim_table.gang_queue[: len(among)], queues))

@@ -1,0 +1,367 @@
+"""Two queues in one tree: who may give to whom, by the shares of the queues on both sides below their common ancestor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from muster.engine.guarantees import guarantees
+from muster.engine.session import Session
+from muster.engine.shares import cluster_total, configured_shares, dominant_share
+from muster.model.queue import show_queue
+from muster.model.resource_amounts import short_name, show_amount
+from muster.state.node_table import BoolColumn
+from muster.state.resource_columns import Amounts
+
+_NOT_CONFIGURED = -1
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePair:
+    """The levels of a giving and of a taking queue, each from the queue itself up to just below their common ancestor."""
+
+    giving: tuple[str, ...]
+    taking: tuple[str, ...]
+
+
+class QueueComparison:
+    """Compares one asking queue with others. `contested`: the dimensions that count. `demand`: what is asked for in this queue."""
+
+    def __init__(self, s: Session, queue: str, contested: BoolColumn, demand: Amounts) -> None:
+        self.s, self.queue, self.contested, self.demand = s, queue, contested, demand
+        self._shares = [configured_shares(s, plugin) for plugin in s.policy.deserved_shares]
+        self._pairs: dict[str, QueuePair | None] = {}
+        self._configured_shares: dict[str, list[tuple[Amounts, BoolColumn]]] = {}
+        self._before = s.world.ledger.planned_in(np.arange(len(s.world.ledger)))
+        self.own_evictable: Amounts = np.zeros_like(demand)
+        """What could be evicted in the asking queue itself."""
+
+    def pair(self, other: str) -> QueuePair | None:
+        """None where one of the queues is an ancestor of the other, or both are the same."""
+        if other not in self._pairs:
+            tree = self.s.world.facts.tree
+            mine, theirs = tree.path(self.queue), tree.path(other)
+            above = {*mine} & {*theirs}
+            giving = tuple(level for level in theirs if level not in above)
+            taking = tuple(level for level in mine if level not in above)
+            known = all(level in self.s.world.ledger for level in (*giving, *taking))
+            self._pairs[other] = QueuePair(giving, taking) if giving and taking and known else None
+        return self._pairs[other]
+
+    # -- shares ------------------------------------------------------------------------------------------------------------------
+
+    def _configured(self, level: str) -> list[tuple[Amounts, BoolColumn]]:
+        """The shares of a queue and the contested columns among them, of each plugin that has an opinion on these."""
+        if level not in self._configured_shares:
+            row = self.s.world.ledger.row[level]
+            found = [(shares[row], (shares[row] != _NOT_CONFIGURED) & self.contested) for shares in self._shares]
+            self._configured_shares[level] = [(share, columns) for share, columns in found if columns.any()]
+        return self._configured_shares[level]
+
+    def _has_share(self, levels: tuple[str, ...]) -> bool:
+        return any(self._configured(level) for level in levels)
+
+    def _nobody_has_share(self, pair: QueuePair, freed: Amounts) -> bool:
+        """The giving side has a share of nothing contested, the taking one of nothing that is freed: who deserves GPUs takes no
+        CPUs for that from one who has borrowed them just as well."""
+        if self._has_share(pair.giving):
+            return False
+        return not any((columns & (freed > 0)).any() for level in pair.taking for _, columns in self._configured(level))
+
+    # -- giving ------------------------------------------------------------------------------------------------------------------
+
+    def why_not_giving(
+        self, other: str, freed: Amounts, *, may_cross: bool, borrowers_give: bool = False, outranks: bool = False
+    ) -> str:
+        """Why the other queue need not give a unit that frees so much, as usage is now; empty where it must.
+
+        `may_cross`: the last unit may take it below its share. `borrowers_give`: where neither side has a share, priority decides
+        instead of the dominant share. `outranks`: the unit has a higher priority than the asking gang.
+        """
+        pair = self.pair(other)
+        if pair is None:
+            return f"{show_queue(other)} and {show_queue(self.queue)} are not in different branches"
+        if not (freed[self.contested] > 0).any():
+            return f"a unit of {show_queue(other)} frees nothing that is lacking"
+        for level in pair.giving:
+            why = self._why_protected(level, freed)
+            if why:
+                return why
+        if not borrowers_give and self._nobody_has_share(pair, freed):
+            if outranks and other.startswith("quota/"):
+                # A job of a quota takes by priority from those who only borrow: what it took so is not taken back by size.
+                return f"{show_queue(other)} and {show_queue(self.queue)} only borrow, and its job has the higher priority"
+            return self._why_share_not_larger(pair, freed, self._least_usage(pair))
+        for level in pair.giving:
+            why = self._why_within(pair, level, freed, may_cross=may_cross)
+            if why:
+                return why
+        return ""
+
+    def why_protected(self, other: str, freed: Amounts) -> str:
+        """Whether a level of another queue, below the common ancestor, is not reclaimable or would fall below its guarantee."""
+        pair = self.pair(other)
+        whys = [self._why_protected(level, freed) for level in pair.giving] if pair is not None else []
+        return next(filter(None, whys), "")
+
+    def _why_protected(self, level: str, freed: Amounts) -> str:
+        node = self.s.world.facts.tree.nodes.get(level)
+        if node is None:
+            return ""
+        if not node.reclaimable:
+            return f"{show_queue(level)} is not reclaimable"
+        if not node.guarantee or (found := guarantees(self.s)) is None:
+            return ""
+        ledger = self.s.world.ledger
+        counted = found.counted[ledger.row[level]]
+        below = (freed > 0) & (ledger.planned(level) - freed < counted)
+        return self._why_below(level, "guarantee", freed, counted, int(below.argmax())) if below.any() else ""
+
+    def _why_within(self, pair: QueuePair, level: str, freed: Amounts, *, may_cross: bool) -> str:
+        """All plugins with an opinion must find it over its share, in something contested that the unit frees."""
+        if not may_cross and (crossed := self._why_crosses(level, freed)):
+            return crossed
+        planned, before = self.s.world.ledger.planned(level), self._planned_before(level)
+        for share, columns in self._configured(level):
+            has_crossed = (share != _NOT_CONFIGURED) & (before >= share) & (planned < share)
+            if has_crossed.any():
+                return f"{show_queue(level)} is below its {_share_name(level)} already"
+            over = columns & (planned > share) & (freed > 0)
+            if not over.any():
+                if level == pair.giving[-1] and self._is_oversubscribed(pair) and self._uses_more(pair, freed):
+                    continue
+                return self._why_not_over(level, planned, share, columns, freed)
+        return ""
+
+    def _why_not_over(self, level: str, planned: Amounts, share: Amounts, columns: BoolColumn, freed: Amounts) -> str:
+        """It is within its share of what the unit frees, or over it in something else only."""
+        counts, over = columns & (freed > 0), columns & (planned > share)
+        if over.any() and not counts.any():
+            names = ", ".join(sorted(short_name(self.s.world.columns.names[at]) for at in np.flatnonzero(over).tolist()))
+            return f"{show_queue(level)} is over its {_share_name(level)} of {names}, of which the unit frees nothing"
+        figures = self._figures(planned, share, counts if counts.any() else columns)
+        return f"{show_queue(level)} is within its {_share_name(level)}: {figures}"
+
+    def _why_crosses(self, level: str, freed: Amounts) -> str:
+        """A resource of which the queue would fall below its share without the unit, contested or not; or nothing."""
+        planned, row = self.s.world.ledger.planned(level), self.s.world.ledger.row[level]
+        for shares in self._shares:
+            share = shares[row]
+            crossed = (share != _NOT_CONFIGURED) & (freed > 0) & (planned >= share) & (planned - freed < share)
+            if crossed.any():
+                return self._why_below(level, _share_name(level), freed, share, int(crossed.argmax()))
+        return ""
+
+    def _why_below(self, level: str, what: str, freed: Amounts, least: Amounts, at: int) -> str:
+        name, planned = self.s.world.columns.names[at], self.s.world.ledger.planned(level)
+        used, lost, kept = (show_amount(name, int(amounts[at])) for amounts in (planned, freed, least))
+        return f"{show_queue(level)} would fall below its {what} of {short_name(name)}: {used} used - {lost} evicted < {kept}"
+
+    def _planned_before(self, level: str) -> Amounts:
+        """What the queue used before the plan evicted anybody."""
+        before: Amounts = self._before[self.s.world.ledger.row[level]]
+        return before
+
+    def is_below(self, level: str, freed: Amounts) -> bool:
+        """Was the queue at its share or over it before the plan, and is it below without so much?"""
+        row, before = self.s.world.ledger.row[level], self._planned_before(level)
+        return any(
+            bool(((shares[row] != _NOT_CONFIGURED) & (before >= shares[row]) & (before - freed < shares[row])).any())
+            for shares in self._shares
+        )
+
+    def _figures(self, planned: Amounts, share: Amounts, columns: BoolColumn) -> str:
+        names = self.s.world.columns.names
+        return ", ".join(
+            f"{short_name(names[at])} {show_amount(names[at], int(planned[at]))} of {show_amount(names[at], int(share[at]))}"
+            for at in sorted(np.flatnonzero(columns).tolist(), key=names.__getitem__)
+        )
+
+    def _least_usage(self, pair: QueuePair) -> Amounts:
+        """What the asking side uses at least with the ask, were all evicted that may be evicted in its own queue."""
+        taker = pair.taking[-1]
+        least: Amounts = self._planned_before(taker) - self.own_evictable + self.demand
+        return least
+
+    def _why_share_not_larger(self, pair: QueuePair, freed: Amounts, usage: Amounts) -> str:
+        """Neither side has a share: the other must keep at least as large a part of the cluster as this one gets."""
+        giver, taker = pair.giving[-1], pair.taking[-1]
+        left = dominant_share(self.s, giver, plus=-freed) / self._weight(giver)
+        gets = dominant_share(self.s, taker, plus=usage - self.s.world.ledger.planned(taker)) / self._weight(taker)
+        if left >= gets:
+            return ""
+        now = dominant_share(self.s, giver) / self._weight(giver)
+        keeps = f"has ({now:.0%})" if gets > now else f"would keep ({left:.0%})"
+        return f"{show_queue(taker)} would have a larger share of the cluster ({gets:.0%}) than {show_queue(giver)} {keeps}"
+
+    def _weight(self, level: str) -> int:
+        node = self.s.world.facts.tree.nodes.get(level)
+        return max(node.weight, 1) if node is not None else 1
+
+    def _is_oversubscribed(self, pair: QueuePair) -> bool:
+        """Do the shares of the siblings add up to more than there is, in something contested?"""
+        tree, ledger = self.s.world.facts.tree, self.s.world.ledger
+        parent = tree.parents.get(pair.giving[-1], "")
+        for shares in self._shares:
+            rows = shares[[ledger.row[child] for child in tree.children[parent]]]
+            there = cluster_total(self.s)
+            if parent:
+                own = shares[ledger.row[parent]]
+                there = np.where(own != _NOT_CONFIGURED, np.minimum(own, there), there)
+            if ((np.maximum(rows, 0).sum(axis=0) > there) & self.contested).any():
+                return True
+        return False
+
+    def _uses_more(self, pair: QueuePair, freed: Amounts) -> bool:
+        """Has the giver without the unit at least as much of its share of what is contested as the taker with the ask? A taker
+        without a share of that cannot be measured so."""
+        ledger = self.s.world.ledger
+        giver, taker = pair.giving[-1], pair.taking[-1]
+        if not self._configured(taker):
+            return False
+        return self._use_of_share(giver, ledger.planned(giver) - freed) >= self._use_of_share(
+            taker, ledger.planned(taker) + self.demand
+        )
+
+    def _use_of_share(self, level: str, usage: Amounts) -> float:
+        found = 0.0
+        for shares, columns in self._configured(level):
+            for at in np.flatnonzero(columns).tolist():
+                share = int(shares[at])
+                found = max(found, float(usage[at]) / share if share else (np.inf if usage[at] > 0 else 0.0))
+        return found
+
+    def least_unit(self, other: str) -> Amounts:
+        """The least that a unit of the other queue could free of what is contested."""
+        return np.where(self.contested, np.minimum(self.s.world.ledger.planned(other), 1), 0)
+
+    # -- taking ------------------------------------------------------------------------------------------------------------------
+
+    def why_not_taking(self, freed: Mapping[str, Amounts]) -> str:
+        """Why this queue may not take so much from these, with the ask and without what the plan evicts; empty where it may."""
+        nothing, sharing = np.zeros_like(self.demand), list[QueuePair]()
+        for other, amounts in freed.items():
+            pair = self.pair(other)
+            if pair is not None and not self._nobody_has_share(pair, amounts):
+                sharing.append(pair)
+            elif pair is not None:
+                why = self._why_share_not_larger(pair, nothing, self.s.world.ledger.planned(pair.taking[-1]))
+                if why:
+                    return why
+        levels = max((pair.taking for pair in sharing), key=len, default=())
+        return self._why_not_within(sharing, levels, {level: self.s.world.ledger.planned(level) for level in levels}, levels)
+
+    def is_met_by(self, freed: Amounts) -> bool:
+        """Is so much all that is lacking here?"""
+        return bool((freed >= self.demand)[self.contested].all())
+
+    def why_never_taking(self, other: str) -> str:
+        """Why no plan with a victim of the other queue can be allowed, whoever else is evicted, too."""
+        pair = self.pair(other)
+        if pair is None:
+            return ""
+        path = tuple(level for level in self.s.world.facts.tree.path(self.queue) if level in self.s.world.ledger)
+        planned = dict.fromkeys(pair.taking, self.demand)
+        planned[pair.taking[0]] = self.s.world.ledger.planned(pair.taking[0]) - self.own_evictable + self.demand
+        why = self._why_not_within([pair], pair.taking, planned, path)
+        if not why:
+            return ""
+        never = self._why_not_within([pair], pair.taking, dict.fromkeys(pair.taking, self.demand), path)
+        return never or (f"even without its pods of lower priority, {why}" if self.own_evictable.any() else why)
+
+    def is_over_with_ask(self) -> bool:
+        """Would the queue, or one above it, be over its share with the ask? Then its own pods may have to be evicted, too. Where it
+        has no share, these count in its part of the cluster."""
+        ledger, path = self.s.world.ledger, self.s.world.facts.tree.path(self.queue)
+        if self.own_evictable.any() and not self._has_share(path):
+            return True
+        for level in path:
+            usage, row = ledger.planned(level) + self.demand, ledger.row[level]
+            if any(((shares[row] != _NOT_CONFIGURED) & (self.demand > 0) & (usage > shares[row])).any() for shares in self._shares):
+                return True
+        return False
+
+    def _why_not_within(
+        self, pairs: list[QueuePair], levels: tuple[str, ...], planned: dict[str, Amounts], configuring: tuple[str, ...]
+    ) -> str:
+        """`configuring`: one of these must have a share of something contested."""
+        if not levels or all(not self._has_share(pair.giving) and not self._has_share(pair.taking) for pair in pairs):
+            return ""
+        if not self._has_share(configuring):
+            return f"{show_queue(self.queue)} has no deserved share of what it lacks: borrowing evicts nobody"
+        for level in levels:
+            usage = planned[level]
+            row = self.s.world.ledger.row[level]
+            for shares in self._shares:
+                share = shares[row]
+                over = (share != _NOT_CONFIGURED) & (self.demand > 0) & (usage > share)
+                if over.any():
+                    return self._why_over(level, usage, share, over)
+        return ""
+
+    def _why_over(self, level: str, usage: Amounts, share: Amounts, over: BoolColumn) -> str:
+        names = self.s.world.columns.names
+        rest, said = usage - self.demand, []
+        for at in sorted(np.flatnonzero(over).tolist(), key=names.__getitem__):
+            used = f" + {show_amount(names[at], int(rest[at]))} used" if rest[over].any() else ""
+            asks, most = (show_amount(names[at], int(amounts[at])) for amounts in (self.demand, share))
+            said.append(f"{short_name(names[at])} {asks} requested{used} > {most} {_share_word(level)}")
+        what = f"would be over its {_share_name(level)}" if rest[over].any() else "can never reclaim that much"
+        return f"{show_queue(level)} {what}: {', '.join(said)}"
+
+    # -- what both have ------------------------------------------------------------------------------------------------------------
+
+    def usage_text(self, other: str) -> str:
+        """What the other queue and this one use of their shares or, where neither has one, of the cluster."""
+        pair = self.pair(other)
+        if pair is None:
+            return ""
+        levels = [next((level for level in side if self._configured(level)), side[-1]) for side in (pair.giving, pair.taking)]
+        if not any(self._configured(level) for level in levels):
+            parts = [f"{show_queue(level)} uses {dominant_share(self.s, level):.0%} of the cluster" for level in levels]
+        else:
+            parts = [self._usage_of_share(level) for level in levels]
+        return ", ".join(parts)
+
+    def _usage_of_share(self, level: str) -> str:
+        planned, configured = self.s.world.ledger.planned(level), self._configured(level)
+        if configured:
+            return f"{show_queue(level)} uses {self._figures(planned, *configured[0])} {_share_word(level)}"
+        names = self.s.world.columns.names
+        # By name: the order of columns depends on who came first.
+        found = sorted((names[at], int(planned[at])) for at in np.flatnonzero(self.contested).tolist())
+        parts = [f"{short_name(name)} {show_amount(name, amount)}" for name, amount in found]
+        return f"{show_queue(level)} uses {', '.join(parts)} and deserves none"
+
+    # -- the order of queues -----------------------------------------------------------------------------------------------------
+
+    def rank_key(self, other: str) -> tuple[float, ...]:
+        """Which queue gives first: the lowest priority; then those without a share, by their part of the cluster; then the one
+        furthest over its share. Judged just below the common ancestor."""
+        pair = self.pair(other)
+        level = pair.giving[-1] if pair is not None else other
+        node = self.s.world.facts.tree.nodes.get(level)
+        priority = node.priority if node is not None else 0
+        if level not in self.s.world.ledger:
+            return (priority, 0.0, 0.0)
+        usage = self.s.world.ledger.planned(level)
+        ratios = [
+            max(float(usage[at]) / int(share[at]) for at in np.flatnonzero(columns & (share > 0)).tolist())
+            for share, columns in self._configured(level)
+            if (columns & (share > 0)).any()
+        ]
+        if ratios:
+            return (priority, 1.0, -round(min(ratios), 9))
+        total = cluster_total(self.s)
+        parts = [float(usage[at]) / int(total[at]) for at in np.flatnonzero(self.contested & (total > 0)).tolist()]
+        return (priority, 0.0, -round(max(parts, default=0.0), 9))
+
+
+def _share_name(queue: str) -> str:
+    return "minimum" if queue.startswith("quota/") else "deserved share"
+
+
+def _share_word(queue: str) -> str:
+    return "min" if queue.startswith("quota/") else "deserved"

@@ -1,0 +1,105 @@
+"""Reservations and nominations that no longer hold: their node does not take the pod any more, or the capacity is gone."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from muster.engine.explain import why_not_on
+from muster.engine.place import has_filters, passes_filters
+from muster.engine.session import Session
+from muster.model.pod import Phase, Placement, Pod, PodSignature
+from muster.state.derived.device_usage import overcommitted_device
+from muster.state.node_table import BoolColumn
+
+RESERVATION_LOST = "ReservationLost"
+
+
+def end_lost_reservations(s: Session) -> None:
+    """A reservation or nomination is lost when its node is gone or no longer takes the pod, or when its capacity, on the node or in
+    its queues, is not there any more."""
+    for pod in sorted(possibly_lost(s), key=lambda pod: _loss_order(s, pod)):
+        uid = pod.uid
+        why = why_lost(s, pod, s.world.placements.by_uid[uid])
+        if why:
+            lose_reservation(s, pod, why)
+    s.world.memory.unwritten_reservations.clear()
+
+
+def lose_reservation(s: Session, pod: Pod, why: str) -> None:
+    """Its gang is attempted again in this cycle, whatever took the node: it starts from its other reservations."""
+    with s.trial(why, cause=RESERVATION_LOST) as trial:
+        trial.release(pod)
+        trial.commit()
+    s.world.memory.retry(s.world.facts.members[pod.uid].gang)
+    s.count("reservations lost")
+
+
+def possibly_lost(s: Session) -> list[Pod]:
+    """Pods whose reservation may be lost, found with one look at all nodes and queues: a release makes no other one worse."""
+    world, table = s.world, s.world.table
+    over: BoolColumn = np.any(table.planned > table.allocatable, axis=1)
+    matches: dict[PodSignature, BoolColumn] = {}
+    found: list[Pod] = []
+    within_quota: dict[object, bool] = {}
+    is_bounded = s.has_bounded_queues
+    for uid in list(world.placements.reservations):
+        pod, placement = world.facts.pods[uid], world.placements.by_uid[uid]
+        row = table.row.get(placement.node or "")
+        if row is None or over[row] or uid in world.memory.unwritten_reservations or has_filters(s, pod):
+            found.append(pod)
+            continue
+        match = matches.get(pod.signature)
+        if match is None:
+            match = matches[pod.signature] = s.match(pod)
+        if not match[row] or (is_bounded and not _is_within_quota(s, pod, within_quota)):
+            found.append(pod)
+    return found
+
+
+def _is_within_quota(s: Session, pod: Pod, known: dict[object, bool]) -> bool:
+    """Do its queues still take it? Asked once for pods that count for the same in the same queue."""
+    member = s.world.facts.members[pod.uid]
+    key = (member, pod.signature.request, s.world.phase(pod))
+    if key not in known:
+        known[key] = not _why_over_quota(s, pod)
+    return known[key]
+
+
+def _why_over_quota(s: Session, pod: Pod) -> str:
+    """Why its queues would not take the pod once more: their limit is lower than it was, or others use what it was to use."""
+    if not s.has_bounded_queues:
+        return ""
+    phase = s.world.phase(pod)
+    with s.trial("to look at its queues without it", cause="Looks") as trial:
+        trial.release(pod)
+        quota_fit = s.quota_fit(pod, count=1, phase=phase)
+    return "" if quota_fit.fit_count else quota_fit.verdict.why
+
+
+def _loss_order(s: Session, pod: Pod) -> tuple[int, float, str, str]:
+    """Where a node cannot take all reservations on it, the lowest priority ends first, then the youngest."""
+    gang = s.world.gang_of(pod)
+    return (gang.priority if gang is not None else pod.priority, -s.world.placement(pod).since, pod.full_name, pod.uid)
+
+
+def why_lost(s: Session, pod: Pod, placement: Placement) -> str:
+    table = s.world.table
+    if pod.uid in s.world.memory.unwritten_reservations:
+        return f"it could not be written: {s.world.memory.unwritten_reservations[pod.uid]}"
+    row = table.row.get(placement.node or "")
+    if row is None:
+        return f"node {placement.node} is gone"
+    if not s.match(pod)[row]:
+        return f"node {placement.node} no longer takes the pod"
+    # Another pod took the capacity, or a victim does not terminate. Reservations end one by one until the rest fits.
+    over = table.planned[row] > table.allocatable[row]
+    if bool((over & (s.world.request(pod) > 0)).any()):
+        return f"the capacity on node {placement.node} was taken by other pods, or is not being released"
+    device = overcommitted_device(s.world, placement.node or "", placement.devices) if placement.devices else None
+    if device is not None:
+        return f"device {device} of node {placement.node} is gone, was taken by other pods, or is not being released"
+    after_releases = placement.phase is Phase.NOMINATED
+    if not passes_filters(s, pod, after_releases=after_releases):
+        refusal = why_not_on(s, pod, placement.node or "", after_releases=after_releases)
+        return f"node {placement.node} no longer takes the pod: {refusal}"
+    return _why_over_quota(s, pod)

@@ -1,0 +1,63 @@
+"""The settings of a policy: what its file sets that belongs to no plugin."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from muster.engine.option_field import option
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySettings:
+    """The policy file writes each name in camel case, `_s` as `Seconds`."""
+
+    scheduler_names: tuple[str, ...] = ("muster",)
+    """Pods whose schedulerName is one of these are ours."""
+    victim_schedulers: tuple[str, ...] = option(
+        (), "Pods of these other schedulers may be evicted too, each by itself, and count in their queues. Of all others nobody is."
+    )
+    whole_gang: Literal["cluster", "domain"] = option(
+        "cluster", "What is evicted when a whole gang is: all its pods in the `cluster`, or only those in the `domain`."
+    )
+    strict_deserved: bool = option(False, "Reclaim never takes a queue below its deserved share, not even with the last unit.")
+    order: Literal["surplus", "priority"] = option(
+        "surplus", "What comes first when victims are chosen: `surplus` members before whole gangs, or the lower `priority`."
+    )
+    evict_domains: Literal["best", "first"] = option(
+        "best", "Of the plans in the domains that a gang may use the `best` is taken, or the `first` that is found."
+    )
+    max_evict_domains: int = option(8, "So many domains with a plan are compared, the likely cheapest first.")
+    max_placements: int = option(4096, "So many placements are tried for a gang in one cycle, at most, to find its victims.")
+    eviction_pause_s: float = option(
+        60.0, "A gang that was evicted may have others evicted only after such a pause, which doubles with each of its evictions."
+    )
+    max_eviction_pause_s: float = option(1800.0, "The longest such pause.")
+    stale_s: float = option(
+        600.0,
+        "A gang that has been below its minimum for so long and cannot be completed makes way for an earlier one of its priority.",
+        minimum=0,
+    )
+    reserve_after_s: float = option(
+        0.0,
+        "For the first gang of a queue that has waited so long for capacity, and without a plan, nodes are kept; 0: never.",
+        minimum=0,
+    )
+    max_reserved_idle_percent: int = option(
+        10, "So many percent of the cluster may be idle because nodes are kept for gangs, the first such gang aside.", minimum=0
+    )
+    nomination_s: float = option(
+        600.0, "How long nominations hold after the last of their victims should have terminated.", minimum=0
+    )
+    eviction_cooldown_s: float = option(
+        600.0, "For how long a pod whose soft eviction was cancelled is not softly evicted again.", minimum=0
+    )
+    default_permit_wait_s: float = option(
+        600.0, "How long nodes stay reserved for an incomplete gang that declares no wait time.", minimum=0
+    )
+    adopt_volcano: bool = option(
+        False, "Take over nominations that Volcano wrote onto pods, when Muster starts. They evict nobody."
+    )
+
+
+DEFAULT_SETTINGS = PolicySettings()

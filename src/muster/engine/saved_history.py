@@ -1,0 +1,121 @@
+"""History as it is saved for a scheduler that starts later: what gangs lost by evictions, since when they are broken, cooldowns.
+
+One object for each namespace. It is written before an eviction that adds to it, and when nodes are kept for another gang, else at
+most once a minute.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from muster.engine.evict.eviction_units import MAX_COOLDOWN_S
+from muster.engine.session import Session
+from muster.model.effects import SaveHistory
+from muster.model.gang import Gang
+from muster.model.saved_state import Losses, SavedHistory, SavedSuccess
+from muster.state.memory import Memory
+
+SAVE_EVERY_S = 60.0
+MAX_SUCCEEDED = 10_000
+"""Members of a namespace that succeeded."""
+MAX_GANGS = 500
+"""Of a namespace: those whose last loss is the longest ago are forgotten first."""
+
+
+def recover_history(s: Session) -> None:
+    """Take over what the scheduler before this one had saved."""
+    memory = s.world.memory
+    for namespace, history in sorted(s.world.facts.saved_histories.items()):
+        for key, losses in history.losses.items():
+            memory.losses.set(key, losses)
+        for gang, since in history.below_min_since.items():
+            memory.below_min_since.set(gang, since)
+        for gang, since in history.waiting_since.items():
+            memory.recover_first_attempt(gang, at=since)
+        for uid, cancelled in history.cancelled_evictions.items():
+            if uid in s.world.facts.pods:
+                memory.cancelled_evictions.set(uid, cancelled)
+        memory.saved_histories.set(namespace, replace(history, version=0))
+
+
+def history_effects(s: Session, *, evicts: bool) -> list[SaveHistory]:
+    """What has to be written. `evicts`: this cycle evicts pods, or cancels evictions, so all of it is written now."""
+    memory = s.world.memory
+    written = memory.losses.writes + memory.below_min_since.writes + memory.cancelled_evictions.writes
+    written += s.world.facts.succeeded.writes + memory.backfill_reservations.writes
+    if written == memory.history_saved_to:
+        return []
+    effects, is_deferred = [], False
+    found = _histories(s)
+    for namespace in sorted({*found, *memory.saved_histories}):
+        history = found.get(namespace, SavedHistory(namespace))
+        saved = memory.saved_histories.get(namespace, SavedHistory(namespace))
+        if history == saved:
+            continue
+        is_urgent = evicts or not history.waiting_since.keys() <= saved.waiting_since.keys()
+        if not is_urgent and s.now < memory.histories_saved_at.get(namespace, -SAVE_EVERY_S) + SAVE_EVERY_S:
+            is_deferred = True
+            continue
+        memory.saved_histories.set(namespace, history)
+        memory.histories_saved_at.set(namespace, s.now)
+        effects.append(SaveHistory(history))
+    if not is_deferred:
+        memory.history_saved_to = written
+    return effects
+
+
+def _histories(s: Session) -> dict[str, SavedHistory]:
+    memory, facts = s.world.memory, s.world.facts
+    found: dict[str, SavedHistory] = {}
+
+    def of(namespace: str) -> SavedHistory:
+        return found.setdefault(namespace, SavedHistory(namespace))
+
+    for key, losses in _newest(memory):
+        of(losses.namespace).losses[key] = losses
+    for gang, since in sorted(memory.below_min_since.items()):
+        if gang in facts.gangs:
+            of(facts.gangs[gang].full_name.partition("/")[0]).below_min_since[gang] = since
+    for gang in memory.backfill_reservations:
+        started = memory.attempts[gang].started if gang in memory.attempts else None
+        if started is not None and gang in facts.gangs:
+            of(facts.gangs[gang].full_name.partition("/")[0]).waiting_since[gang] = started
+    for uid, cancelled in memory.cancelled_evictions.items():
+        if uid in facts.pods and s.now < cancelled.at + MAX_COOLDOWN_S:
+            of(facts.pods[uid].namespace).cancelled_evictions[uid] = cancelled
+    for namespace, success in facts.succeeded.saved():
+        if _still_counts(facts.gangs.get(success.group), success):
+            of(namespace).succeeded[success.group] = success
+    return {namespace: _bounded(history) for namespace, history in found.items()}
+
+
+def _still_counts(gang: Gang | None, success: SavedSuccess) -> bool:
+    """A gang that has what it needs and no member left needs no memory of those that succeeded."""
+    return gang is None or gang.size > 0 or success.count < gang.min
+
+
+def _bounded(history: SavedHistory) -> SavedHistory:
+    """Succeeded members of the gangs with the fewest: an object must not grow without bound."""
+    if sum(success.count for success in history.succeeded.values()) <= MAX_SUCCEEDED:
+        return history
+    kept: dict[str, SavedSuccess] = {}
+    total = 0
+    for group, success in sorted(history.succeeded.items(), key=lambda each: (each[1].count, each[0])):
+        total += success.count
+        if total > MAX_SUCCEEDED:
+            break
+        kept[group] = success
+    return replace(history, succeeded=kept)
+
+
+def _newest(memory: Memory) -> list[tuple[str, Losses]]:
+    """The losses that are kept: the oldest of a namespace with too many are forgotten."""
+    kept: dict[str, int] = {}
+    newest = []
+    for key, losses in sorted(memory.losses.items(), key=lambda each: (-each[1].last_at, each[0])):
+        kept[losses.namespace] = kept.get(losses.namespace, 0) + 1
+        if kept[losses.namespace] <= MAX_GANGS:
+            newest.append((key, losses))
+        else:
+            memory.losses.drop(key)
+    return newest

@@ -1,0 +1,173 @@
+"""The gangs and nodes of a cluster as rows of numbers, and what there is to say about one gang. No decisions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from muster.engine.session import Session
+from muster.forecast import DryRun, Forecast
+from muster.model.effects import Evict
+from muster.model.gang import Gang, Stage
+from muster.model.pod import PLACED, UNPLACED, Phase
+from muster.model.resource_amounts import NOTHING
+from muster.plugins.pdb import budgets_covering
+from muster.queue_report import QueueRow, ResourceAmounts, queue_rows
+from muster.state.gangs.gang_stage import stage
+from muster.state.world import World
+
+_CLAIMED = (Phase.RESERVED, Phase.NOMINATED)
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedGang:
+    """One gang as it is now. `placed` members have a node; `requested` is what those without one ask for."""
+
+    gang: str
+    queue: str
+    priority: int
+    stage: str
+    placed: int
+    min: int
+    size: int
+    nodes: tuple[str, ...]
+    age_s: float
+    requested: ResourceAmounts
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedNode:
+    node: str
+    pods: int
+    used: ResourceAmounts
+    allocatable: ResourceAmounts
+    state: str
+    """ready, or why nothing is placed there."""
+
+
+@dataclass(frozen=True, slots=True)
+class GangAnswer:
+    """Why a gang waits or runs. `ahead` are the gangs before it in its queue that wait, too, and `position` counts from 1."""
+
+    gang: ObservedGang
+    since_s: float
+    position: int
+    waiting_in_queue: int
+    ahead: tuple[ObservedGang, ...]
+    queue: QueueRow | None
+    forecast: Forecast | None
+    claims: tuple[tuple[str, str], ...]
+    """Nodes that are reserved or nominated: the phase, and the node."""
+    loses: tuple[str, ...]
+    """How many of its pods the next cycle evicts, and why."""
+    budgets: tuple[str, ...]
+    work_hours: float
+    """The work of its pod that would lose most."""
+
+
+def observed_gangs(world: World) -> list[ObservedGang]:
+    return [observed_gang(world, world.facts.gangs[key]) for key in sorted(world.facts.gangs)]
+
+
+def observed_gang(world: World, gang: Gang) -> ObservedGang:
+    placements = world.placements.by_uid
+    placed = [pod for pod in gang.pods() if placements.get(pod.uid, UNPLACED).phase in PLACED]
+    requested = NOTHING
+    for pod in gang.pods():
+        if pod.uid not in placements:
+            requested = requested.plus(pod.signature.request)
+    return ObservedGang(
+        gang=gang.full_name,
+        queue=gang.queue,
+        priority=gang.priority,
+        stage=stage(world, gang).value,
+        placed=len(placed),
+        min=gang.min,
+        size=gang.size,
+        nodes=tuple(sorted({placements[pod.uid].node or "" for pod in placed})),
+        age_s=max(0.0, world.now - gang.created),
+        requested=requested.items,
+    )
+
+
+def observed_nodes(world: World) -> Iterator[ObservedNode]:
+    names = world.columns.names
+    pods: dict[str, int] = {}
+    for placement in world.placements.by_uid.values():
+        if placement.node is not None:
+            pods[placement.node] = pods.get(placement.node, 0) + 1
+    for name in sorted(world.facts.nodes):
+        node, row = world.facts.nodes[name], world.table.row[name]
+        used, total = world.table.used[row].tolist(), world.table.allocatable[row].tolist()
+        taints = sorted({f"{taint.key}:{taint.effect.value}" for taint in node.taints})
+        yield ObservedNode(
+            node=name,
+            pods=pods.get(name, 0),
+            used=tuple((resource, amount) for resource, amount in zip(names, used, strict=True) if amount),
+            allocatable=tuple((resource, amount) for resource, amount in zip(names, total, strict=True) if amount),
+            state=", ".join([*(["cordoned"] if node.unschedulable else []), *taints]) or "ready",
+        )
+
+
+def find_gang(world: World, name: str) -> list[Gang]:
+    """The gangs with this name, with or without the namespace, or with a pod of this name."""
+    gangs = world.facts.gangs.values()
+    for matches in (
+        lambda gang: gang.full_name == name,
+        lambda gang: gang.full_name.rpartition("/")[2] == name,
+        lambda gang: any(name in (pod.full_name, pod.name) for pod in gang.pods()),
+    ):
+        if found := [gang for gang in gangs if matches(gang)]:
+            return found
+    return []
+
+
+def described(s: Session, gang: Gang) -> GangAnswer:
+    """All that is known before a cycle."""
+    world = s.world
+    in_queue = [found for key in world.placements.unplaced_members if (found := world.facts.gangs[key]).queue == gang.queue]
+    in_queue.sort(key=s.gang_key)
+    position = next((number for number, each in enumerate(in_queue) if each.key == gang.key), -1)
+    row = observed_gang(world, gang)
+    return GangAnswer(
+        gang=row,
+        since_s=_since(gang, world, runs=row.stage == Stage.SATISFIED.value),
+        position=position + 1,
+        waiting_in_queue=len(in_queue),
+        ahead=tuple(observed_gang(world, each) for each in in_queue[: max(0, position)]),
+        queue=next((row for row in queue_rows(world, s.policy) if row.queue == gang.queue), None),
+        forecast=None,
+        claims=tuple(sorted(_claims(gang, world))),
+        loses=(),
+        budgets=tuple(dict.fromkeys(key for pod in gang.pods() for key in budgets_covering(world, pod))),
+        work_hours=_work_hours(gang, world),
+    )
+
+
+def with_cycle(told: GangAnswer, run: DryRun, gang: Gang) -> GangAnswer:
+    """And what the cycle decides."""
+    return replace(told, forecast=run.forecast(gang), loses=tuple(_losses(run, gang)))
+
+
+def _claims(gang: Gang, world: World) -> Iterator[tuple[str, str]]:
+    for pod in gang.pods():
+        placement = world.placements.by_uid.get(pod.uid, UNPLACED)
+        if placement.phase in _CLAIMED:
+            yield placement.phase.name.lower(), placement.node or ""
+
+
+def _work_hours(gang: Gang, world: World) -> float:
+    starts = [pod.checkpoint if pod.checkpoint is not None else pod.started for pod in gang.pods()]
+    return max(((world.now - at) / 3600 for at in starts if at is not None), default=0.0)
+
+
+def _losses(run: DryRun, gang: Gang) -> Iterator[str]:
+    evictions = [effect for effect in run.outcome.effects if isinstance(effect, Evict) and effect.gang == gang.full_name]
+    for why, number in Counter(effect.why for effect in evictions).items():
+        yield f"{number} of {gang.size} pods in the next cycle: {why}"
+
+
+def _since(gang: Gang, world: World, *, runs: bool) -> float:
+    starts = [pod.started for pod in gang.pods() if pod.started is not None] if runs else []
+    return max(0.0, world.now - min(starts, default=gang.created))

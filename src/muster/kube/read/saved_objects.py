@@ -1,0 +1,221 @@
+"""The custom resources Plan and History: what a scheduler keeps in its own namespace, encoded and decoded.
+
+Only the scheduler writes them. One that cannot be decoded has been damaged: it is read as empty, and deleted or written anew.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from muster.kube.read import names
+from muster.kube.read.decoding_problems import Problems
+from muster.kube.read.object_references import ApiObjectRef, GroupKind, Manifest
+from muster.kube.read.text_values import read_version
+from muster.kube.read.wire import WireObject, WireStruct
+from muster.model.device import DeviceSlot
+from muster.model.pod import Phase
+from muster.model.saved_state import (
+    CancelledEviction,
+    Losses,
+    SavedEvictions,
+    SavedHistory,
+    SavedMember,
+    SavedMembers,
+    SavedPlan,
+    SavedSuccess,
+)
+
+PLAN: GroupKind = (names.MUSTER_GROUP, "Plan")
+HISTORY: GroupKind = (names.MUSTER_GROUP, "History")
+VERSION = "v1alpha1"
+
+_NonNegative = Annotated[int, msgspec.Meta(ge=0, le=2**52)]
+
+
+class _WireMember(WireStruct, frozen=True):
+    """A device slot is [index, memory, cores]."""
+
+    uid: str
+    pod: str
+    node: str
+    phase: Literal["NOMINATED", "RESERVED"]
+    since: float
+    plan: str = ""
+    devices: tuple[tuple[_NonNegative, _NonNegative, _NonNegative], ...] = ()
+
+
+class _WireEvictions(WireStruct, frozen=True):
+    plan: str
+    action: str
+    since: float
+    victims: tuple[str, ...] = ()
+
+
+class _PlanSpec(WireStruct, frozen=True):
+    gang: str = ""
+    members: tuple[_WireMember, ...] = ()
+    evictions: tuple[_WireEvictions, ...] = ()
+    cancelled: tuple[str, ...] = ()
+
+
+class WirePlan(WireObject, frozen=True):
+    spec: _PlanSpec = _PlanSpec()
+
+
+class _WireCount(WireStruct, frozen=True):
+    key: str
+    count: _NonNegative
+
+
+class _WireLosses(WireStruct, frozen=True):
+    key: str
+    evictions: float = 0.0
+    evicted_at: float = 0.0
+    reclaims: float = 0.0
+    reclaimed_at: float = 0.0
+    hours: float = 0.0
+    crossings: tuple[_WireCount, ...] = ()
+    plans: tuple[str, ...] = ()
+
+
+class _WireTime(WireStruct, frozen=True):
+    key: str
+    at: float
+
+
+class _WireCancelled(WireStruct, frozen=True):
+    key: str
+    at: float
+    count: _NonNegative = 1
+
+
+class _WireMembers(WireStruct, frozen=True):
+    role: str = ""
+    controller: str = ""
+    names: tuple[str, ...] = ()
+
+
+class _WireSuccess(WireStruct, frozen=True):
+    key: str
+    owner: str = ""
+    members: tuple[_WireMembers, ...] = ()
+
+
+class _HistorySpec(WireStruct, frozen=True):
+    losses: tuple[_WireLosses, ...] = ()
+    below_min_since: tuple[_WireTime, ...] = ()
+    cancelled_evictions: tuple[_WireCancelled, ...] = ()
+    waiting_since: tuple[_WireTime, ...] = ()
+    succeeded: tuple[_WireSuccess, ...] = ()
+
+
+class WireHistory(WireObject, frozen=True):
+    spec: _HistorySpec = _HistorySpec()
+
+
+# --- decoding -----------------------------------------------------------------------------------------------------------------
+
+
+def read_plan(written: WirePlan, *, problems: Problems) -> SavedPlan:
+    meta, spec = written.metadata, written.spec
+    return SavedPlan(
+        gang=spec.gang,
+        members=tuple(
+            SavedMember(one.uid, one.pod, one.node, Phase[one.phase], one.since, one.plan, _slots(one)) for one in spec.members
+        ),
+        evictions=tuple(SavedEvictions(one.plan, one.action, one.since, one.victims) for one in spec.evictions),
+        cancelled=spec.cancelled,
+        name=meta.name,
+        version=read_version(meta.resource_version),
+        problems=problems.all(),
+    )
+
+
+def _slots(member: _WireMember) -> tuple[DeviceSlot, ...]:
+    return tuple(DeviceSlot(*slot) for slot in member.devices)
+
+
+def read_history(written: WireHistory, *, problems: Problems) -> SavedHistory:
+    meta, spec = written.metadata, written.spec
+    return SavedHistory(
+        name=meta.name,
+        losses={one.key: _losses(one, namespace=meta.name) for one in spec.losses},
+        below_min_since={one.key: one.at for one in spec.below_min_since},
+        cancelled_evictions={one.key: CancelledEviction(one.at, one.count) for one in spec.cancelled_evictions},
+        waiting_since={one.key: one.at for one in spec.waiting_since},
+        succeeded={one.key: _success(one) for one in spec.succeeded},
+        version=read_version(meta.resource_version),
+        problems=problems.all(),
+    )
+
+
+def _losses(one: _WireLosses, *, namespace: str) -> Losses:
+    crossings = tuple((each.key, each.count) for each in one.crossings)
+    return Losses(namespace, one.evictions, one.evicted_at, one.reclaims, one.reclaimed_at, one.hours, crossings, one.plans)
+
+
+def _success(one: _WireSuccess) -> SavedSuccess:
+    members = tuple(SavedMembers(each.role, each.controller, each.names) for each in one.members)
+    return SavedSuccess(one.key, one.owner, members, sum(len(each.names) for each in members))
+
+
+# --- encoding -----------------------------------------------------------------------------------------------------------------
+
+
+def plan_ref(name: str, *, namespace: str) -> ApiObjectRef:
+    return ApiObjectRef(*PLAN, namespace, name)
+
+
+def history_ref(name: str, *, namespace: str) -> ApiObjectRef:
+    return ApiObjectRef(*HISTORY, namespace, name)
+
+
+def plan_spec(plan: SavedPlan) -> Manifest:
+    """A merge patch replaces lists whole, so this is both the spec of a new Plan and the patch of one that exists."""
+    return {
+        "gang": plan.gang,
+        "members": [_member_fields(member) for member in plan.members],
+        "evictions": [msgspec.to_builtins(entry) for entry in plan.evictions],
+        "cancelled": list(plan.cancelled),
+    }
+
+
+def _member_fields(member: SavedMember) -> dict[str, Any]:
+    fields = msgspec.to_builtins(member)
+    slots = [[slot.index, slot.memory, slot.cores] for slot in member.devices]
+    return {**fields, "phase": member.phase.name, "devices": slots}
+
+
+def history_spec(history: SavedHistory) -> Manifest:
+    return {
+        "losses": [_losses_fields(key, losses) for key, losses in sorted(history.losses.items())],
+        "belowMinSince": [{"key": key, "at": at} for key, at in sorted(history.below_min_since.items())],
+        "cancelledEvictions": [
+            {"key": key, "at": one.at, "count": one.count} for key, one in sorted(history.cancelled_evictions.items())
+        ],
+        "waitingSince": [{"key": key, "at": at} for key, at in sorted(history.waiting_since.items())],
+        "succeeded": [
+            {"key": key, "owner": one.owner, "members": msgspec.to_builtins(one.members)}
+            for key, one in sorted(history.succeeded.items())
+        ],
+    }
+
+
+def _losses_fields(key: str, losses: Losses) -> dict[str, Any]:
+    return {
+        "key": key,
+        "evictions": losses.evictions,
+        "evictedAt": losses.evicted_at,
+        "reclaims": losses.reclaims,
+        "reclaimedAt": losses.reclaimed_at,
+        "hours": losses.hours,
+        "crossings": [{"key": by, "count": count} for by, count in losses.crossings],
+        "plans": list(losses.plans),
+    }
+
+
+def new_object(ref: ApiObjectRef, spec: Manifest) -> Manifest:
+    metadata = {"name": ref.name, "namespace": ref.namespace}
+    return {"apiVersion": f"{names.MUSTER_GROUP}/{VERSION}", "kind": ref.kind, "metadata": metadata, "spec": spec}

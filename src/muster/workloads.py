@@ -1,0 +1,447 @@
+"""From the objects that people write (a Job, a RayCluster, a Deployment) to the pods that their controllers would make.
+
+One table says for each kind where its pod templates, counts, minimum, queue and priority are. What a workload leaves open is
+assumed and said. Nothing here talks to a cluster or decides anything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from muster.kube.read import names
+from muster.kube.read.object_references import Manifest
+
+_GANG_KEYS: Final = (
+    names.VOLCANO_GROUP_NAME,
+    names.VOLCANO_GROUP_NAME_ALIAS,
+    names.SIGS_POD_GROUP,
+    names.LIGHTWEIGHT_GANG_NAME,
+    names.X_K8S_POD_GROUP,
+    names.GANG_NAME,
+)
+_KUEUE_QUEUE: Final = "kueue.x-k8s.io/queue-name"
+_MAX_PODS: Final = 100_000
+
+
+class BadWorkload(ValueError):
+    """A workload whose pods cannot be told. The message names the field."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodTemplatePath:
+    """Where the pods of one role are. Paths are dotted; of alternatives (`a|b`) the first that is there counts.
+
+    With `each`, every item of that list or mapping is a role, and the other paths are within it.
+    """
+
+    template: str
+    counts: tuple[str, ...] = ()
+    """The number of pods is their product; what is absent counts 1."""
+    each: str = ""
+    name: str = ""
+    """Path of the role's name; the key counts in a mapping."""
+    min: str = ""
+    at_most: str = ""
+    """Path of an upper bound of the number."""
+    fewer: int = 0
+    """So many less than the counts say."""
+    build: Callable[[Mapping[str, Any]], Manifest] | None = None
+    """Makes the template of what stands at its path, where that is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadKind:
+    group: str
+    kind: str
+    roles: tuple[PodTemplatePath, ...]
+    is_gang: bool = True
+    """False where each pod starts by itself."""
+    gang_if: str = ""
+    """Path=value with which it is a gang all the same."""
+    copies: str = ""
+    """Path of the number of gangs."""
+    minimum: str = ""
+    elastic_if: str = ""
+    """Path of what must be true for the minimums of roles to count."""
+    queue: str = ""
+    priority: str = ""
+    scheduler: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadOptions:
+    """What a person says where the workload is silent, or in its place."""
+
+    namespace: str = ""
+    scheduler_names: tuple[str, ...] = ("muster",)
+    minimum: int | None = None
+    queue: str = ""
+    priority: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpandedWorkload:
+    """The objects that the controller of a workload would make; one gang, several, or single pods."""
+
+    name: str
+    uid: str
+    objects: tuple[Manifest, ...]
+    is_gang: bool
+    names_queue: bool
+    assumed: tuple[str, ...]
+
+
+# -- the table ---------------------------------------------------------------------------------------------------------------------
+
+
+def _resources_template(requests: Mapping[str, Any]) -> Manifest:
+    return {"spec": {"containers": [{"name": "main", "resources": dict(requests)}]}}
+
+
+def _spark_template(pod: Mapping[str, Any]) -> Manifest:
+    """A driver or an executor: cores, and the memory of its JVM with the overhead that Spark adds."""
+    written = pod.get("template") or {}
+    amounts: dict[str, Any] = {"cpu": pod.get("coreRequest") or pod.get("cores") or 1}
+    heap = _jvm_bytes(pod.get("memory") or "1g")
+    overhead = _jvm_bytes(pod["memoryOverhead"]) if pod.get("memoryOverhead") else max(heap // 10, 384 << 20)
+    amounts["memory"] = heap + overhead
+    if gpu := pod.get("gpu"):
+        amounts[str(gpu.get("name") or names.NVIDIA_GPU)] = gpu.get("quantity", 1)
+    spec = {
+        key: pod[key] for key in ("nodeSelector", "tolerations", "affinity", "priorityClassName", "schedulerName") if key in pod
+    }
+    metadata = {key: pod[key] for key in ("labels", "annotations") if key in pod}
+    container = {"name": "spark", "resources": {"requests": amounts}}
+    return {"metadata": metadata, "spec": {**spec, **(written.get("spec") or {}), "containers": [container]}}
+
+
+def _jvm_bytes(text: object) -> int:
+    found = re.fullmatch(r"(\d+)([kmgt]?)b?", str(text).strip().lower())
+    if found is None:
+        raise BadWorkload(f"{text!r} is no amount of memory; write for example 4g")
+    return int(found[1]) << 10 * (" kmgt".index(found[2] or "m"))
+
+
+def _replicated(*, template: str = "spec.template", count: str = "spec.replicas") -> tuple[PodTemplatePath, ...]:
+    return (PodTemplatePath(template, (count,)),)
+
+
+def _kubeflow(kind: str, specs: str) -> WorkloadKind:
+    role = PodTemplatePath("template", ("replicas",), each=f"spec.{specs}")
+    policy = "spec.runPolicy.schedulingPolicy"
+    return WorkloadKind(
+        "kubeflow.org", kind, (role,), minimum=f"{policy}.minAvailable", queue=f"{policy}.queue", priority=f"{policy}.priorityClass"
+    )
+
+
+def _ray(kind: str, at: str) -> WorkloadKind:
+    worker = PodTemplatePath(
+        "template", ("replicas|minReplicas", "numOfHosts"), each=f"{at}.workerGroupSpecs", name="groupName", min="minReplicas"
+    )
+    head = PodTemplatePath(f"{at}.headGroupSpec.template", name="head")
+    return WorkloadKind("ray.io", kind, (head, worker), elastic_if=f"{at}.enableInTreeAutoscaling")
+
+
+_JOB = PodTemplatePath("spec.template", ("spec.parallelism",), at_most="spec.completions")
+_JOBSET = PodTemplatePath(
+    "template.spec.template", ("replicas", "template.spec.parallelism"), each="spec.replicatedJobs", name="name"
+)
+_LWS = "spec.leaderWorkerTemplate"
+
+KINDS: Final = (
+    WorkloadKind("batch", "Job", (_JOB,), is_gang=False, gang_if="spec.completionMode=Indexed"),
+    WorkloadKind(
+        "batch",
+        "CronJob",
+        (PodTemplatePath("spec.jobTemplate.spec.template", ("spec.jobTemplate.spec.parallelism",)),),
+        is_gang=False,
+    ),
+    WorkloadKind("apps", "Deployment", _replicated(), is_gang=False),
+    WorkloadKind("apps", "StatefulSet", _replicated(), is_gang=False),
+    WorkloadKind("apps", "ReplicaSet", _replicated(), is_gang=False),
+    WorkloadKind(
+        "batch.volcano.sh",
+        "Job",
+        (PodTemplatePath("template", ("replicas",), each="spec.tasks", name="name", min="minAvailable"),),
+        minimum="spec.minAvailable",
+        queue="spec.queue",
+        priority="spec.priorityClassName",
+        scheduler="spec.schedulerName",
+    ),
+    WorkloadKind("jobset.x-k8s.io", "JobSet", (_JOBSET,)),
+    _kubeflow("PyTorchJob", "pytorchReplicaSpecs"),
+    _kubeflow("TFJob", "tfReplicaSpecs"),
+    _kubeflow("MPIJob", "mpiReplicaSpecs"),
+    _kubeflow("XGBoostJob", "xgbReplicaSpecs"),
+    _kubeflow("PaddleJob", "paddleReplicaSpecs"),
+    _kubeflow("JAXJob", "jaxReplicaSpecs"),
+    WorkloadKind(
+        "trainer.kubeflow.org",
+        "TrainJob",
+        (PodTemplatePath("spec.trainer.resourcesPerNode", ("spec.trainer.numNodes",), build=_resources_template),),
+        note="its runtime is not read: numNodes pods with resourcesPerNode each",
+    ),
+    _ray("RayCluster", "spec"),
+    _ray("RayJob", "spec.rayClusterSpec"),
+    WorkloadKind(
+        "leaderworkerset.x-k8s.io",
+        "LeaderWorkerSet",
+        (
+            PodTemplatePath(f"{_LWS}.leaderTemplate|{_LWS}.workerTemplate", name="leader"),
+            PodTemplatePath(f"{_LWS}.workerTemplate", (f"{_LWS}.size",), name="worker", fewer=1),
+        ),
+        copies="spec.replicas",
+    ),
+    WorkloadKind(
+        "sparkoperator.k8s.io",
+        "SparkApplication",
+        (
+            PodTemplatePath("spec.driver", name="driver", build=_spark_template),
+            PodTemplatePath("spec.executor", ("spec.executor.instances",), name="executor", build=_spark_template),
+        ),
+        queue="spec.batchSchedulerOptions.queue",
+        priority="spec.batchSchedulerOptions.priorityClassName",
+    ),
+    WorkloadKind("", "Pod", (PodTemplatePath("", ()),), is_gang=False),
+)
+_BY_KIND = {(kind.group, kind.kind): kind for kind in KINDS}
+
+
+def kind_of(manifest: Mapping[str, Any]) -> WorkloadKind | None:
+    return _BY_KIND.get((str(manifest.get("apiVersion", "")).rpartition("/")[0], str(manifest.get("kind", ""))))
+
+
+def kind_with_paths(pods: str, replicas: str) -> WorkloadKind:
+    """A kind that is not in the table, by the paths that a person named."""
+    return WorkloadKind("", "", _replicated(template=pods, count=replicas))
+
+
+def template_paths(manifest: object, path: str = "") -> Iterator[str]:
+    """Where pod templates seem to be: everything with `spec.containers`."""
+    if isinstance(manifest, Mapping):
+        if isinstance(manifest.get("spec"), Mapping) and manifest["spec"].get("containers"):
+            yield path
+        for key, value in manifest.items():
+            yield from template_paths(value, f"{path}.{key}" if path else str(key))
+
+
+# -- expanding ---------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _PodRole:
+    name: str
+    template: Manifest
+    count: int
+    min: int | None
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A workload while it is expanded."""
+
+    kind: WorkloadKind
+    manifest: Mapping[str, Any]
+    options: WorkloadOptions
+    roles: list[_PodRole]
+    assumed: list[str] = field(default_factory=list)
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        return self.manifest.get("metadata") or {}
+
+    def value(self, path: str) -> Any:
+        return find(self.manifest, path) if path else None
+
+
+def expand(kind: WorkloadKind, manifest: Mapping[str, Any], options: WorkloadOptions) -> ExpandedWorkload:
+    """The pods of a workload, and the PodGroups that it needs to be a gang."""
+    draft = _Draft(kind, manifest, options, list(_roles(kind, manifest)))
+    name, namespace = _name(draft.metadata), str(draft.metadata.get("namespace") or options.namespace or "default")
+    declared = any(_declares_gang(role.template) for role in draft.roles)
+    is_gang = not declared and (options.minimum is not None or kind.is_gang or _is_gang_by_field(draft))
+    if kind.note:
+        draft.assumed.append(kind.note)
+    if not is_gang and not declared and sum(role.count for role in draft.roles) > 1:
+        draft.assumed.append("each pod starts by itself, because nothing makes them a gang (--min N does)")
+    objects = list(_objects(draft, name, namespace, is_gang=is_gang))
+    return ExpandedWorkload(
+        name=f"{namespace}/{name}",
+        uid=str(draft.metadata.get("uid") or ""),
+        objects=tuple(objects),
+        is_gang=is_gang,
+        names_queue=bool(_queue(draft)) or declared,
+        assumed=tuple(dict.fromkeys(draft.assumed)),
+    )
+
+
+def _objects(draft: _Draft, name: str, namespace: str, *, is_gang: bool) -> Iterator[Manifest]:
+    copies = draft.kind.copies
+    for copy in range(_number(draft.manifest, copies, default=1) if copies else 1):
+        title = f"{name}-{copy}" if copies else name
+        if is_gang:
+            yield _pod_group(draft, title, namespace)
+        yield from _pods(draft, title, namespace, group=title if is_gang else "")
+
+
+def _name(metadata: Mapping[str, Any]) -> str:
+    if name := metadata.get("name") or f"{metadata.get('generateName', '')}".rstrip("-"):
+        return str(name)
+    raise BadWorkload("metadata.name: there is none; write for example {name: train}")
+
+
+def _roles(kind: WorkloadKind, manifest: Mapping[str, Any]) -> Iterator[_PodRole]:
+    elastic = not kind.elastic_if or find(manifest, kind.elastic_if) is True
+    for rule in kind.roles:
+        for name, item in _items(rule, manifest):
+            template = find(item, rule.template) if rule.template else item
+            if not isinstance(template, Mapping):
+                raise BadWorkload(f"{rule.template}: there is no pod template")
+            count = max(0, _count(rule, item) - rule.fewer)
+            least = _number(item, rule.min, default=count) if rule.min and elastic else None
+            yield _PodRole(name, rule.build(template) if rule.build else dict(template), count, least)
+
+
+def _items(rule: PodTemplatePath, manifest: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    if not rule.each:
+        yield rule.name, manifest
+        return
+    found = find(manifest, rule.each) or {}
+    if isinstance(found, Mapping):
+        yield from ((str(key).lower(), item) for key, item in found.items())
+        return
+    yield from ((str(find(item, rule.name) or number), item) for number, item in enumerate(found))
+
+
+def _count(rule: PodTemplatePath, item: Mapping[str, Any]) -> int:
+    number = 1
+    for path in rule.counts:
+        number *= _number(item, path, default=1)
+    if rule.at_most:
+        number = min(number, _number(item, rule.at_most, default=number))
+    if number > _MAX_PODS:
+        raise BadWorkload(f"{rule.counts[0]}: {number:,} pods are more than Muster plans for ({_MAX_PODS:,})")
+    return number
+
+
+def _number(item: Mapping[str, Any], path: str, *, default: int) -> int:
+    value = find(item, path)
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise BadWorkload(f"{path}: {value!r} is no number of pods; write for example 4")
+    return value
+
+
+def _is_gang_by_field(draft: _Draft) -> bool:
+    path, _, wanted = draft.kind.gang_if.partition("=")
+    return bool(path) and draft.value(path) == wanted
+
+
+def _declares_gang(template: Mapping[str, Any]) -> bool:
+    metadata = template.get("metadata") or {}
+    keys = {**(metadata.get("labels") or {}), **(metadata.get("annotations") or {})}
+    return any(key in keys for key in _GANG_KEYS) or "schedulingGroup" in (template.get("spec") or {})
+
+
+def _pod_group(draft: _Draft, name: str, namespace: str) -> Manifest:
+    spec: Manifest = {"minMember": _minimum(draft)}
+    if queue := _queue(draft):
+        spec["queue"] = queue
+    if priority := _priority_class(draft):
+        spec["priorityClassName"] = priority
+    mins = {role.name: role.min for role in draft.roles if role.name and role.min is not None}
+    if mins and draft.options.minimum is None:
+        spec["minTaskMember"] = mins
+    annotations = draft.metadata.get("annotations") or {}
+    return {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": name, "namespace": namespace, "annotations": dict(annotations)},
+        "spec": spec,
+    }
+
+
+def _minimum(draft: _Draft) -> int:
+    total = sum(role.count for role in draft.roles)
+    if draft.options.minimum is not None:
+        return draft.options.minimum
+    if draft.kind.minimum and (written := _number(draft.manifest, draft.kind.minimum, default=0)):
+        return written
+    if any(role.min is not None for role in draft.roles):
+        return sum(role.count if role.min is None else role.min for role in draft.roles)
+    draft.assumed.append(f"a gang that needs {'its one pod' if total == 1 else f'all of its {total} pods'} (--min)")
+    return total
+
+
+def _queue(draft: _Draft) -> str:
+    named = {**(draft.metadata.get("annotations") or {}), **(draft.metadata.get("labels") or {})}
+    choices = (draft.options.queue, draft.value(draft.kind.queue), named.get(names.VOLCANO_QUEUE_NAME), named.get(_KUEUE_QUEUE))
+    return next((str(choice) for choice in choices if choice), "")
+
+
+def _priority_class(draft: _Draft) -> str:
+    if draft.options.priority:
+        return draft.options.priority
+    if named := draft.value(draft.kind.priority):
+        return str(named)
+    classes = (str((role.template.get("spec") or {}).get("priorityClassName") or "") for role in draft.roles)
+    return next((each for each in classes if each), "")
+
+
+def _pods(draft: _Draft, title: str, namespace: str, *, group: str) -> Iterator[Manifest]:
+    queue, priority = _queue(draft), _priority_class(draft)
+    for role in draft.roles:
+        template = role.template
+        metadata, spec = template.get("metadata") or {}, dict(template.get("spec") or {})
+        annotations = dict(metadata.get("annotations") or {})
+        if group:
+            annotations[names.VOLCANO_GROUP_NAME] = group
+            if role.name:
+                annotations[names.VOLCANO_TASK] = role.name
+        if queue:
+            annotations.setdefault(names.VOLCANO_QUEUE_NAME, queue)
+        if priority:
+            if draft.options.priority:
+                spec.pop("priority", None)
+                spec["priorityClassName"] = priority
+            spec.setdefault("priorityClassName", priority)
+        _set_scheduler(draft, spec)
+        stem = f"{title}-{role.name}" if role.name else title
+        for number in range(role.count):
+            yield {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {
+                    "name": title if draft.kind.kind == "Pod" else f"{stem}-{number}",
+                    "namespace": namespace,
+                    "labels": dict(metadata.get("labels") or {}),
+                    "annotations": annotations,
+                },
+                "spec": spec,
+            }
+
+
+def _set_scheduler(draft: _Draft, spec: Manifest) -> None:
+    ours = draft.options.scheduler_names
+    named = str(spec.get("schedulerName") or draft.value(draft.kind.scheduler) or "")
+    if named not in ours:
+        said = f"it names {named}" if named else "it names none"
+        draft.assumed.append(f"schedulerName {ours[0]} ({said})")
+        named = ours[0]
+    spec["schedulerName"] = named
+
+
+def find(item: object, path: str) -> Any:
+    """The value at a dotted path, None where there is none. Of alternatives the first that is there."""
+    for alternative in path.split("|"):
+        found = item
+        for key in alternative.split("."):
+            found = found.get(key) if isinstance(found, Mapping) else None
+        if found is not None:
+            return found
+    return None

@@ -1,0 +1,88 @@
+"""`muster why`, and the tables of queues, gangs and nodes: what a person asks of a cluster."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.cli.commands import muster
+
+CLUSTER = """\
+name: research waits behind its own limit
+nodes: [{name: "n[1-4]", gpu: 8}, {name: n5, gpu: 8, unschedulable: true}]
+queues: [{name: prod, deserved: {gpu: 16}}, {name: research, deserved: {gpu: 16}, limit: {gpu: 24}}]
+gangs:
+- {name: sweep, queue: research, pods: 3, min: 1, requests: {gpu: 8}, runningOn: "n[1-3]", age: 4h, priority: 5}
+steps:
+- submit: {name: llm, queue: research, pods: 2, requests: {gpu: 8}, priority: 5}
+- submit: {name: late, queue: research, pods: 1, requests: {gpu: 8}, priority: 1}
+- run: 1m
+- submit: {name: serve, queue: prod, pods: 2, requests: {gpu: 8}, priority: 9}
+- run: 2m
+"""
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    (tmp_path / "cluster.yaml").write_text(CLUSTER)
+    return tmp_path
+
+
+def ask(workspace: Path, *arguments: str) -> str:
+    result = muster(*arguments, "--cluster", "cluster.yaml", cwd=workspace)
+    assert result.code == 0, result.err
+    return result.out
+
+
+def test_a_gang_that_waits_is_told_what_decides_and_who_is_before_it(workspace: Path) -> None:
+    out = ask(workspace, "why", "llm", "--at", "30s")
+    assert out.splitlines()[0] == "default/llm is waiting for 30s, 1 of 2 in queue research."
+    assert " decides  queue research: gpu 24 used + 16 requested > 24 limit" in out
+    assert " queue    research: gpu 24 used of 16 deserved, 24 limit" in out
+    assert " before it default/llm (16 gpu)" in ask(workspace, "why", "default/late", "--at", "30s")
+
+
+def test_a_gang_that_runs_is_told_where_and_what_it_may_lose_and_lost(workspace: Path) -> None:
+    out = ask(workspace, "why", "sweep")
+    assert out == ask(workspace, "why", "sweep-1")
+    assert out.splitlines()[0].startswith("default/sweep is running for 4h")
+    assert "evicted first when capacity is needed" in out
+    assert "lost 1 member for default/serve" in out
+    assert "had 1 of default/sweep evicted" in ask(workspace, "why", "serve", "-n", "default")
+
+
+def test_the_same_is_asked_of_a_decision_log_at_a_time(workspace: Path) -> None:
+    assert muster("sim", "cluster.yaml", "--decision-log", "log.jsonl", "--quiet", cwd=workspace).code == 0
+    for at in ("00:00:30", "30s", "2026-01-01T00:00:30Z"):
+        result = muster("why", "llm", "--cluster", "log.jsonl", "--at", at, cwd=workspace)
+        assert result.out == ask(workspace, "why", "llm", "--at", "30s")
+    result = muster("why", "llm", "--cluster", "log.jsonl", "--at", "tomorrow", cwd=workspace)
+    assert (result.code, "--at: 'tomorrow' is no time" in result.err) == (64, True)
+
+
+def test_a_gang_that_is_not_there_is_answered_with_the_nearest(workspace: Path) -> None:
+    result = muster("why", "serv", "--cluster", "cluster.yaml", cwd=workspace)
+    assert result.code == 64
+    assert "there is no gang 'serv' in the cluster. Did you mean 'default/serve'?" in result.err
+
+
+def test_tables_show_first_what_needs_attention(workspace: Path) -> None:
+    lines = ask(workspace, "gangs").splitlines()
+    assert [line.split()[0] for line in lines] == ["gang", "default/llm", "default/late", "default/serve", "default/sweep"]
+    assert ask(workspace, "nodes").splitlines()[1].split() == ["n5", "8", "8", "64", "0", "cordoned"]
+    assert [line.split()[-1] for line in ask(workspace, "gangs", "--stage", "waiting", "-o", "wide").splitlines()[1:]] == [
+        "16",
+        "8",
+    ]
+    assert "at its limit" not in ask(workspace, "queues")
+    assert [row["queue"] for row in json.loads(ask(workspace, "queues", "--json"))["queues"]] == [
+        "root",
+        "queue/prod",
+        "queue/research",
+    ]
+    assert yaml.safe_load(ask(workspace, "gangs", "-o", "yaml"))["gangs"][0]["gang"] == "default/llm"
+    assert muster("gangs", "-o", "xml", "--cluster", "cluster.yaml", cwd=workspace).code == 64
+    document = json.loads(ask(workspace, "why", "llm", "-o", "json"))
+    assert (document["gang"]["stage"], document["position"]) == ("waiting", 1)

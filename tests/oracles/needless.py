@@ -1,0 +1,79 @@
+"""Whether a plan evicts without need: a unit that can be left out, or a gang that ends where its surplus would do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import combinations, islice
+
+from tests.oracles.legality import rights_findings, shown
+from tests.oracles.packing import TooHardToPack, is_packable_world, pack
+from tests.oracles.plan_units import Unit, UnitKind, keeps_minimums
+from tests.oracles.snapshot import Finding, JudgedPlan, Snapshot
+
+from muster.model.pod import Pod
+
+MOST_CHOICES = 200
+
+
+def needless_findings(s: Snapshot, plan: JudgedPlan, units: Sequence[Unit]) -> Iterator[Finding]:
+    members = [s.pods[uid] for uid in plan.placed]
+    gang = s.gangs[plan.asker]
+    if gang.subgroups or not members or not is_packable_world(s, members) or _share_devices(s, plan, members):
+        return
+    # What was wrong with the plan all along does not make a unit necessary.
+    known = frozenset(finding.rule for finding in rights_findings(s, plan, units))
+    for unit in units:
+        rest = [other for other in units if other is not unit]
+        if _is_enough(s, plan, members, rest, known):
+            yield Finding("D8 needless", f"{shown(s, unit)} is evicted, and {gang.full_name} can be placed without that")
+        elif unit.kind is UnitKind.WHOLE and unit.gang:
+            seat = _surplus_that_would_do(s, plan, members, unit, rest, known)
+            if seat:
+                text = f"{shown(s, unit)} ends, and its surplus {', '.join(seat)} would have been enough"
+                yield Finding("D3 surplus", text)
+
+
+def _share_devices(s: Snapshot, plan: JudgedPlan, members: Sequence[Pod]) -> bool:
+    """Members of several sizes, and devices that they may share: they are placed one after the other, not packed."""
+    sizes = {(pod.signature.request, pod.signature.devices) for pod in members}
+    has_devices = any(s.nodes[node].devices for node in plan.placed.values() if node in s.nodes)
+    return len(sizes) > 1 and has_devices and any(pod.signature.devices for pod in members)
+
+
+def _is_enough(
+    s: Snapshot, plan: JudgedPlan, members: Sequence[Pod], units: Sequence[Unit], known: frozenset[str] = frozenset()
+) -> bool:
+    """Whether the members find room, and the asker may have it, with these units alone."""
+    victims = tuple(uid for unit in units for uid in unit.pods)
+    smaller = replace(plan, victims=victims)
+    after = s.without({*smaller.gone, *plan.placed})
+    try:
+        if pack(after, members, _nodes_of(s, plan)) is None:
+            return False
+    except TooHardToPack:
+        return False
+    return all(finding.rule in known for finding in rights_findings(s, smaller, units))
+
+
+def _nodes_of(s: Snapshot, plan: JudgedPlan) -> frozenset[str]:
+    """The nodes on which the members may be placed otherwise: those of the same domain, as far as that is certain."""
+    topology = s.gangs[plan.asker].topology
+    if len(plan.placed) == 1 or (topology is not None and "topology" in s.rules.plugins):
+        return frozenset(plan.placed.values())
+    return frozenset(s.nodes)
+
+
+def _surplus_that_would_do(
+    s: Snapshot, plan: JudgedPlan, members: Sequence[Pod], whole: Unit, rest: Sequence[Unit], known: frozenset[str]
+) -> tuple[str, ...]:
+    gang = s.gangs[whole.gang]
+    surplus = len(s.seats(gang)) + sum(role.succeeded for role in gang.roles) - gang.min
+    for count in range(1, surplus + 1):
+        for seats in islice(combinations(whole.pods, count), MOST_CHOICES):
+            if not keeps_minimums(s, gang, seats):
+                continue
+            singles = [Unit(UnitKind.SAFE, gang.key, (uid,), s.pods[uid].priority) for uid in seats]
+            if _is_enough(s, plan, members, [*rest, *singles], known):
+                return tuple(s.pods[uid].full_name for uid in seats)
+    return ()

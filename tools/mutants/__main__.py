@@ -1,0 +1,63 @@
+"""`python -m tools.mutants`: how many faults of a sample the tests notice, and which they do not."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tools.mutants.faults import Fault, sampled
+from tools.mutants.reach import Reach
+from tools.mutants.run import ROOT, collect
+from tools.mutants.survey import Survey
+
+HARMLESS = Path(__file__).with_name("harmless.yaml")
+KEPT = ROOT / ".mutants"
+REACH = KEPT / "reach.json"
+
+
+def main() -> int:
+    args = _arguments()
+    os.chdir(ROOT)
+    KEPT.mkdir(exist_ok=True)
+    faults = sampled(size=args.sample, seed=args.seed, only=args.only)
+    print(f"{len(faults)} faults, seed {args.seed}", flush=True)
+    reach = Reach.read(REACH)
+    survey = Survey(reach, KEPT / "noticed.json", seconds=args.seconds)
+
+    def use(items: dict[str, pytest.Item]) -> None:
+        reach.measure(items, REACH)
+        survey.try_all(faults, items)
+
+    collect(use)
+    return _summary(faults, survey.results, least=args.least)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tools.mutants", description=__doc__)
+    parser.add_argument("--sample", type=int, default=400, help="how many faults")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", default="", help="a module, or a module and a function: 'engine/quota.py admit'")
+    parser.add_argument("--seconds", type=float, default=20.0, help="time of the tests that are run for one fault")
+    parser.add_argument("--least", type=float, default=90.0, help="percent that must be noticed")
+    return parser.parse_args()
+
+
+def _summary(faults: list[Fault], results: dict[Fault, str], *, least: float) -> int:
+    harmless = {entry["fault"] for entry in yaml.safe_load(HARMLESS.read_text(encoding="utf-8"))}
+    left = [fault for fault in faults if not results[fault]]
+    survived = [fault for fault in left if fault.key not in harmless]
+    percent = 100 * (len(faults) - len(left)) / len(faults)
+    print(f"\n{len(faults)} faults: {len(faults) - len(left)} noticed ({percent:.1f} %), ", end="")
+    print(f"{len(left) - len(survived)} harmless, {len(survived)} survived")
+    for fault in survived:
+        print(f"  {fault.path.relative_to(ROOT)}:{fault.line} {fault.function}\n    - {fault.before}\n    + {fault.after}")
+    return 1 if percent < least or survived else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
