@@ -17,6 +17,7 @@ import pytest
 import structlog
 from tests.cli.commands import ROOT
 
+from muster.cycle_log import CycleLog
 from muster.decision_log import LogHeader, read_decision_log
 from muster.kube.watch.reflector import WatchHealth
 from muster.model.effects import Bind, Evict, Nominate, Outcome, Verdict
@@ -24,7 +25,6 @@ from muster.model.events import BindFailed, Delete, Upsert
 from muster.model.node import Node
 from muster.model.pod import Pod, PodSignature
 from muster.rotating_decision_log import RotatingDecisionLog
-from muster.service.cycle_log import CycleLog
 from muster.service.log_setup import REDACTED, LogFormat, redact_secrets, set_up_logging
 from muster.service.metric_specs import METRICS
 from muster.service.probe_server import BadAddress, ProbeServer, is_local, read_address

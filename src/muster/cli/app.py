@@ -155,8 +155,8 @@ def plan(
 ) -> None:
     """Predict whether a job would run, on which nodes, and which pods would be evicted for it. Nothing is changed."""
     from muster.cli.cluster_state import ClusterOptions
-    from muster.cli.job_input import JobOptions
     from muster.cli.plan import plan as make_plan
+    from muster.job_input import JobOptions
     from muster.workloads import WorkloadOptions
 
     json = _is_json(output, json=json)

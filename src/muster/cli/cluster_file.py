@@ -5,7 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -14,6 +15,7 @@ import yaml
 
 from muster.cli.errors import UserError
 from muster.cli.text_files import read_text
+from muster.job_input import list_items
 from muster.scenario.field_reader import Field
 from muster.scenario.step_parser import parse_manifest
 from muster.scenario.symbol_table import is_manifest
@@ -26,6 +28,8 @@ from muster.yaml_positions import InputError, InputFaults, YamlValue, read_yaml_
 GZIP_SUFFIX: Final = ".gz"
 CLUSTER_SUFFIXES: Final = (".json", GZIP_SUFFIX)
 """Files that are never scenarios."""
+STANDARD_INPUT: Final = "-"
+_JOB_SUFFIXES = (".yaml", ".yml", ".json")
 _FIRST_KINDS = ("Namespace", "PriorityClass", "Node")
 _TIME = re.compile(
     r'\b(?:creationTimestamp|startTime|startedAt|finishedAt|lastTransitionTime|lastHeartbeatTime|renewTime|time)"?:'
@@ -97,14 +101,19 @@ def read_text_or_gzip(path: Path) -> str:
         raise UserError(f"{path}: not gzip-compressed text ({error})") from None
 
 
-def list_items(documents: Sequence[YamlValue]) -> Iterator[YamlValue]:
-    """The objects, those in lists included."""
-    for document in documents:
-        items = document.mapping.get("items")
-        if items is not None and str(document.mapping.get("kind", yaml_value("")).value).endswith("List"):
-            yield from items.items
-        else:
-            yield document
+def job_texts(argument: str) -> Iterator[tuple[str, str]]:
+    """The files of a job with their texts: one, those of a folder, or standard input."""
+    path = Path(argument)
+    if argument == STANDARD_INPUT:
+        yield "<standard input>", sys.stdin.read()
+    elif path.is_dir():
+        files = sorted(file for file in path.rglob("*") if file.suffix in _JOB_SUFFIXES and file.is_file())
+        if not files:
+            raise UserError(f"{argument}: no manifest in this folder (no file that ends in {', '.join(_JOB_SUFFIXES)})")
+        for file in files:
+            yield str(file), read_text_or_gzip(file)
+    else:
+        yield argument, read_text_or_gzip(path)
 
 
 def _is_known(item: YamlValue) -> bool:

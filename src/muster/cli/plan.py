@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 from rich.text import Text
 
+from muster.cli.cluster_file import job_texts
 from muster.cli.cluster_state import ClusterOptions, read_cluster_state
 from muster.cli.errors import UserError
-from muster.cli.job_input import Job, JobOptions, read_job
-from muster.cli.json_output import JsonDocument, to_json, write_json
+from muster.cli.json_output import JsonDocument, write_json
 from muster.cli.screen import BAD, BOLD, DIM, GOOD, NOTE, styled, to_stdout
 from muster.cli.text_format import compact_names, count, queue_name
 from muster.forecast import (
@@ -25,6 +25,8 @@ from muster.forecast import (
     forecast,
     joined,
 )
+from muster.job_input import BadJob, Job, JobOptions, read_job
+from muster.json_values import to_json
 from muster.state.derived.topology_domains import WHOLE_CLUSTER
 from muster.workloads import ExpandedWorkload
 
@@ -41,11 +43,14 @@ def plan(job: str, cluster: ClusterOptions, options: JobOptions, *, json: bool) 
     """Print the forecast of each gang of the job; the exit code is that of the worst."""
     state = read_cluster_state(cluster)
     names = state.policy.settings.scheduler_names
-    found = read_job(job, state, replace(options, workload=replace(options.workload, scheduler_names=names)))
+    options = replace(options, workload=replace(options.workload, scheduler_names=names))
     try:
+        found = read_job(job_texts(job), state, options, name=job)
         forecasts = forecast(state.policy, (*state.objects, *found.objects), found.uids, now=state.now)
     except NoSuchJob as error:
         raise UserError(f"{job}: {error}") from None
+    except BadJob as error:
+        raise UserError(str(error)) from None
     answers = list(_answers(forecasts, found))
     code = max(each.forecast.code for each in answers)
     notes = [*found.notes, *state.notes]

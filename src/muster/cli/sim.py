@@ -13,7 +13,7 @@ from rich.text import Text
 from muster.cli import BAD_INPUT, FAILED, OK
 from muster.cli.cluster_file import CLUSTER_SUFFIXES, read_cluster
 from muster.cli.errors import UserError, fault_lines, file_error
-from muster.cli.json_output import report_document, to_json, write_json
+from muster.cli.json_output import report_document, write_json
 from muster.cli.progress_bar import ProgressBar
 from muster.cli.scenario_files import read_scenarios
 from muster.cli.screen import BAD, BOLD, DIM, ERROR, GOOD, Screen, styled, to_stdout
@@ -22,6 +22,7 @@ from muster.cli.text_format import count, duration, real_time
 from muster.cli.timeline import timeline, timeline_lines
 from muster.config import load_policy
 from muster.decision_log import DecisionLogWriter
+from muster.json_values import to_json
 from muster.private_file import open_private
 from muster.scenario import Report, Scenario, generate_from_text, run
 from muster.scenario.run_report import ExpectationFailure

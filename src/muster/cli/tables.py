@@ -8,13 +8,14 @@ from typing import Any
 
 from muster.cli import OK
 from muster.cli.cluster_state import ClusterOptions, ClusterState, read_cluster_state
-from muster.cli.json_output import to_json, write_json
+from muster.cli.json_output import write_json
 from muster.cli.screen import BOLD, DIM, NOTE, PLAIN, Screen, TextPart, styled, to_stdout
 from muster.cli.summary import STAGE_ORDER, STAGE_STYLES, queue_table, where
 from muster.cli.text_format import amount_of, compact_names, count, duration, queue_name
 from muster.cli.text_table import lay_out
 from muster.forecast import observed
 from muster.gang_report import ObservedGang, ObservedNode, observed_gangs, observed_nodes
+from muster.json_values import to_json
 from muster.model.gang import Stage
 from muster.model.queue import DEFAULT_QUEUE
 from muster.model.resource_amounts import CPU, short_name, show_amount

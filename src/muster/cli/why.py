@@ -10,13 +10,14 @@ from rich.text import Text
 from muster.cli import OK
 from muster.cli.cluster_state import ClusterOptions, ClusterState, read_cluster_state
 from muster.cli.errors import UserError
-from muster.cli.json_output import to_json, write_json
+from muster.cli.json_output import write_json
 from muster.cli.plan import forecast_lines, rows_of
 from muster.cli.screen import BOLD, GOOD, NOTE, styled, to_stdout
 from muster.cli.text_format import amount, compact_names, count, duration, join_names, queue_name
 from muster.engine.session import Session
 from muster.forecast import CANNOT_RUN, Forecast, dry_run
 from muster.gang_report import GangAnswer, ObservedGang, described, find_gang, with_cycle
+from muster.json_values import to_json
 from muster.model.gang import Gang, Stage
 from muster.model.resource_amounts import CPU, short_name, show_amount
 from muster.state.world import World

@@ -17,13 +17,13 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from muster import __version__
+from muster.cycle_log import effect_name
 from muster.kube.watch.client import NO_RESPONSE
 from muster.kube.watch.reflector import WatchHealth
 from muster.model.effects import Effect, Evict, Nominate, Outcome, Reserve, StatusEffect
 from muster.model.events import BindFailed, Event, EvictFailed
 from muster.model.queue import ROOT_QUEUE
 from muster.queue_report import QueueRow
-from muster.service.cycle_log import effect_name
 from muster.service.metric_specs import METRICS, PREFIX, MetricSpec
 from muster.state.world import World
 

@@ -10,6 +10,7 @@ from typing import Final
 
 import structlog
 
+from muster.cycle_log import CycleLog
 from muster.engine.hooks import Policy
 from muster.kube.live_cluster import LiveCluster
 from muster.kube.watch.leader_election import boot_clock_s
@@ -17,7 +18,6 @@ from muster.model.effects import Outcome
 from muster.queue_report import queue_rows
 from muster.rotating_decision_log import RotatingDecisionLog
 from muster.scheduler import Scheduler
-from muster.service.cycle_log import CycleLog
 from muster.service.prometheus_metrics import Metrics
 
 log = structlog.get_logger(__name__)

@@ -3,15 +3,11 @@ scenario syntax. What the cluster has of it already is asked about as it is."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from muster.cli.cluster_file import list_items, read_text_or_gzip
-from muster.cli.cluster_state import ClusterState
-from muster.cli.errors import UserError
+from muster.engine.hooks import Policy
 from muster.kube.read.object_references import POD, Manifest
 from muster.model.events import ClusterObject, PriorityClass, Upsert
 from muster.model.gang import PodGroup
@@ -27,12 +23,25 @@ from muster.scenario.syntax_tree import GangSpec
 from muster.sim.api_kinds import KINDS, BadManifest, ref_of
 from muster.sim.cluster import SimCluster
 from muster.workloads import BadWorkload, ExpandedWorkload, WorkloadOptions, expand, find, kind_of, kind_with_paths, template_paths
-from muster.yaml_positions import InputFaults, YamlValue, read_yaml_documents
+from muster.yaml_positions import InputFaults, YamlValue, read_yaml_documents, yaml_value
 
-STANDARD_INPUT = "-"
-_SUFFIXES = (".yaml", ".yml", ".json")
 _SCENARIO_KEYS = ("nodes", "gangs", "steps")
 _FIRST_KINDS = ("Namespace", "PriorityClass", "Queue", "PodGroup")
+
+
+class BadJob(ValueError):
+    """The text is no job, or one that an API server would refuse."""
+
+
+class SeenCluster(Protocol):
+    """What a job is read against."""
+
+    @property
+    def objects(self) -> Sequence[ClusterObject]: ...
+    @property
+    def now(self) -> float: ...
+    @property
+    def policy(self) -> Policy: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,39 +73,26 @@ class _Manifests:
     ignored: dict[str, Manifest] = field(default_factory=dict)
 
 
-def read_job(argument: str, state: ClusterState, options: JobOptions) -> Job:
+def read_job(texts: Iterable[tuple[str, str]], state: SeenCluster, options: JobOptions, *, name: str) -> Job:
+    """`texts`: names of files, and what is in them; `name`: of all of them, in errors."""
     priority, classes = _priority_class(options.workload.priority)
     options = replace(options, workload=replace(options.workload, priority=priority))
     found = _Manifests()
-    for file, text in _texts(argument):
+    for file, text in texts:
         _read(file, text, found, state, options)
     if not found.known and not found.workloads:
-        raise UserError(_nothing_found(argument, found.ignored))
+        raise BadJob(_nothing_found(name, found.ignored))
     found.known.extend(classes)
     return _Admission(state).admit(found)
 
 
-def _texts(argument: str) -> Iterator[tuple[str, str]]:
-    path = Path(argument)
-    if argument == STANDARD_INPUT:
-        yield "<standard input>", sys.stdin.read()
-    elif path.is_dir():
-        files = sorted(file for file in path.rglob("*") if file.suffix in _SUFFIXES and file.is_file())
-        if not files:
-            raise UserError(f"{argument}: no manifest in this folder (no file that ends in {', '.join(_SUFFIXES)})")
-        for file in files:
-            yield str(file), read_text_or_gzip(file)
-    else:
-        yield argument, read_text_or_gzip(path)
-
-
-def _read(file: str, text: str, found: _Manifests, state: ClusterState, options: JobOptions) -> None:
+def _read(file: str, text: str, found: _Manifests, state: SeenCluster, options: JobOptions) -> None:
     faults = InputFaults(file)
     items = [item for document in read_yaml_documents(text, file=file) for item in (document.items or (document,))]
     symbols = _symbol_table(items, state)
     for item in list_items(items):
         if any(key in item.mapping for key in _SCENARIO_KEYS) and not is_manifest(item):
-            raise UserError(f"{file}: this is a scenario, not a job: pass it as --cluster")
+            raise BadJob(f"{file}: this is a scenario, not a job: pass it as --cluster")
         at = Field(item, "job", faults)
         if is_manifest(item):
             _read_manifest(at, found, options)
@@ -105,6 +101,16 @@ def _read(file: str, text: str, found: _Manifests, state: ClusterState, options:
                 served = replace(gang, scheduler_name=options.workload.scheduler_names[0])
                 found.known.extend(_gang_manifests(served, now=state.now))
     faults.raise_any()
+
+
+def list_items(documents: Sequence[YamlValue]) -> Iterator[YamlValue]:
+    """The objects, those in lists included."""
+    for document in documents:
+        items = document.mapping.get("items")
+        if items is not None and str(document.mapping.get("kind", yaml_value("")).value).endswith("List"):
+            yield from items.items
+        else:
+            yield document
 
 
 def _read_manifest(at: Field, found: _Manifests, options: JobOptions) -> None:
@@ -140,7 +146,7 @@ def _nothing_found(argument: str, ignored: dict[str, Manifest]) -> str:
     )
 
 
-def _symbol_table(items: Sequence[YamlValue], state: ClusterState) -> SymbolTable:
+def _symbol_table(items: Sequence[YamlValue], state: SeenCluster) -> SymbolTable:
     """The names that a job may use: those of the cluster and its own."""
     symbols = SymbolTable(YamlValue({"gangs": YamlValue(tuple(items))}))
     for known, kind in ((symbols.queues, Queue), (symbols.classes, PriorityClass), (symbols.nodes, Node)):
@@ -158,7 +164,7 @@ def _gang_manifests(gang: GangSpec, *, now: float) -> Iterator[Manifest]:
 class _Admission:
     """Gives the objects of a job the defaults that an API server would, with the priority classes of the cluster."""
 
-    def __init__(self, state: ClusterState) -> None:
+    def __init__(self, state: SeenCluster) -> None:
         self._cluster = SimCluster(scheduler_names=state.policy.settings.scheduler_names, starts_at=state.now)
         self._seeded: set[str] = set()
         self._pods: dict[str, Pod] = {}
@@ -207,7 +213,7 @@ class _Admission:
                     uid = f"planned-{ref.kind}-{ref.full_name}"
                     self._cluster.apply({**manifest, "metadata": {**manifest["metadata"], "uid": uid}})
             except BadManifest as bad:
-                raise UserError(f"{manifest.get('kind')} {(manifest.get('metadata') or {}).get('name', '')}: {bad}") from None
+                raise BadJob(f"{manifest.get('kind')} {(manifest.get('metadata') or {}).get('name', '')}: {bad}") from None
 
     def _is_running(self, workload: ExpandedWorkload) -> bool:
         return bool(self._pods_of(workload))

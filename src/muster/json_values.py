@@ -1,0 +1,35 @@
+"""Frozen values as JSON: what `--json`, the API and reports have in common. Keys are field names in camelCase."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from functools import cache
+from typing import Any, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from muster.config.plugin_options import camel_case
+
+
+def to_json(value: object) -> Any:
+    """Dataclasses as objects with camelCase keys; pairs of a name and a number as one object."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {
+            key: dict(getattr(value, name)) if is_amounts else to_json(getattr(value, name))
+            for name, key, is_amounts in _json_fields(type(value))
+        }
+    if isinstance(value, list | tuple):
+        return [to_json(item) for item in value]
+    return msgspec.to_builtins(value)
+
+
+@cache
+def _json_fields(kind: type) -> tuple[tuple[str, str, bool], ...]:
+    """Name, JSON key, and whether it holds amounts by name, of each field of a dataclass."""
+    hints = get_type_hints(kind)
+    return tuple((field.name, camel_case(field.name), _is_amounts(hints[field.name])) for field in fields(kind))
+
+
+def _is_amounts(hint: object) -> bool:
+    pair = get_args(hint)[:1]
+    return get_origin(hint) is tuple and bool(pair) and get_args(pair[0]) in ((str, int), (str, float))
