@@ -16,6 +16,7 @@ from tests.harness.scheduling_turn import step
 from muster.config import default_policy
 from muster.kube.live_cluster import LiveCluster
 from muster.kube.read.api_resources import resource_of
+from muster.kube.read.decoder import Decoder
 from muster.kube.read.object_references import GroupKind
 from muster.kube.watch.access import read_access
 from muster.kube.watch.client import ApiError, Client
@@ -169,6 +170,25 @@ def test_a_pod_is_seen_bound_and_seen_to_be_gone(servers: Servers) -> None:
         await here.wait_for_pods("a", where=lambda pod: pod.node == "n1")
         await here.client.request("DELETE", "/api/v1/namespaces/default/pods/a", params={"gracePeriodSeconds": "0"})
         await here.until(lambda event: isinstance(event, Delete) and event.key == uid)
+
+    run_async(servers, steps)
+
+
+def test_an_object_on_which_decoding_fails_is_named_and_stops_nobody(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
+    decode = Decoder.decode_as
+
+    def decode_but_one(decoder: Decoder, kind: GroupKind, obj: Any) -> Any:
+        if b'"name":"odd"' in bytes(obj):
+            raise RecursionError
+        return decode(decoder, kind, obj)
+
+    monkeypatch.setattr(Decoder, "decode_as", decode_but_one)
+
+    async def steps(here: LiveFixture) -> None:
+        await here.pod("odd")
+        await here.pod("a")
+        await here.wait_for_pods("a")
+        assert here.cluster.rejected == [("Pod", "default/odd", "cannot be decoded: RecursionError")]
 
     run_async(servers, steps)
 

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.kube_read.manifests import Manifest, as_json, bad_fields, pod_manifest, problem_text, read, read_pod
 
+from muster.kube.read import names
 from muster.kube.read.decoder import BadObject, Decoder
 from muster.kube.read.decoding_problems import MAX_PROBLEMS
 from muster.model.events import ClusterObject
@@ -35,6 +36,7 @@ CONTAINER = {
     "ports": [{"containerPort": 80, "hostPort": 80, "protocol": "TCP", "hostIP": "10.0.0.1"}],
     "restartPolicy": "Always",
 }
+GPU = {"resources": {"limits": {"nvidia.com/gpu": "1", "volcano.sh/vgpu-number": "1", "koordinator.sh/gpu": "100"}}}
 POD = pod_manifest(
     labels={"app": "x", "pod-group.scheduling.sigs.k8s.io": "g"},
     annotations={f"{GANG}/name": "g", f"{GANG}/min-available": "2", "volcano.sh/pipelined-node": "n"},
@@ -278,6 +280,14 @@ def nested(depth: int) -> object:
     for _ in range(depth):
         value = [value]
     return value
+
+
+@pytest.mark.parametrize("key", sorted(names.ALL_KEYS))
+@pytest.mark.parametrize("text", ['{"a":' * 50_000, "[" * 50_000, '{"a":' + "[" * 50_000], ids=["maps", "lists", "lists in a map"])
+def test_an_annotation_of_great_depth_costs_its_field_only(key: str, text: str) -> None:
+    labels = {names.SOFT_EVICTION: "true"} if key == names.SOFT_EVICTION else {}
+    pod = read_pod(annotations={key: text}, labels=labels, spec={"nodeName": "n", "containers": [GPU]})
+    assert pod.node == "n"
 
 
 @pytest.mark.parametrize("path", [("status",), ("metadata", "annotations", "a"), ("spec", "minMember"), ("spec", "other")])

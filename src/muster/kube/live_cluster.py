@@ -197,6 +197,11 @@ class LiveCluster:
         except BadObject as bad:
             self._reject(update.ref, str(bad))
             return None
+        except Exception as error:
+            # A bug. Whoever wrote this object must not stop the scheduling of all others with it.
+            log.error("object cannot be decoded", kind=update.ref.kind, name=update.ref.full_name, exc_info=error)
+            self._reject(update.ref, f"cannot be decoded: {type(error).__name__}")
+            return None
         if obj is None:
             return None
         if is_deleted:

@@ -18,7 +18,7 @@ from muster.kube.read.device_flavours import read_device_slots
 from muster.kube.read.flavours import membership_of, queue_of
 from muster.kube.read.interning import Interner
 from muster.kube.read.pod_signatures import PodSignatureCache
-from muster.kube.read.text_values import BadText, epoch_s, read_annotation, read_seconds, read_time, read_version
+from muster.kube.read.text_values import BadText, epoch_s, read_annotation, read_json, read_seconds, read_time, read_version
 from muster.model.pod import Membership, Pod, PodStatusPhase, Problem, no_labels
 
 MAX_ANNOTATION_LENGTH = 256 * 1024
@@ -168,10 +168,9 @@ class _SoftEvictionMark(msgspec.Struct):
 def _soft_eviction(annotations: Mapping[str, str]) -> float:
     """Since when the pod is marked for soft eviction. The label decides; without a valid time it is the oldest possible."""
     try:
-        mark = msgspec.json.decode(annotations.get(names.SOFT_EVICTION, "{}"), type=_SoftEvictionMark)
-    except (msgspec.DecodeError, UnicodeError):
-        mark = _SoftEvictionMark()
-    return epoch_s(mark.timestamp) or 0.0
+        return epoch_s(read_json(annotations.get(names.SOFT_EVICTION, "{}"), _SoftEvictionMark, advice="").timestamp) or 0.0
+    except BadText:
+        return 0.0
 
 
 def _without_overlong(kept: dict[str, str], *, problems: Problems) -> dict[str, str]:
