@@ -172,17 +172,22 @@ def _plan_instead_of_others(
     with s.trial(released, cause=policy.name, for_gang=ask.gang.full_name) as trial:
         for key in losers:
             _undo_plan(s, trial, key)
+        _mark_unsent(s, losers, unsent=False)
         found = _plan_without(s, ask, policy, ended)
         # The last key is the order of units, which are not the same ones.
         if found is None or (isinstance(beside, Plan) and beside.key[:-1] <= found.key[:-1]):
+            _mark_unsent(s, losers, unsent=True)
             return None
         trial.commit()
-    victim_table = victim_table_of(s.world)
     for key in losers:
         del s.unsent_plans[key]
-        has_unsent_plan(s, victim_table)[victim_table.gang_number[key]] = False
         s.record_verdict(s.world.facts.gangs[key], Verdict(ok=False, why=whys[key], code=PREEMPTED, at=s.now))
     return found
+
+
+def _mark_unsent(s: Session, keys: Sequence[str], *, unsent: bool) -> None:
+    victim_table = victim_table_of(s.world)
+    has_unsent_plan(s, victim_table)[[victim_table.gang_number[key] for key in keys]] = unsent
 
 
 def _could_end(s: Session, rules: EvictionRules) -> list[str]:
@@ -329,8 +334,7 @@ def commit_plan(s: Session, gang: Gang, plan: Plan, policy: EvictionPolicy, refu
         with s.trial(evicted_because, cause=policy.name, for_gang=gang.full_name) as trial:
             trial.evict(pod)
             trial.commit()
-    victim_table = victim_table_of(s.world)
-    has_unsent_plan(s, victim_table)[victim_table.gang_number[gang.key]] = True
+    _mark_unsent(s, [gang.key], unsent=True)
     s.record_verdict(gang, explain.waiting_for_preemption(s.world, gang))
     s.count(policy.name)
 

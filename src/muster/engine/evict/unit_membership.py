@@ -70,25 +70,27 @@ def unit_entries(
     bound: BoolColumn = phase == Phase.BOUND
     served = np.zeros(total, dtype=np.bool_)
     served[gang[phase == Phase.BINDING]] = True
+    unsent = has_unsent_plan(s, victim_table)
     # No gang served in this cycle is a victim in it: only what this cycle gave it can be undone.
-    evictable = bound & ~served[gang]
+    spared = served | unsent
+    evictable = bound & ~spared[gang]
     per_pod = victim_table.gang_per_pod[gang]
     broken = np.zeros(len(gang), dtype=np.bool_) if broken_whole else _broken(s, victim_table)[gang]
     surplus = _surplus_gangs(s, victim_table, gang[evictable & in_domain & ~per_pod & ~broken])
     elastic = np.zeros(total, dtype=np.bool_)
     elastic[list(surplus)] = True
     alone = evictable & (per_pod | broken | elastic[gang])
-    whole = (evictable & ~per_pod & ~broken) | (~bound & ~served[gang])
-    claims = ~bound & ~_completes_running(victim_table, gang, phase, served)[gang] & ~has_unsent_plan(s, victim_table)[gang]
+    together = evictable & ~per_pod & ~broken
+    whole = together | (~bound & ~spared[gang])
+    claims = ~bound & ~(_completes_running(victim_table, gang, phase, served) | unsent)[gang]
     numbers = np.arange(len(victim))
     unit = np.concatenate([gang[claims], 2 * total + victim[alone], total + gang[whole]])
     at = np.concatenate([numbers[claims], numbers[alone], numbers[whole]])
     kind = np.repeat([CLAIM, SURPLUS, WHOLE], [claims.sum(), alone.sum(), whole.sum()])
     kind[(kind == SURPLUS) & per_pod[at]] = WHOLE
     divides = (unit >= 2 * total) & ~elastic[gang[at]]
-    # A gang that only has claims is no whole gang: its claims are a unit already.
-    runs = np.zeros(total, dtype=np.bool_)
-    runs[gang[evictable]] = True
+    # Where nothing but claims would be evicted whole, these are a unit already.
+    runs = mask_of(gang[together], total)
     keep = (unit < total) | (unit >= 2 * total) | runs[gang[at]]
     return UnitEntries(at[keep], unit[keep], kind[keep], divides[keep]), surplus
 
