@@ -59,8 +59,12 @@ class LiveFixture:
     async def node(self, name: str) -> None:
         await self.make("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
 
-    async def pod(self, name: str, *, at: str = "", **metadata: Any) -> str:
-        spec: Manifest = {"schedulerName": "muster", "containers": [{"name": "c", "image": "none"}]}
+    async def pod(self, name: str, *, at: str = "", grace_s: int = 30, **metadata: Any) -> str:
+        spec: Manifest = {
+            "schedulerName": "muster",
+            "terminationGracePeriodSeconds": grace_s,
+            "containers": [{"name": "c", "image": "none"}],
+        }
         if at:
             spec["nodeName"] = at
         manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, **metadata}, "spec": spec}
@@ -315,6 +319,24 @@ def test_a_deleted_victim_knows_why_and_keeps_its_other_conditions(servers: Serv
         said = conditions(found)
         assert said["Ready"]["status"] == "True"
         assert (said["DisruptionTarget"]["status"], said["DisruptionTarget"]["reason"]) == ("True", "PreemptionByScheduler")
+
+    run_async(servers, steps)
+
+
+@pytest.mark.parametrize("manner", ["evict", "delete"])
+def test_a_victim_that_wants_a_year_to_terminate_gets_an_hour_even_if_it_was_deleted_before(servers: Servers, manner: str) -> None:
+    year = 365 * 24 * 3600
+
+    async def steps(here: LiveFixture) -> None:
+        for name in ("a", "b"):
+            uid = await here.pod(name, at="n1", grace_s=year)
+            await here.wait_for_pods(name)
+            if name == "b":
+                await here.client.request("DELETE", f"/api/v1/namespaces/default/pods/{name}")
+                await here.wait_for_pods(name, where=lambda pod: pod.version > 0 and pod.deleted_at is None)
+            assert await here.execute(evict(uid, name, manner)) == []
+            assert (await here.get_pod(name))["metadata"]["deletionGracePeriodSeconds"] == 3600
+            await here.wait_for_pods(name, where=lambda pod: pod.deleted_at is not None)
 
     run_async(servers, steps)
 

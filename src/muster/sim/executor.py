@@ -124,7 +124,7 @@ class EffectExecutor:
             if refusal is not None:
                 return FailedEffect(refusal.why, refusal.budget_name)
             self._record_write(write.verb, ref)
-            self._store.delete(ref, uid=write.uid)
+            self._store.delete(ref, uid=write.uid, grace_s=write.body.get("gracePeriodSeconds"))
         return None
 
     def _bind_volumes(self, choices: Iterable[VolumeChoice]) -> None:

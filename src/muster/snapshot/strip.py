@@ -18,7 +18,7 @@ from muster.sim.pod_behaviour import BEHAVIOUR_PREFIX
 _STATUS: Final = {"PodGroup": ("phase", "scheduleStartTime"), "Queue": ("state",), "ElasticQuota": ()}
 """The other status fields are computed again."""
 _EXTRA_FIELDS: Final[dict[GroupKind, tuple[tuple[str, ...], ...]]] = {
-    POD: (("spec", "terminationGracePeriodSeconds"), ("metadata", "deletionGracePeriodSeconds")),
+    POD: (("spec", "terminationGracePeriodSeconds"),),
     BUDGET: (("spec", "minAvailable"), ("spec", "maxUnavailable")),
     VOLUME_CLAIM: (("status", "phase"),),
 }

@@ -29,6 +29,9 @@ _SETTINGS = ("gang.scheduling.koordinator.sh/", "scheduling.volcano.sh/", "sched
 """How the annotations begin in which pods declare their gang and queue."""
 MAX_SETTING_LENGTH = 1024
 MAX_RESTART_S = 24 * 3600.0
+MAX_GRACE_S = 3600
+"""Pods that are evicted have no more time to terminate. One that its owner deleted with more is still running: nobody waits for its
+capacity, and it may be evicted."""
 
 _PHASES = {phase.value: phase for phase in PodStatusPhase} | {"": PodStatusPhase.PENDING, "Unknown": PodStatusPhase.RUNNING}
 """A pod of unknown phase is on a node that is unreachable: it still uses its request there."""
@@ -97,7 +100,7 @@ class PodDecoder:
             node=sys.intern(spec.node_name) if spec.node_name else None,
             status_phase=_status_phase(status.phase, problems=problems),
             started=started,
-            deleted_at=epoch_s(meta.deletion_timestamp),
+            deleted_at=_deleted_at(meta),
             nominated_node=status.nominated_node_name or None,
             pipelined_node=template.pipelined_node,
             device_slots=read_device_slots(template.annotations, devices, problems=problems) if devices else (),
@@ -157,6 +160,10 @@ def _run_s(declared: float | None, deadline: int | None) -> float | None:
     """The API server ends a pod at its deadline, whatever it declares."""
     known = [seconds for seconds in (declared, deadline) if seconds is not None]
     return min(known, default=None)
+
+
+def _deleted_at(meta: wire.ObjectMeta) -> float | None:
+    return epoch_s(meta.deletion_timestamp) if (meta.deletion_grace_period_seconds or 0) <= MAX_GRACE_S else None
 
 
 class _SoftEvictionMark(msgspec.Struct):

@@ -69,14 +69,14 @@ class ApiWriter:
                 await self._send("POST", self._path(ref, subresource="binding"), write.body)
                 self._cache.mark_bound(ref, uid=uid, node=write.body["target"]["name"])
             case "delete":
-                await self._send("DELETE", self._path(ref), _delete_options(uid))
+                await self._send("DELETE", self._path(ref), _delete_options(write))
                 if ref[:2] in _OWN_KINDS:
                     self._cache.forget(ref, uid=uid)
                 else:
                     self._cache.mark_terminating(ref, uid=uid)
             case "evict":
-                metadata = {"name": ref.name, "namespace": ref.namespace}
-                body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata, "deleteOptions": _delete_options(uid)}
+                metadata, options = {"name": ref.name, "namespace": ref.namespace}, _delete_options(write)
+                body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata, "deleteOptions": options}
                 await self._send("POST", self._path(ref, subresource="eviction"), body)
                 self._cache.mark_terminating(ref, uid=uid)
 
@@ -155,8 +155,8 @@ class ApiWriter:
                 raise
 
 
-def _delete_options(uid: str) -> Manifest:
-    return {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
+def _delete_options(write: ApiWrite) -> Manifest:
+    return {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": write.uid}, **write.body}
 
 
 _OWN_KINDS: Final = frozenset({PLAN, HISTORY})

@@ -20,6 +20,7 @@ from muster.kube.read.object_references import (
     volume_claim_ref,
     volume_ref,
 )
+from muster.kube.read.pod_decoding import MAX_GRACE_S
 from muster.kube.read.saved_objects import history_ref, history_spec, new_object, plan_ref, plan_spec
 from muster.kube.write import patch_bodies
 from muster.kube.write.merge_patch import joined, merged
@@ -265,7 +266,7 @@ class EffectWrites:
             patch = {} if has_condition else self._disruption_patch(effect, pod)
             if patch:
                 has_condition = yield ApiWrite("patch", ref, effect.uid, patch, purpose)
-            elif (yield ApiWrite(verb, ref, effect.uid, {}, purpose)):
+            elif (yield ApiWrite(verb, ref, effect.uid, _eviction_options(pod), purpose)):
                 return ""
         return ""
 
@@ -292,7 +293,14 @@ _RESERVATION_KEYS = frozenset(patch_bodies.RESERVATION_ANNOTATIONS)
 
 
 def is_terminating(pod: ManifestView) -> bool:
-    return bool(pod["metadata"].get("deletionTimestamp"))
+    metadata = pod["metadata"]
+    return bool(metadata.get("deletionTimestamp")) and (metadata.get("deletionGracePeriodSeconds") or 0) <= MAX_GRACE_S
+
+
+def _eviction_options(pod: ManifestView) -> Manifest:
+    """A pod that has more time to terminate than others wait for gets less."""
+    grace_s = (pod.get("spec") or {}).get("terminationGracePeriodSeconds") or 0
+    return {"gracePeriodSeconds": MAX_GRACE_S} if grace_s > MAX_GRACE_S else {}
 
 
 class BindCheck(NamedTuple):

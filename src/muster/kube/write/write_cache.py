@@ -97,6 +97,7 @@ class WriteCache:
     def mark_terminating(self, ref: ApiObjectRef, *, uid: str) -> None:
         if (found := self._cached_pod(ref, uid)) is not None:
             found.metadata.deletion_timestamp = "not known yet"
+            found.metadata.deletion_grace_period_seconds = None
 
     def _cached_pod(self, ref: ApiObjectRef, uid: str) -> _CachedObject | None:
         found = self._objects[POD].get(ref)
@@ -113,6 +114,7 @@ class _ShortMeta(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
 
 class _FullMeta(_ShortMeta, rename="camel", omit_defaults=True, gc=False):
     deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
 
@@ -134,6 +136,7 @@ class _CachedSpec(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
 
     node_name: str = ""
     scheduling_gates: list[_CachedGate] | None = None
+    termination_grace_period_seconds: int | None = None
     volume_name: str = ""
     claim_ref: dict[str, Any] | None = None
 
