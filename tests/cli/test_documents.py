@@ -40,7 +40,11 @@ def test_every_command_and_option_that_is_named_exists(file: str) -> None:
             if words[:1] != ["muster"] or words[1].startswith(("-", "COMMAND")):
                 continue
             assert words[1] in COMMANDS, line
-            known = {name for parameter in COMMANDS[words[1]].params for name in parameter.opts + parameter.secondary_opts}
+            named = COMMANDS[words[1]]
+            if hasattr(named, "commands"):
+                assert words[2] in named.commands, line
+                named = named.commands[words[2]]
+            known = {name for parameter in named.params for name in parameter.opts + parameter.secondary_opts}
             assert {word for word in words[2:] if word.startswith("--")} <= known | {"--help"}, line
 
 

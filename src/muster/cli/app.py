@@ -352,6 +352,32 @@ def snapshot(
     _end("snapshot", work=lambda: save(output, kubeconfig=kubeconfig, context=context, anonymous=anonymous))
 
 
+trace_app = typer.Typer(
+    name="trace", help="Histories of clusters: jobs with their arrivals and run times.", no_args_is_help=True, rich_markup_mode=None
+)
+app.add_typer(trace_app)
+_COLUMNS = typer.Option("--columns", metavar="FILE", help="A file that says which column of the table is what.")
+
+
+@trace_app.command("convert", short_help="Convert a history of jobs to Muster's own table.", epilog=_OTHER_CODES)
+def convert_trace(
+    file: Annotated[
+        Path, typer.Argument(help="Jobs: CSV of openb, Philly, Helios, Acme or Muster, `.swf`, or a decision log (`.jsonl`).")
+    ],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Output file; else standard output.")
+    ] = None,
+    nodes_output: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the nodes here, where the history names them.")
+    ] = None,
+    columns: Annotated[Path | None, _COLUMNS] = None,
+) -> None:
+    """Convert a history of jobs to Muster's own table, which is described in docs/traces.md."""
+    from muster.cli.trace_command import convert_trace as convert_file
+
+    _end("trace", work=lambda: convert_file(file, columns=columns, output=output, nodes_output=nodes_output))
+
+
 def _is_json(output: str, *, json: bool) -> bool:
     from muster.cli.json_output import use_yaml
 

@@ -1,0 +1,228 @@
+"""Histories are read from every format. The samples are small and made after the published descriptions; the real traces are read
+where they are at hand."""
+
+from __future__ import annotations
+
+import io
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from muster.decision_log import DecisionLogWriter
+from muster.model.resource_amounts import CPU, GPU, MEMORY
+from muster.scenario import run
+from muster.scenario.loader import parse
+from muster.trace.csv_writer import write_jobs, write_nodes
+from muster.trace.job_trace import GPU_MODEL_LABEL, JobTrace, TraceJob, filling, gpus_of, shuffled
+from muster.trace.table_reader import read_jobs, read_trace
+from muster.yaml_positions import InputError
+
+REAL = Path(__file__).parents[3] / "shared" / "traces"
+
+OPENB = """\
+name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time
+a,12000,16384,1,1000,,LS,Running,100,700,150
+b,6000,12288,1,460,V100M16|V100M32,LS,Running,90,190,90
+c,8000,1024,2,1000,,BE,Failed,200,200,
+d,4000,1024,0,0,,BE,Pending,200,260,
+"""
+NODES = "sn,cpu_milli,memory_mib,gpu,model\nn0,64000,262144,2,P100\nn1,32000,131072,4,V100M16\n"
+
+
+def read(tmp_path: Path, text: str, name: str = "jobs.csv", columns: str = "") -> JobTrace:
+    path = tmp_path / name
+    path.write_text(text)
+    described = None
+    if columns:
+        described = tmp_path / "columns.yaml"
+        described.write_text(columns)
+    return read_jobs(path, columns=described)
+
+
+def fault(tmp_path: Path, text: str, name: str = "jobs.csv", columns: str = "") -> str:
+    with pytest.raises(InputError) as caught:
+        read(tmp_path, text, name, columns)
+    return str(caught.value.faults[0]).replace(f"{tmp_path}/", "")
+
+
+def test_openb_has_parts_of_gpus_and_models(tmp_path: Path) -> None:
+    trace = read(tmp_path, OPENB)
+    assert [(job.name, job.arrival_s, job.run_s, gpus_of(job.signature)) for job in trace.jobs] == [
+        ("b", 0, 100, 0.46),
+        ("a", 10, 550, 1),
+        ("d", 110, 60, 0),
+    ]
+    assert trace.left_out == 1, "c never ran"
+    assert trace.jobs[1].signature.request[MEMORY] == 16 * 2**30
+    (term,) = trace.jobs[0].signature.node_affinity.required or ()
+    assert (term.expressions[0].key, term.expressions[0].values) == (GPU_MODEL_LABEL, ("V100M16", "V100M32"))
+
+
+def test_a_cluster_with_shared_gpus_lists_its_devices_and_whole_gpus_are_devices_too(tmp_path: Path) -> None:
+    (tmp_path / "nodes.csv").write_text(NODES)
+    (tmp_path / "jobs.csv").write_text(OPENB)
+    trace = read_trace(tmp_path / "jobs.csv", nodes=str(tmp_path / "nodes.csv"))
+    assert trace.gpus == 6
+    assert [len(node.devices) for node in trace.nodes] == [2, 4]
+    assert trace.nodes[1].labels[GPU_MODEL_LABEL] == "V100M16"
+    assert [job.signature.request[GPU] for job in trace.jobs] == [0, 0, 0]
+    assert [sum(each.cores for each in job.signature.devices) for job in trace.jobs] == [46, 100, 0]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        (
+            "philly.csv",
+            "timestamp,duration,num_gpus,gpu_time,cluster\n2017-10-09 07:00:00,60,16,960,vc1\n2017-10-09 06:00:00,30,1,30,vc2\n",
+            [(0, 30, 1, 1, "vc2"), (3600, 60, 2, 8, "vc1")],
+        ),
+        (
+            "cluster_job_log.json",
+            """[{"status": "Pass", "vc": "v", "jobid": "j", "submitted_time": "2017-10-09 07:00:00", "user": "u", "attempts": [
+            {"start_time": "2017-10-09 07:01:00", "end_time": "2017-10-09 07:02:00", "detail": [
+            {"ip": "m1", "gpus": ["gpu0", "gpu1"]}, {"ip": "m2", "gpus": ["gpu0", "gpu1"]}]}]},
+            {"status": "Killed", "vc": "v", "jobid": "k", "submitted_time": "2017-10-09 07:00:00", "attempts": []}]""",
+            [(0, 60, 2, 2, "v")],
+        ),
+        (
+            "helios.csv",
+            "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue\n"
+            "1,u,vcA,16,64,2,COMPLETED,2020-04-01 00:00:00,2020-04-01 00:01:00,2020-04-01 00:02:00,60,60\n",
+            [(0, 60, 2, 8, "vcA")],
+        ),
+        (
+            "acme.csv",
+            "job_id,user,node_num,gpu_num,cpu_num,mem_per_pod_GB,shared_mem_per_pod,type,state,submit_time,start_time,end_time,"
+            "duration,queue,gpu_time\n"
+            "1,u,4,32,480,960,100,Pretrain,COMPLETED,2023-03-01 00:00:10+08:00,2023-03-01 00:00:10+08:00,"
+            "2023-03-01 01:00:10+08:00,3600,0,115200\n",
+            [(0, 3600, 4, 8, "Pretrain")],
+        ),
+        (
+            "site.swf",
+            "; MaxNodes: 4\n  1 10 5 100 8 -1 -1 8 200 -1 1 3 1 -1 2 -1 -1 -1\n  2 20 5 -1 8 -1 -1 8 200 -1 0 3 1 -1 2 -1 -1 -1\n",
+            [(0, 100, 8, 0, "2")],
+        ),
+    ],
+)
+def test_public_formats_are_told_by_their_columns(
+    tmp_path: Path, name: str, text: str, expected: list[tuple[float, float, int, int, str]]
+) -> None:
+    trace = read(tmp_path, text, name)
+    found = [(job.arrival_s, job.run_s, job.members, gpus_of(job.signature), job.queue) for job in trace.jobs]
+    assert found == expected
+
+
+def test_other_columns_are_described_by_a_small_file(tmp_path: Path) -> None:
+    described = """\
+columns: {arrival: submitted, run_s: secs, total_gpus: [gpus_used, gpus], total_cpus: cores, queue: team, priority: class}
+gpusPerMember: 4
+checkpointSeconds: 1800
+priorities: {high: 100, low: 1}
+queues: {a: 75, b: 25}
+"""
+    text = "submitted,secs,gpus,gpus_used,cores,team,class\n5,60,8,,16,a,high\n6,60,1,2,3,b,low\n"
+    first, second = read(tmp_path, text, columns=described).jobs
+    assert (first.members, first.gpus, first.signature.request[CPU]) == (2, 8, 8000)
+    assert (first.priority, first.checkpoint_s, first.queue) == (100, 1800, "a")
+    assert (second.members, second.gpus, second.priority) == (1, 2, 1)
+    trace = read_trace(tmp_path / "jobs.csv", columns=tmp_path / "columns.yaml", nodes="4x8:V100,2x4")
+    assert [(queue.key, queue.deserved[GPU]) for queue in trace.queues] == [("queue/a", 30), ("queue/b", 10)]
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "expected"),
+    [
+        ("a,b\n1,2\n", "", "jobs.csv:1: the columns are those of no known format"),
+        (OPENB.replace("460", "many"), "", "jobs.csv:3: column gpu_milli: 'many' is no number from 0 on"),
+        (OPENB.replace(",90,190,90", ",noon,190,90"), "", "jobs.csv:3: column creation_time: 'noon' is neither"),
+        (OPENB.replace("b,6000", "b,6000,1"), "", "jobs.csv:3: 12 columns, the header has 11"),
+        (OPENB.replace("a,12000", "a,-5"), "", "jobs.csv:2: column cpu_milli: '-5' is no number from 0 on"),
+        ("arrival_s,run_s,gpus\n0,60,1.5\n", "", "jobs.csv:2: column gpus: 1.5 GPUs are neither a whole number nor a part of one"),
+        ("arrival_s,run_s,memory\n0,60,lots\n", "", "jobs.csv:2: column memory: 'lots' is not a quantity"),
+        ("arrival_s,run_s\n0,0\n", "", "jobs.csv:1: there is no job with a run time in it"),
+        ("a\n1\n", "format: openbe\n", "columns.yaml:1: unknown format 'openbe'"),
+        ("a\n1\n", "columns:\n  arival: a\n", "columns.yaml:2: unknown field of a job 'arival'. Did you mean 'arrival'?"),
+        ("a\n1\n", "gpusPerMembers: 4\n", "columns.yaml:1: unknown key 'gpusPerMembers'. Did you mean 'gpusPerMember'?"),
+        ("a\n1\n", "queues: {a: lots}\n", "columns.yaml:1: must be a number from 0 on, not the text 'lots'"),
+    ],
+)
+def test_bad_input_is_named_with_file_and_line(tmp_path: Path, text: str, columns: str, expected: str) -> None:
+    assert fault(tmp_path, text, columns=columns).startswith(expected)
+
+
+@pytest.mark.parametrize(("nodes", "expected"), [("", "the history names no nodes"), ("64*8", "'64*8': write a file, or such")])
+def test_a_history_needs_nodes(tmp_path: Path, nodes: str, expected: str) -> None:
+    (tmp_path / "jobs.csv").write_text(OPENB)
+    with pytest.raises(InputError, match=expected.replace("*", "[*]")):
+        read_trace(tmp_path / "jobs.csv", nodes=nodes)
+
+
+def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+    trace = read(tmp_path, OPENB)
+    written = io.StringIO()
+    write_jobs(trace, written)
+    again = read(tmp_path, written.getvalue(), "again.csv")
+    assert again.jobs == trace.jobs
+    (tmp_path / "nodes.csv").write_text(NODES)
+    nodes = io.StringIO()
+    write_nodes(read_trace(tmp_path / "jobs.csv", nodes=str(tmp_path / "nodes.csv")), nodes)
+    assert nodes.getvalue().splitlines()[2] == "n1,32000,137438953472,4,V100M16"
+
+
+def test_a_decision_log_is_a_history_of_its_cluster(tmp_path: Path) -> None:
+    (scenario,) = parse(
+        """\
+name: two gangs
+nodes: [{name: "n[1-2]", gpu: 8}]
+gangs:
+- {name: long, pods: 2, requests: {gpu: 8}, runDuration: 10m, priority: 5}
+- {name: short, pods: 1, requests: {gpu: 4}, runDuration: 2m}
+steps:
+- run: {for: 20m, every: 10s}
+""",
+        file="<two gangs>",
+    )
+    with (tmp_path / "log.jsonl").open("wb") as log:
+        run(scenario, log=DecisionLogWriter(log))
+    trace = read_trace(tmp_path / "log.jsonl")
+    assert trace.gpus == 16
+    by_name = {job.name: job for job in trace.jobs}
+    assert by_name["default.long"].members == 2
+    assert by_name["default.long"].priority == 5
+    assert by_name["default.long"].run_s == pytest.approx(600, abs=20)
+    assert by_name["default.short"].run_s == pytest.approx(120, abs=20)
+
+
+def test_a_line_that_is_no_decision_is_an_error(tmp_path: Path) -> None:
+    assert "line 1 is not a line of a decision log" in fault(tmp_path, "{}\n", "log.jsonl")
+
+
+def test_seeds_shuffle_which_job_arrives_when() -> None:
+    trace = JobTrace(tuple(TraceJob(f"j{n}", float(n), run_s=1.0 + n) for n in range(20)))
+    assert shuffled(trace, seed=0) is trace
+    other = shuffled(trace, seed=1)
+    assert [job.arrival_s for job in other.jobs] == [job.arrival_s for job in trace.jobs]
+    assert sorted(job.run_s for job in other.jobs) == sorted(job.run_s for job in trace.jobs)
+    assert [job.run_s for job in other.jobs] != [job.run_s for job in trace.jobs]
+    assert other == shuffled(trace, seed=1)
+
+
+def test_filling_takes_each_job_once_before_any_again(tmp_path: Path) -> None:
+    (tmp_path / "jobs.csv").write_text(OPENB)
+    trace = read_trace(tmp_path / "jobs.csv", nodes="1x4")
+    chosen = filling(trace, percent=100, seed=3)
+    assert sum(job.gpus for job in chosen) >= 4
+    assert sum(job.gpus for job in chosen[:-1]) < 4
+    assert {job.name.split("-")[0] for job in chosen[:3]} == {"a", "b", "d"}
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="the public traces are not at hand")
+@pytest.mark.parametrize(("name", "gpus"), [("openb_pod_list_default.csv", 1400), ("philly.csv", 2000)])
+def test_the_public_traces_are_read(tmp_path: Path, name: str, gpus: int) -> None:
+    with (REAL / name).open() as file:
+        trace = read(tmp_path, "".join(islice(file, 2001)), name)
+    assert len(trace.jobs) + trace.left_out == 2000
+    assert sum(job.gpus for job in trace.jobs) > gpus
