@@ -160,7 +160,7 @@ def _read(amounts: Mapping[str, object]) -> Request:
 
 
 def _units(gang: Document) -> int:
-    """In how many units the gang can be taken: as a whole, and the seats that may go alone."""
+    """In how many units the gang can be taken: as a whole, and the members that may go alone."""
     if gang.get("matchPolicy") == "once-satisfied":
         return int(gang["pods"])
     pods = gang.get("pods", 0)

@@ -119,7 +119,7 @@ class EvictionRules:
             _put(before, uid, UNPLACED)
         evicted = {uid: before[uid] for uid in restored}
         before |= restored
-        before |= self._seats_before_the_start(victims, before)
+        before |= self._nodes_before_the_start(victims, before)
         begun: frozenset[str] = frozenset()
         if not placed:
             # The plan was decided before the scheduler started, and what was left of it is carried out now.
@@ -134,7 +134,7 @@ class EvictionRules:
         plan = JudgedPlan(gang.key, action, placed, victims, left, undone, {**evicted, **undone}, begun)
         return plan, replace(found, history=self._history(found))
 
-    def _seats_before_the_start(self, victims: Sequence[str], before: Mapping[str, Placement]) -> dict[str, Placement]:
+    def _nodes_before_the_start(self, victims: Sequence[str], before: Mapping[str, Placement]) -> dict[str, Placement]:
         """Where those victims were whose eviction was continued when the scheduler started, before the cycle's first action."""
         return {
             step.pod.uid: step.before

@@ -16,8 +16,13 @@ _ON = (
 
 
 def node(name: str, *, gpu: int, **labels: str) -> Json:
-    room = {"cpu": "64", "memory": "256Gi", "pods": "110", "nvidia.com/gpu": str(gpu)}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}, "status": {"allocatable": room}}
+    allocatable = {"cpu": "64", "memory": "256Gi", "pods": "110", "nvidia.com/gpu": str(gpu)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels},
+        "status": {"allocatable": allocatable},
+    }
 
 
 def pods(group: str, count: int, *, gpu: int, on: str = "", start: int = 0, **spec: object) -> list[Json]:

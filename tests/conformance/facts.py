@@ -157,10 +157,10 @@ class Facts:
     def lacking(self, group: Group) -> set[str]:
         """What is asked for and, taken alone, not free for all of the minimum; all that is asked for where there is none."""
         need = self.need(group)
-        found = {name for name in need if not self._has_room(group, name)}
+        found = {name for name in need if not self._has_capacity(group, name)}
         return found or set(need)
 
-    def _has_room(self, group: Group, name: str) -> bool:
+    def _has_capacity(self, group: Group, name: str) -> bool:
         free: Counter[str] = Counter()
         for node in self.case.objects("nodes"):
             allocatable = (node.get("status") or {}).get("allocatable") or {}

@@ -115,7 +115,7 @@ def _adapted(case: Case, thing: ClusterObject, written: Json, classes: dict[str,
 
 
 def _starts_pod_by_pod(case: Case, group: PodGroup) -> bool:
-    """Without that part of its gang plugin Volcano binds members as it finds room, once there are as many as the PodGroup wants."""
+    """Without that part of its gang plugin, Volcano binds members as it finds capacity, once the PodGroup has enough of them."""
     if case.has("gang", "enableJobReady") or not _EVICTING.isdisjoint(case.actions) or case.is_probe:
         return False
     pods = sum(_key_of_group(pod) == group.full_name for pod in case.objects("pods"))

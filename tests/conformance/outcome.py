@@ -36,7 +36,7 @@ class Result:
     evicted: list[str] = field(default_factory=list)
     pipelined: dict[str, str] = field(default_factory=dict)
     at_once: dict[str, str] = field(default_factory=dict)
-    """Where only evicting actions ran: who found free room and needed none of them."""
+    """Where only evicting actions ran: who found free capacity and needed none of them."""
     podgroup_phase: dict[str, str] = field(default_factory=dict)
     task_status: dict[str, str] = field(default_factory=dict)
     group_of: dict[str, str] = field(default_factory=dict)
@@ -69,7 +69,7 @@ def run(case: Case) -> Result:
             case Nominate():
                 result.pipelined[effect.pod] = effect.node
     if not binds_pods(case):
-        # Here whoever finds free room is bound at once; what an evicting action of Volcano's does about it depends on the action.
+        # Here whoever finds free capacity is bound at once; what an evicting action of Volcano does then depends on it.
         result.at_once, result.binds = result.binds, {}
     result.world, result.policy = scheduler.world, policy
     _read_world(case, scheduler.world, result)

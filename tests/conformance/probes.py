@@ -110,7 +110,7 @@ def _compare_domains(s: Session, title: str, theirs: Mapping[str, float], probe_
     names = set() if offered is None or isinstance(offered, Verdict) else {domain.name for domain in offered}
     for domain in domains:
         if not theirs[domain.name]:
-            probe_result.same(f"room for {title} in {domain.name}", False, domain.name in names)
+            probe_result.same(f"capacity for {title} in {domain.name}", False, domain.name in names)
 
 
 def _gang_and_subgroup(s: Session, title: str) -> tuple[Gang, Subgroup | None]:

@@ -54,12 +54,12 @@ class DifferingCase:
         return all(sentence.startswith(words) for sentence in self.differences)
 
     def askers(self) -> list[Group]:
-        """Groups that room was made for, by us or by Volcano."""
+        """Groups that capacity was freed for, by us or by Volcano."""
         pods = {**self.result.pipelined, **self.volcano_pipelined}
         return [self.facts.groups[title] for title in dict.fromkeys(self.facts.group_of[pod] for pod in pods)]
 
     def waiting(self) -> list[Group]:
-        """Groups that want seats and have fewer than their minimum."""
+        """Groups that want nodes and have fewer than their minimum."""
         return [group for group in self.facts.groups.values() if len(group.running) < min(group.min, len(group.pods))]
 
 
@@ -73,7 +73,7 @@ def whole_gangs(differing: DifferingCase) -> bool:
 
 
 def only_the_minimum(differing: DifferingCase) -> bool:
-    """Room is made for members above the minimum, too; here for those alone that the minimum needs."""
+    """Capacity is freed for members above the minimum, too; here for those alone that the minimum needs."""
     ours, theirs = (_placed_counts(differing, pods) for pods in (differing.result.pipelined, differing.volcano_pipelined))
     least = {title: differing.facts.groups[title].min for title in theirs}
     fewer = len(differing.result.evicted) <= len(differing.volcano_evicted)
@@ -83,7 +83,7 @@ def only_the_minimum(differing: DifferingCase) -> bool:
 
 
 def no_more_than_needed(differing: DifferingCase) -> bool:
-    """The same gangs get as many seats as they do in Volcano, and some of those who leave there stay."""
+    """The same gangs get as many nodes as they do in Volcano, and some of those who leave there stay."""
     ours, theirs = (_placed_counts(differing, pods) for pods in (differing.result.pipelined, differing.volcano_pipelined))
     fewer = set(differing.result.evicted) < set(differing.volcano_evicted)
     return differing.only(*_EVICTION) and fewer and bool(ours) and ours == theirs and _may_evict_all(differing)
@@ -98,7 +98,7 @@ def _placed_counts(differing: DifferingCase, nominated: Mapping[str, str]) -> di
 
 
 def cheaper_victims(differing: DifferingCase) -> bool:
-    """The same gangs get as many seats for other victims, of no higher priority, with whom no more is lost."""
+    """The same gangs get as many nodes for other victims, of no higher priority, with whom no more is lost."""
     ours, theirs = (_placed_counts(differing, pods) for pods in (differing.result.pipelined, differing.volcano_pipelined))
     lost, their_lost = (differing.facts.total(pods) for pods in (differing.result.evicted, differing.volcano_evicted))
     highest, their_highest = (_highest_priority(differing, pods) for pods in (differing.result.evicted, differing.volcano_evicted))
@@ -141,7 +141,7 @@ def whole_gangs_are_evictable(differing: DifferingCase) -> bool:
 
 
 def topology_is_served(differing: DifferingCase) -> bool:
-    """Volcano's preempt makes no room for a gang with a topology wish; here it is made where the wish can be kept."""
+    """Volcano's preempt frees no capacity for a gang with a topology constraint; here it is freed where it can be kept."""
     askers = [differing.facts.groups[title] for title in differing.facts.count_by_group(differing.result.pipelined)]
     return (
         differing.only(*_EVICTION)
@@ -155,7 +155,7 @@ def topology_is_served(differing: DifferingCase) -> bool:
 
 
 def reclaims_for_gangs(differing: DifferingCase) -> bool:
-    """Volcano's reclaim goes member by member and passes over a node where nobody is left to evict, even if one victim left room
+    """Volcano's reclaim goes member by member and passes over a node where nobody is left to evict, even if one victim left enough
     for several: so gangs come away empty."""
     left = Counter(spec_of(differing.facts.pods[pod]).get("nodeName", "") for pod in differing.result.evicted)
     entered = Counter(differing.result.pipelined.values())
@@ -170,7 +170,7 @@ def reclaims_for_gangs(differing: DifferingCase) -> bool:
 
 
 def _serves_whole(differing: DifferingCase) -> bool:
-    """Does somebody get room here, and everybody who does at least its minimum?"""
+    """Does somebody get capacity here, and everybody who does at least its minimum?"""
     seats = _placed_counts(differing, differing.result.pipelined)
     return bool(seats) and all(count >= differing.facts.groups[title].min for title, count in seats.items())
 

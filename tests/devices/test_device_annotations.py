@@ -195,8 +195,8 @@ def test_an_invalid_request_is_reported_on_its_pod(limits: dict[str, Any], said:
 # -- what a pod got ----------------------------------------------------------------------------------------------------------------
 
 DEVICES = {
-    dialect: tuple(Device(index, memory=8 * GIB, uuid=f"GPU-{index}", api=dialect) for index in range(4))
-    for dialect in (VGPU, SHARE, KOORDINATOR)
+    api: tuple(Device(index, memory=8 * GIB, uuid=f"GPU-{index}", api=api) for index in range(4))
+    for api in (VGPU, SHARE, KOORDINATOR)
 }
 
 
@@ -221,9 +221,9 @@ def test_volcanos_older_device_plugin_finds_indices() -> None:
     assert written == {"volcano.sh/gpu-index": "1,3", "volcano.sh/predicate-time": "2000000000"}
 
 
-@pytest.mark.parametrize("dialect", [KOORDINATOR, WHOLE])
-def test_koordinators_node_agent_finds_minors_and_resources(dialect: DeviceApi) -> None:
-    asks, slots = (DeviceRequest(dialect, ratio=100, cores=100),), (DeviceSlot(2, 8 * GIB, 100),)
+@pytest.mark.parametrize("api", [KOORDINATOR, WHOLE])
+def test_koordinators_node_agent_finds_minors_and_resources(api: DeviceApi) -> None:
+    asks, slots = (DeviceRequest(api, ratio=100, cores=100),), (DeviceSlot(2, 8 * GIB, 100),)
     written = bind_annotations(grants(asks, slots, DEVICES[KOORDINATOR]), node="n1", now=2.0)
     assert written.keys() == {
         "scheduling.koordinator.sh/device-allocated",
@@ -258,7 +258,7 @@ def test_slots_are_written_in_the_same_patch_as_the_node() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limits", "dialect"),
+    ("limits", "api"),
     [
         ({"volcano.sh/vgpu-number": 2, "volcano.sh/vgpu-memory": 1024, "volcano.sh/vgpu-cores": 10}, VGPU),
         ({"volcano.sh/gpu-memory": 1024}, SHARE),
@@ -269,11 +269,11 @@ def test_slots_are_written_in_the_same_patch_as_the_node() -> None:
         ({"nvidia.com/gpu": 2}, VGPU),
     ],
 )
-def test_what_was_written_is_read_again(limits: dict[str, Any], dialect: DeviceApi) -> None:
+def test_what_was_written_is_read_again(limits: dict[str, Any], api: DeviceApi) -> None:
     asks = pod(limits).signature.devices
     slots = tuple(DeviceSlot(1 + i, ask.memory_of(8 * GIB), ask.cores) for ask in asks for i in range(ask.count))
-    assert satisfy_requests(asks, slots, DEVICES[dialect])
-    written = bind_annotations(grants(asks, slots, DEVICES[dialect]), node="n1", now=1.0)
+    assert satisfy_requests(asks, slots, DEVICES[api])
+    written = bind_annotations(grants(asks, slots, DEVICES[api]), node="n1", now=1.0)
     notes = pod(limits, annotations=written, on="n1").device_slots
     assert len(notes) == len(slots)
     for note, slot in zip(notes, slots, strict=True):

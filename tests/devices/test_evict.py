@@ -1,4 +1,4 @@
-"""Room on devices is made where it can be made, and nobody goes in vain."""
+"""Capacity on devices is made where it can be made, and nobody goes in vain."""
 
 from __future__ import annotations
 

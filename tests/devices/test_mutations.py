@@ -88,7 +88,7 @@ undone = again(test_undo.test_after_any_rolled_back_simulation_every_slot_is_as_
 
 BUGS: dict[str, tuple[Callable[[Patch], None], Callable[[], None]]] = {
     "memory is all that counts": (only_memory_is_checked, best),
-    "islands do not matter": (device_groups_do_not_matter, best),
+    "device groups do not matter": (device_groups_do_not_matter, best),
     "the first way is the only one": (only_the_first_choice_is_tried, best),
     "leavers have nothing": (terminating_pods_have_no_slots, fits),
     "all pods of a node get the same slots": (all_pods_of_a_node_get_the_same_slots, bulk),

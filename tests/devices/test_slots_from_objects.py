@@ -52,7 +52,7 @@ def test_the_order_of_events_does_not_matter(order: tuple[int, ...]) -> None:
         Upsert(bound("c", started=7.0)),
     ]
     world = world_of(*(events[number] for number in order))
-    # Those who do not say are taken to have the lowest device with room, the longest there first.
+    # Those who do not say are taken to have the lowest device with capacity, the longest there first.
     half = 4 * GIB
     assert slots(world) == {"a": (DeviceSlot(1, half, 0),), "b": (DeviceSlot(0, half, 0),), "c": (DeviceSlot(0, half, 0),)}
 

@@ -22,19 +22,19 @@ PLUGINS = yaml.safe_load(DEFAULT_POLICY)["plugins"]
 SPREADING = {"plugins": [{"devices": {"strategy": "spread"}} if plugin == "devices" else plugin for plugin in PLUGINS]}
 
 
-def with_devices(made: dict[str, Any], dialect: str, chance: Random) -> dict[str, Any]:
-    """The same story, in the words of a dialect: nodes say which GPUs they have, and gangs ask for parts of them."""
+def with_devices(made: dict[str, Any], api_flavour: str, chance: Random) -> dict[str, Any]:
+    """The same story, in the form of an API flavour: nodes say which GPUs they have, and gangs ask for parts of them."""
     for node in _nodes(made):
         count = node.pop("gpu", 0)
         if count:
-            islands = {"deviceGroup": "a"}, {"deviceGroup": "b"}
+            groups = {"deviceGroup": "a"}, {"deviceGroup": "b"}
             node["devices"] = [
-                {"count": max(1, count // 4), "memory": "8Gi", "apiFlavour": dialect, **island} for island in islands
+                {"count": max(1, count // 4), "memory": "8Gi", "apiFlavour": api_flavour, **group} for group in groups
             ]
     for gang in _gangs(made):
-        for seats in gang.get("roles", [gang]):
-            if seats["requests"].pop("gpu", 0):
-                seats["requests"] |= _ask(dialect, chance)
+        for role in gang.get("roles", [gang]):
+            if role["requests"].pop("gpu", 0):
+                role["requests"] |= _ask(api_flavour, chance)
     return made
 
 
@@ -48,11 +48,11 @@ def _gangs(made: dict[str, Any]) -> list[dict[str, Any]]:
     return [*made["gangs"], *(gang for some in submitted for gang in (some if isinstance(some, list) else [some]))]
 
 
-def _ask(dialect: str, chance: Random) -> dict[str, int]:
+def _ask(api_flavour: str, chance: Random) -> dict[str, int]:
     memory = chance.choice((1024, 3000, 4096, 8192))
-    if dialect == "gpushare":
+    if api_flavour == "gpushare":
         return {"volcano.sh/gpu-memory": memory} if chance.random() < 0.7 else {"volcano.sh/gpu-number": chance.choice((1, 2))}
-    if dialect == "koordinator":
+    if api_flavour == "koordinator":
         shared = chance.random() < 0.7
         return {"koordinator.sh/gpu": chance.choice((25, 40, 50))} if shared else {"nvidia.com/gpu": chance.choice((1, 2))}
     whole = {"volcano.sh/vgpu-number": chance.choice((1, 2))}
@@ -65,7 +65,7 @@ def _ask(dialect: str, chance: Random) -> dict[str, int]:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_no_invariant_is_violated_where_pods_share_devices(seed: int) -> None:
-    dialect = FLAVOURS[seed % 3]
+    api_flavour = FLAVOURS[seed % 3]
     made = generate_document(nodes=5 + seed % 7, gangs=40, seed=seed, events=EVENTS, policy=SPREADING if seed % 2 else None)
-    report = run(from_document(with_devices(made, dialect, Random(seed))), checks=run_checks())
-    assert report.ok, f"\n{report.name} ({dialect})\n{report.explain()}"
+    report = run(from_document(with_devices(made, api_flavour, Random(seed))), checks=run_checks())
+    assert report.ok, f"\n{report.name} ({api_flavour})\n{report.explain()}"

@@ -70,9 +70,9 @@ def act(here: MadeWorld, trial: Trial, chance: Random) -> None:
 
 @dataclass(frozen=True)
 class RequestFormat:
-    """How one dialect asks for half a device and for a whole one."""
+    """How one API asks for half a device and for a whole one."""
 
-    dialect: DeviceApi
+    api: DeviceApi
     half: DeviceRequest
     all: DeviceRequest
 
@@ -102,7 +102,7 @@ FLAVOURS = [
 
 
 def two_gpus(request_format: RequestFormat) -> tuple[MadeWorld, Pod, Pod, Pod]:
-    devices = tuple(Device(index, memory=8 * GIB, api=request_format.dialect) for index in range(2))
+    devices = tuple(Device(index, memory=8 * GIB, api=request_format.api) for index in range(2))
     node = Node("n1", version=1, allocatable=Resources.of({CPU: 64_000, PODS: 110}), devices=devices)
     placed_pods = tuple(
         PlacedPod((request_format.half,), "n1", Phase.BOUND, (DeviceSlot(index, 4 * GIB, request_format.half.cores),))
@@ -113,7 +113,7 @@ def two_gpus(request_format: RequestFormat) -> tuple[MadeWorld, Pod, Pod, Pod]:
     return here, a, b, here.wanted[0]
 
 
-@pytest.mark.parametrize("request_format", FLAVOURS, ids=lambda request_format: request_format.dialect.value)
+@pytest.mark.parametrize("request_format", FLAVOURS, ids=lambda request_format: request_format.api.value)
 def test_a_pod_that_is_taken_off_and_restored_gets_its_own_gpu(request_format: RequestFormat) -> None:
     here, a, b, c = two_gpus(request_format)
     before = here.world.placement(a)

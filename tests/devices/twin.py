@@ -76,10 +76,10 @@ def slot_choices(node_devices: NodeDevices, ask: DeviceRequest, *, spread: bool)
     sign = -1 if spread else 1
 
     def order(chosen: tuple[int, ...]) -> tuple[object, ...]:
-        islands = {node_devices[index][0].device.device_group for index in chosen}
+        groups = {node_devices[index][0].device.device_group for index in chosen}
         left = sorted((sign * min(f.memory for f in node_devices[i]), sign * min(f.cores for f in node_devices[i])) for i in chosen)
-        offered = sum(node_devices[index][0].device.device_group in islands for index in able)
-        return len(islands), left, sign * offered, chosen
+        offered = sum(node_devices[index][0].device.device_group in groups for index in able)
+        return len(groups), left, sign * offered, chosen
 
     for chosen in sorted(combinations(able, ask.count), key=order):
         yield tuple(slots[index] for index in chosen)
@@ -115,14 +115,14 @@ def slots_for(world: World, pod: Pod, node: str, *, after_releases: bool, spread
 
 
 def fits_node(world: World, pod: Pod, node: str, *, after_releases: bool) -> bool:
-    room = dict(world.facts.nodes[node].allocatable.items)
+    allocatable = dict(world.facts.nodes[node].allocatable.items)
     for phases in [LATER] if after_releases else [NOW, LATER]:
         taken: dict[str, int] = {}
         for uid, other in world.placements.on_node.get(node, {}).items():
             if world.placements.by_uid[uid].phase in phases:
                 for name, value in other.signature.request.items:
                     taken[name] = taken.get(name, 0) + value
-        if any(value and taken.get(name, 0) + value > room.get(name, 0) for name, value in pod.signature.request.items):
+        if any(value and taken.get(name, 0) + value > allocatable.get(name, 0) for name, value in pod.signature.request.items):
             return False
     return True
 

@@ -81,8 +81,8 @@ def kind(some: tuple[DeviceRequest, ...], *, cpu_m: int = 100) -> PodSignature:
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
     names = [f"n{i}" for i in range(draw(st.integers(1, 4)))]
-    room = Resources.of({CPU: draw(st.sampled_from([500, 2000])), PODS: 20})
-    nodes = tuple(Node(name, version=1, allocatable=room, devices=draw(device_lists)) for name in names)
+    allocatable = Resources.of({CPU: draw(st.sampled_from([500, 2000])), PODS: 20})
+    nodes = tuple(Node(name, version=1, allocatable=allocatable, devices=draw(device_lists)) for name in names)
     placed_pods = draw(st.lists(st.sampled_from(nodes).flatmap(_placed_pods), max_size=6))
     runs = draw(st.lists(st.tuples(pod_asks(), st.integers(1, 6)), min_size=1, max_size=3))
     return Case(

@@ -266,8 +266,8 @@ def _surplus_constraints(b: EvictionUnits, s: Session, size: int) -> list[Linear
     found: list[LinearConstraint] = []
     gangs = victim_table_of(s.world).gangs
     for gang in np.unique(b.gang[b.kind == SURPLUS]).tolist():
-        seats = sum(s.world.phase(pod) is Phase.BOUND for pod in gangs[gang].pods())
-        surplus = seats - gangs[gang].min
+        placed = sum(s.world.phase(pod) is Phase.BOUND for pod in gangs[gang].pods())
+        surplus = placed - gangs[gang].min
         row = np.zeros(size)
         row[: len(b)][(b.gang == gang) & (b.kind == SURPLUS)] = 1
         row[: len(b)][(b.gang == gang) & (b.kind == WHOLE)] = surplus

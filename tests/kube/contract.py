@@ -44,7 +44,7 @@ def real_cluster(servers: Servers, scenario: Scenario) -> LiveHarness:
 def run_on(scenario: Scenario, cluster: ClusterBackend) -> tuple[Report, Manifest]:
     """How it went, and how the objects read in the end."""
     report = run(scenario, cluster=cluster)
-    titles = {getattr(deed.effect, "uid", ""): getattr(deed.effect, "pod", "") for deed in report.decided_effects}
+    titles = {getattr(decided.effect, "uid", ""): getattr(decided.effect, "pod", "") for decided in report.decided_effects}
     titles |= {pod["metadata"]["uid"]: _full_name(pod) for pod in cluster.listed("Pod")}
     objects = {
         **{f"Pod {_full_name(pod)}": _pod(pod) for pod in cluster.listed("Pod")},
@@ -55,12 +55,12 @@ def run_on(scenario: Scenario, cluster: ClusterBackend) -> tuple[Report, Manifes
 
 
 def decision_lines(decided_effects: Iterable[DecidedEffect]) -> list[str]:
-    """One line for each deed, in order: all of it but what is a cluster's own (UIDs)."""
-    return [_line(deed) for deed in decided_effects]
+    """One line for each decided effect, in order: all of it but what is a cluster's own (UIDs)."""
+    return [_line(decided) for decided in decided_effects]
 
 
-def _line(deed: DecidedEffect) -> str:
-    said = _saved(deed.effect) if isinstance(deed.effect, StateEffect) else dataclasses.asdict(deed.effect)
+def _line(decided: DecidedEffect) -> str:
+    said = _saved(decided.effect) if isinstance(decided.effect, StateEffect) else dataclasses.asdict(decided.effect)
     victims = len(said.pop("victims", ()))
     for own in ("uid", "plan"):
         said.pop(own, None)
@@ -68,9 +68,8 @@ def _line(deed: DecidedEffect) -> str:
         # The key of a single pod is its UID.
         said["gang_key"] = "pod"
     more = f" of {victims} victims" if victims else ""
-    return (
-        f"cycle {deed.cycle}, {deed.at_s:g} s: {type(deed.effect).__name__}{more} {json.dumps(said, sort_keys=True, default=str)}"
-    )
+    fields = json.dumps(said, sort_keys=True, default=str)
+    return f"cycle {decided.cycle}, {decided.at_s:g} s: {type(decided.effect).__name__}{more} {fields}"
 
 
 def _saved(effect: StateEffect) -> dict[str, Any]:

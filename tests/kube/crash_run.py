@@ -79,8 +79,8 @@ def without_member_names(end: EndState) -> EndState:
     the server made each of them."""
     pods = Counter(f"{_NUMBER.sub('', title)} {state}" for title, state in end.pods)
     write_counts: Counter[str] = Counter()
-    for deed, times in end.write_counts:
-        write_counts[_NUMBER.sub("", deed)] += times
+    for decided, times in end.write_counts:
+        write_counts[_NUMBER.sub("", decided)] += times
     counted = tuple((key, str(count)) for key, count in sorted(pods.items()))
     return replace(end, pods=counted, write_counts=tuple(sorted(write_counts.items())))
 

@@ -20,11 +20,11 @@ class FixtureCluster:
         self.api = api
 
     def nodes(self, *names: str, cpu: str = "4") -> None:
-        room = {"cpu": cpu, "memory": "64Gi", "pods": "110"}
+        allocatable = {"cpu": cpu, "memory": "64Gi", "pods": "110"}
         for name in names:
             self.api.request("POST", "/api/v1/nodes", body={"metadata": {"name": name}})
             self.api.request("PATCH", f"/api/v1/nodes/{name}", body={"spec": {"taints": None}}, content_type=MERGE)
-            status = {"status": {"capacity": room, "allocatable": room}}
+            status = {"status": {"capacity": allocatable, "allocatable": allocatable}}
             self.api.request("PATCH", f"/api/v1/nodes/{name}/status", body=status, content_type=MERGE)
 
     def priority(self, name: str, value: int) -> None:

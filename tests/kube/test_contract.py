@@ -199,7 +199,7 @@ def test_the_chosen_scenarios_show_every_effect() -> None:
             kind.__name__
             for kind in (Bind, Reserve, Nominate, Release, Evict, CancelEviction, Condition, PodGroupStatus, QueueStatus)
         ),
-        *("delete", "evict", "soft", "timed out", "volumes", "devices", "restart", "budget", "failed deed"),
+        *("delete", "evict", "soft", "timed out", "volumes", "devices", "restart", "budget", "failed effect"),
         *("status of volcano", "status of koordinator", "status of sigs", "status of native", "status of queue", "status of quota"),
         *("condition of gang", "condition of pod", "condition of queue", "condition of domain"),
     }
@@ -207,11 +207,11 @@ def test_the_chosen_scenarios_show_every_effect() -> None:
 
 
 def _effects_shown(scenario: Scenario) -> set[str]:
-    effects = {word for deed in run(scenario).decided_effects for word in _effect_names(deed.effect)}
+    effects = {word for decided in run(scenario).decided_effects for word in _effect_names(decided.effect)}
     if any(isinstance(step, RestartStep) for step in scenario.steps):
         effects.add("restart")
     if any(isinstance(step, FailStep) for step in scenario.steps):
-        effects.add("failed deed")
+        effects.add("failed effect")
     if any(written.manifest.get("kind") == BUDGET[1] for written in scenario.objects):
         effects.add("budget")
     return effects

@@ -81,7 +81,7 @@ def test_it_ends_the_same_wherever_the_process_dies(
 
 def _without_soft_evictions(end: EndState) -> EndState:
     """The embedded cluster counts a mark among its patches."""
-    return replace(end, write_counts=tuple(deed for deed in end.write_counts if not deed[0].startswith("mark ")))
+    return replace(end, write_counts=tuple(decided for decided in end.write_counts if not decided[0].startswith("mark ")))
 
 
 def test_there_are_enough_scenarios() -> None:

@@ -366,9 +366,9 @@ def test_a_bind_that_lands_late_is_refused_or_taken_for_what_it_is(
 
 def _nodes(harness: ProcessHarness, count: int) -> None:
     """n1, n2 and so on, each with room for one pod."""
-    room = {"cpu": "64", "memory": "64Gi", "pods": "110", GPU: "8"}
+    allocatable = {"cpu": "64", "memory": "64Gi", "pods": "110", GPU: "8"}
     for number in range(1, count + 1):
-        status = {"allocatable": room, "capacity": room}
+        status = {"allocatable": allocatable, "capacity": allocatable}
         metadata = {"name": f"n{number}"}
         harness.user.apply({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {}, "status": status})
     harness.settle()

@@ -105,7 +105,7 @@ def test_a_victim_that_is_gone_by_now_still_gets_its_event() -> None:
             running = asyncio.create_task(recorder.run(until_idle=nothing))
             # Nobody is there to speak for the gang that it left for.
             recorder.add(
-                event_recorder.effect_events(Evict("v-uid", "default/v", "n", "default/v", "default/a", "room", "preempt"), {})
+                event_recorder.effect_events(Evict("v-uid", "default/v", "n", "default/v", "default/a", "capacity", "preempt"), {})
             )
             while not bodies:
                 await asyncio.sleep(0.01)
@@ -132,8 +132,8 @@ def test_under_pressure_events_are_dropped_and_counted() -> None:
 
 
 def test_a_refused_gang_says_so_once_and_an_eviction_on_both_sides() -> None:
-    refused = Condition("gang", "default/a", ok=False, code="InsufficientCapacity", why="no room")
-    evicted = Evict("v", "default/v", "n", "default/v", "default/a", "room", "preempt")
+    refused = Condition("gang", "default/a", ok=False, code="InsufficientCapacity", why="no capacity")
+    evicted = Evict("v", "default/v", "n", "default/v", "default/a", "capacity", "preempt")
     gang_objects = event_recorder.gang_objects([refused, evicted], gang_pods=lambda slot: [pod_ref(slot), pod_ref("default/b")])
     assert gang_objects["default/a"][-1] == pod_ref("default/a")
     status_writes = [StatusWrite(pod_ref(name), refused) for name in ("default/a", "default/b")]

@@ -66,7 +66,7 @@ def test_no_invariant_is_violated_while_requests_fail(seed: int, servers_with_ki
 
 
 def scarce_scenario(seed: int) -> Scenario:
-    """Every third is as it was generated. In the others room is so scarce that most of it is fought for, held and promised."""
+    """Every third is as it was generated. In the others capacity is so scarce that most of it is fought for, held and promised."""
     made = generate_document(nodes=4 + seed % 5, gangs=60, seed=seed, events=EVENTS_PER_RUN)
     if seed % 3 != 2:
         chance = Random(f"scarce {seed}")
@@ -83,10 +83,10 @@ def _tighten(gang: Manifest, chance: Random) -> None:
     gang |= {"priority": chance.randrange(10), "terminationDuration": chance.choice(("5s", "30s", "90s"))}
     if chance.random() < 0.4 and "gangGroup" not in gang:
         gang |= {"mode": "NonStrict", "waitingTime": "5m"}
-    for seats in gang.get("roles", [gang]):
-        seats["requests"] = {"cpu": chance.choice((2, 3, 4))}
+    for role in gang.get("roles", [gang]):
+        role["requests"] = {"cpu": chance.choice((2, 3, 4))}
         for narrow in ("nodeSelector", "affinity", "labels"):
-            seats.pop(narrow, None)
+            role.pop(narrow, None)
 
 
 def check_without_faults(play: ScenarioRunner, fault_proxy: FaultProxy) -> None:
@@ -121,6 +121,6 @@ def differences(play: ScenarioRunner) -> list[str]:
 
 
 def _counts(pod: Manifest) -> bool:
-    """Those that ended, and those that others have yet to schedule, take no room."""
+    """Those that ended, and those that others have yet to schedule, take no capacity."""
     is_over = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
     return not is_over and ("nodeName" in pod["spec"] or pod["spec"]["schedulerName"] == "muster")

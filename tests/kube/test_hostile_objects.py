@@ -46,9 +46,14 @@ class FixtureCluster:
         self.cluster = cluster
         self._scheduler: Scheduler | None = None
         for name in ("n1", "n2"):
-            room = {"cpu": "16", "memory": "16Gi", "pods": "20"}
+            allocatable = {"cpu": "16", "memory": "16Gi", "pods": "20"}
             cluster.apply(
-                {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": {"capacity": room, "allocatable": room}}
+                {
+                    "apiVersion": "v1",
+                    "kind": "Node",
+                    "metadata": {"name": name},
+                    "status": {"capacity": allocatable, "allocatable": allocatable},
+                }
             )
 
     def cycle(self, times: int = 2) -> None:
@@ -188,14 +193,14 @@ def test_an_invalid_minimum_is_reported(number: object, servers_with_kinds: Serv
 def test_the_largest_amounts_that_the_server_takes_add_up_to_no_nonsense(servers_with_kinds: Servers) -> None:
     with fixture_cluster(servers_with_kinds) as here:
         for name in ("giant-1", "giant-2", "giant-3"):
-            room = {
+            allocatable = {
                 "cpu": "9223372036854775807",
                 "memory": "8E",
                 "pods": "9223372036854775807",
                 "nvidia.com/gpu": "9223372036854775807",
             }
             node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
-            here.cluster.apply({**node, "status": {"capacity": room, "allocatable": room}})
+            here.cluster.apply({**node, "status": {"capacity": allocatable, "allocatable": allocatable}})
         for i in range(3):
             here.cluster.create_raw(pod(f"giant-{i}", containers=[container("main", cpu="9E", memory="7E")]))
         here.expect_others_to_be_scheduled()
@@ -267,9 +272,9 @@ def test_a_hypernode_with_an_invalid_pattern_is_reported(pattern: str, servers_w
 @pytest.mark.parametrize("pattern", ["(a+)+$", "(a|a)*b", "(a*)*b", ".*.*.*.*.*.*.*.*x"])
 def test_a_pattern_that_backtracks_a_great_deal_delays_nobody(pattern: str, servers_with_kinds: Servers) -> None:
     with fixture_cluster(servers_with_kinds) as here:
-        room = {"cpu": "1", "memory": "1Gi", "pods": "1"}
+        allocatable = {"cpu": "1", "memory": "1Gi", "pods": "1"}
         node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a" * 60 + "-n"}}
-        here.cluster.apply({**node, "status": {"capacity": room, "allocatable": room}})
+        here.cluster.apply({**node, "status": {"capacity": allocatable, "allocatable": allocatable}})
         member = {"type": "Node", "selector": {"regexMatch": {"pattern": pattern}}}
         here.cluster.create_raw(hypernode("h", {"tier": 1, "members": [member]}))
         here.expect_others_to_be_scheduled()

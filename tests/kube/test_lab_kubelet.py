@@ -70,8 +70,13 @@ class KubeletFixture:
 
 
 def node(name: str, *, cpu: str = "4") -> dict[str, Any]:
-    room = {"cpu": cpu, "memory": "8Gi"}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": {"capacity": room, "allocatable": room}}
+    allocatable = {"cpu": cpu, "memory": "8Gi"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name},
+        "status": {"capacity": allocatable, "allocatable": allocatable},
+    }
 
 
 def pod(name: str, *, cpu: str = "1", **behaviour: str) -> dict[str, Any]:
@@ -293,7 +298,7 @@ def test_a_volume_claim_for_which_a_scheduler_chose_a_node_gets_a_volume(kubecon
 
 def test_behaviour_annotations_that_cannot_be_read_are_ignored_and_nothing_stops(kubeconfig: Path) -> None:
     async def steps(here: KubeletFixture) -> None:
-        await here.run("odd", run_seconds="soon", no_such="wish")
+        await here.run("odd", run_seconds="soon", no_such="setting")
         await here.run("plain")
         await here.advance(2)
         assert await here.phases() == {"odd": "Running", "plain": "Running"}

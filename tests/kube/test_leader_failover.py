@@ -137,9 +137,9 @@ def _full_nodes(harness: ProcessHarness, *, leave_s: int) -> None:
 
 
 def _nodes(harness: ProcessHarness, *names: str, cpu: str) -> None:
-    room = {"cpu": cpu, "memory": "64Gi", "pods": "110"}
+    allocatable = {"cpu": cpu, "memory": "64Gi", "pods": "110"}
     for name in names:
-        status = {"allocatable": room, "capacity": room}
+        status = {"allocatable": allocatable, "capacity": allocatable}
         harness.user.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {}, "status": status})
     harness.settle()
 

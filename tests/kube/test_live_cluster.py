@@ -149,11 +149,11 @@ def bind(uid: str, name: str, node: str, **more: Any) -> Bind:
 
 
 def nominate(uid: str, name: str, *, node: str = "n1") -> Nominate:
-    return Nominate(uid, f"default/{name}", node, f"default/{name}", "room", "preempt", 12.5, "p", evicts=True)
+    return Nominate(uid, f"default/{name}", node, f"default/{name}", "capacity", "preempt", 12.5, "p", evicts=True)
 
 
 def evict(uid: str, name: str, manner: str) -> Evict:
-    return Evict(uid, f"default/{name}", "n1", f"default/{name}", "default/a", "a needs room", "preempt", manner)
+    return Evict(uid, f"default/{name}", "n1", f"default/{name}", "default/a", "a needs capacity", "preempt", manner)
 
 
 def conditions(manifest: Manifest) -> dict[str, Manifest]:
@@ -515,7 +515,7 @@ def test_a_condition_that_somebody_else_wrote_meanwhile_is_not_lost(servers: Ser
         await here.until(lambda event: isinstance(event, Upsert) and getattr(event.obj, "name", "") == "g")
         await here.patch(f"{path}/g/status", {"status": {"conditions": [{"type": "Paid", "status": "True"}]}})
         # No watch has told us of that yet, or hardly.
-        await here.execute(Condition("gang", "volcano:default/g", ok=False, code="InsufficientCapacity", why="no room"))
+        await here.execute(Condition("gang", "volcano:default/g", ok=False, code="InsufficientCapacity", why="no capacity"))
         assert conditions(await here.get(("scheduling.volcano.sh", "PodGroup"), "g")).keys() == {"Paid", "Unschedulable"}
 
     run_async(servers, steps)
@@ -531,7 +531,7 @@ def test_a_native_group_gets_its_own_condition_while_it_waits(servers: Servers) 
         }
         await here.make("/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups", group)
         await here.until(lambda event: isinstance(event, Upsert) and getattr(event.obj, "name", "") == "g")
-        await here.execute(Condition("gang", "native:default/g", ok=False, code="InsufficientCapacity", why="no room"))
+        await here.execute(Condition("gang", "native:default/g", ok=False, code="InsufficientCapacity", why="no capacity"))
         said = conditions(await here.get(("scheduling.k8s.io", "PodGroup"), "g"))
         assert said["PodGroupInitiallyScheduled"]["status"] == "False"
 
@@ -543,7 +543,7 @@ def test_events_are_written_last_and_counted(servers: Servers) -> None:
         uid = await here.pod("a")
         victim = await here.pod("v", at="n1")
         await here.wait_for_pods("a", "v")
-        refused = Condition("gang", "default/a", ok=False, code="InsufficientCapacity", why="no room")
+        refused = Condition("gang", "default/a", ok=False, code="InsufficientCapacity", why="no capacity")
         await here.execute(refused)
         await here.execute(refused)
         await here.execute(nominate(uid, "a"), evict(victim, "v", "delete"))
@@ -566,8 +566,8 @@ def test_events_are_written_last_and_counted(servers: Servers) -> None:
 
 async def ready_node(here: LiveFixture, name: str, *, cpu: str) -> None:
     await here.patch(f"/api/v1/nodes/{name}", {"spec": {"taints": None}})
-    room = {"cpu": cpu, "memory": "8Gi", "pods": "110"}
-    await here.patch(f"/api/v1/nodes/{name}/status", {"status": {"capacity": room, "allocatable": room}})
+    allocatable = {"cpu": cpu, "memory": "8Gi", "pods": "110"}
+    await here.patch(f"/api/v1/nodes/{name}/status", {"status": {"capacity": allocatable, "allocatable": allocatable}})
 
 
 async def member(here: LiveFixture, name: str, *, cpu: str, priority: str = "", **annotations: str) -> str:

@@ -42,7 +42,7 @@ def slim_objects(play: ScenarioRunner) -> list[dict[str, Any]]:
 
 def placements_of(play: ScenarioRunner) -> Placements:
     play.cycle()
-    effects = [deed.effect for deed in play.decided_effects]
+    effects = [decided.effect for decided in play.decided_effects]
     return [(type(one).__name__, one.pod, one.node) for one in effects if isinstance(one, Bind | Reserve | Nominate | Evict)]
 
 

@@ -63,7 +63,7 @@ class WriterFixture:
         return Bind(self.uid(name), f"default/{name}", to, f"default/{name}", "it fits")
 
     def nominate(self, name: str, *, evicts: bool = False) -> Nominate:
-        return Nominate(self.uid(name), f"default/{name}", "n1", "default/hi", "room", "preempt", 1.0, "p", evicts)
+        return Nominate(self.uid(name), f"default/{name}", "n1", "default/hi", "capacity", "preempt", 1.0, "p", evicts)
 
     def save(self, *names: str, victims: tuple[str, ...] = ()) -> SavePlan:
         members = tuple(SavedMember(self.uid(name), f"default/{name}", "n1", Phase.NOMINATED, 1.0, "p") for name in names)
@@ -72,7 +72,9 @@ class WriterFixture:
         return SavePlan(SavedPlan(gang, members, (entry,), name=saved_plan_name(gang)))
 
     def evict(self, name: str, *, manner: str = "evict") -> Evict:
-        return Evict(self.uid(name), f"default/{name}", "n1", f"default/{name}", "default/hi", "hi needs room", "preempt", manner)
+        return Evict(
+            self.uid(name), f"default/{name}", "n1", f"default/{name}", "default/hi", "hi needs capacity", "preempt", manner
+        )
 
 
 @asynccontextmanager
@@ -452,7 +454,7 @@ def test_a_pod_that_is_deleted_gets_its_condition_first() -> None:
             assert said["Ready"] == {"type": "Ready", "status": "True"}
             assert (said["DisruptionTarget"]["reason"], said["DisruptionTarget"]["message"]) == (
                 "PreemptionByScheduler",
-                "hi needs room",
+                "hi needs capacity",
             )
 
     run_async(steps)
@@ -498,7 +500,7 @@ def test_status_updates_wait_for_pod_effects_that_progress_however_many_they_are
     async def steps() -> None:
         names = "abcdefgh"
         async with writer_fixture("z", *names, limits=replace(PACE, stall_timeout_s=1.5)) as at:
-            at.writer.submit([waits("z", "no room")])
+            at.writer.submit([waits("z", "no capacity")])
             for name in names:
                 # Each takes as long as a lost answer does, and the next one begins before it is done.
                 at.inject(f"bind {name}", InjectedFault(0, applied=True))
@@ -516,7 +518,7 @@ def test_status_updates_do_not_wait_for_a_pod_effect_that_is_stuck(limits: Write
     async def steps() -> None:
         async with writer_fixture("a", "z", limits=limits) as at:
             at.inject("bind a", *[InjectedFault(0)] * 4)
-            await at.write(at.bind("a"), waits("z", "no room"))
+            await at.write(at.bind("a"), waits("z", "no capacity"))
             assert at.server.requests[: at.server.requests.index("patch z")].count("bind a") <= 2
             assert at.server.requests.count("bind a") == 5
 
@@ -526,9 +528,9 @@ def test_status_updates_do_not_wait_for_a_pod_effect_that_is_stuck(limits: Write
 def test_the_status_of_a_pod_is_written_with_its_reservation_in_one_patch() -> None:
     async def steps() -> None:
         async with writer_fixture("a") as at:
-            await at.write(at.nominate("a"), waits("a", "no room"))
+            await at.write(at.nominate("a"), waits("a", "no capacity"))
             assert at.server.requests == ["patch a"]
-            assert at.server.pods["a"]["status"]["conditions"][0]["message"] == "no room [InsufficientCapacity]"
+            assert at.server.pods["a"]["status"]["conditions"][0]["message"] == "no capacity [InsufficientCapacity]"
             assert at.server.pods["a"]["status"]["nominatedNodeName"]
 
     run_async(steps)
@@ -538,9 +540,9 @@ def test_a_status_update_that_could_not_be_written_is_written_later() -> None:
     async def steps() -> None:
         async with writer_fixture("a") as at:
             at.inject("patch a", InjectedFault(500), InjectedFault(0))
-            await at.write(waits("a", "no room"))
+            await at.write(waits("a", "no capacity"))
             assert at.server.requests == ["patch a"] * 3
-            assert at.server.pods["a"]["status"]["conditions"][0]["message"] == "no room [InsufficientCapacity]"
+            assert at.server.pods["a"]["status"]["conditions"][0]["message"] == "no capacity [InsufficientCapacity]"
 
     run_async(steps)
 
@@ -551,7 +553,9 @@ def test_a_status_update_that_could_not_be_written_is_written_later() -> None:
 def test_who_does_not_lead_writes_nothing_and_reports_nothing() -> None:
     async def steps() -> None:
         async with writer_fixture("a", "b", "v@n1", may_write=lambda: False) as at:
-            at.writer.submit([at.bind("a"), at.save("b", victims=("v",)), at.nominate("b"), at.evict("v"), waits("b", "no room")])
+            at.writer.submit(
+                [at.bind("a"), at.save("b", victims=("v",)), at.nominate("b"), at.evict("v"), waits("b", "no capacity")]
+            )
             await asyncio.sleep(0.1)
             assert at.server.requests == []
             assert at.reported == []

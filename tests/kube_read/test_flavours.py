@@ -69,13 +69,13 @@ ORDER: tuple[tuple[dict[str, dict[str, object]], ApiFlavour], ...] = (
 def test_of_two_flavours_the_earlier_counts_and_the_other_is_named(
     first: tuple[dict[str, dict[str, object]], ApiFlavour], second: tuple[dict[str, dict[str, object]], ApiFlavour]
 ) -> None:
-    (one, dialect), (other, loser) = first, second
+    (one, flavour), (other, loser) = first, second
     both = {part: {**one.get(part, {}), **other.get(part, {})} for part in ("labels", "annotations", "spec")}
     pod = read_pod(**both)
     assert pod.membership is not None
-    assert pod.membership.flavour is dialect
+    assert pod.membership.flavour is flavour
     assert len(pod.problems) == 1
-    assert f"({dialect.value})" in problem_text(pod)
+    assert f"({flavour.value})" in problem_text(pod)
     assert f"({loser.value})" in problem_text(pod)
 
 

@@ -1,4 +1,4 @@
-"""Claims are redeemed without a search, moved when other room is free first, and counted (P3)."""
+"""The nominated are bound without a search, moved when other capacity is free first, and counted (P3)."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from tests.lifecycle.scenario_runs import run_scenario, status
 
 from muster.model.effects import PodGroupStatus
 
-GANG = "{name: g, apiFlavour: DIALECT, pods: 2, requests: {gpu: 1}"
+GANG = "{name: g, apiFlavour: FLAVOUR, pods: 2, requests: {gpu: 1}"
 HEAD = "nodes: [{name: n1, gpu: 2}]\n"
 
 
@@ -15,11 +15,11 @@ HEAD = "nodes: [{name: n1, gpu: 2}]\n"
     ("story", "koordinator", "volcano"),
     [
         (
-            "- submit: {name: g, apiFlavour: DIALECT, pods: 2, initialPods: 1, requests: {gpu: 1}}\n- cycle: 2\n",
+            "- submit: {name: g, apiFlavour: FLAVOUR, pods: 2, initialPods: 1, requests: {gpu: 1}}\n- cycle: 2\n",
             "Pending",
             "Inqueue",
         ),
-        ("- submit: {name: g, apiFlavour: DIALECT, pods: 2, requests: {gpu: 2}}\n- cycle: 2\n", "PreScheduling", "Inqueue"),
+        ("- submit: {name: g, apiFlavour: FLAVOUR, pods: 2, requests: {gpu: 2}}\n- cycle: 2\n", "PreScheduling", "Inqueue"),
         ("- submit: GANG, runningOn: [n1]}\n- fail: {bind: g/1, times: 9}\n- cycle: 2\n", "Scheduling", "Inqueue"),
         ("- submit: GANG, startupDuration: 1h}\n- cycle: 3\n", "Scheduled", "Running"),
         ("- submit: GANG}\n- run: 10s\n- cycle\n", "Running", "Running"),
@@ -28,9 +28,9 @@ HEAD = "nodes: [{name: n1, gpu: 2}]\n"
     ],
 )
 def test_every_phase_as_its_flavour_writes_it(story: str, koordinator: str, volcano: str) -> None:
-    for dialect, phase in (("koordinator", koordinator), ("sigs", koordinator), ("volcano", volcano)):
-        play = run_scenario(HEAD + "steps:\n" + story.replace("GANG", GANG).replace("DIALECT", dialect))
-        assert status(play, "g")["phase"] == phase, dialect
+    for flavour, phase in (("koordinator", koordinator), ("sigs", koordinator), ("volcano", volcano)):
+        play = run_scenario(HEAD + "steps:\n" + story.replace("GANG", GANG).replace("FLAVOUR", flavour))
+        assert status(play, "g")["phase"] == phase, flavour
 
 
 def test_the_counts_and_the_start_are_written() -> None:
@@ -49,16 +49,16 @@ def test_the_start_survives_a_restart() -> None:
     assert after == before
 
 
-@pytest.mark.parametrize("dialect", ["koordinator", "sigs", "volcano"])
-def test_what_a_pod_group_says_already_is_not_written_again_after_a_restart(dialect: str) -> None:
+@pytest.mark.parametrize("flavour", ["koordinator", "sigs", "volcano"])
+def test_what_a_pod_group_says_already_is_not_written_again_after_a_restart(flavour: str) -> None:
     story = "steps:\n- submit: GANG}\n- run: 10s\n- cycle\n- restart\n- cycle: 2\n"
-    play = run_scenario(HEAD + story.replace("GANG", GANG).replace("DIALECT", dialect))
+    play = run_scenario(HEAD + story.replace("GANG", GANG).replace("FLAVOUR", flavour))
     assert not [effect for outcome in play.outcomes[-2:] for effect in outcome.effects if isinstance(effect, PodGroupStatus)]
 
 
 def test_what_happened_meanwhile_is_written_after_a_restart() -> None:
     story = "steps:\n- submit: GANG, startupDuration: 10s}\n- cycle: 2\n- advance: 1m\n- restart\n- cycle: 2\n"
-    assert status(run_scenario(HEAD + story.replace("GANG", GANG).replace("DIALECT", "koordinator")), "g")["phase"] == "Running"
+    assert status(run_scenario(HEAD + story.replace("GANG", GANG).replace("FLAVOUR", "koordinator")), "g")["phase"] == "Running"
 
 
 def test_a_gang_of_one_runs_with_one() -> None:

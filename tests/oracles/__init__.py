@@ -19,11 +19,11 @@ obvious on purpose. Where the rules leave a choice, this is how they are read he
   does the one for shares that add up to more than there is.
 - **Nobody has a share.** Compared is the giver after each unit with the taker as the finished plan leaves it.
 - **Shares that add up to more than there is.** Siblings' shares are added and compared with what all nodes have.
-- **Priority.** A gang that ends whole counts with the gang's priority, any other seat with the pod's own.
-- **Broken.** A gang is broken when for 60 s it has had fewer seats and nominations than a minimum, as far as cycles showed it.
+- **Priority.** A gang that ends whole counts with the gang's priority, any other member with the pod's own.
+- **Broken.** A gang is broken when for 60 s it has had fewer members placed and nominated than a minimum, as far as cycles showed.
 - **Order of plans.** For one pod the sum of the victims' priorities above the lowest possible counts right after the highest, so
   that fewer victims go before a lower cost; for reclaim both come after the cost. Priority of a queue, share and ratio are those of
-  the queue just below the common ancestor. Gangs left below their minimum are those that the plan takes seats from.
+  the queue just below the common ancestor. Gangs left below their minimum are those that the plan takes members from.
 - **Cost of victims.** For each victim, surplus or not, the sum over L of its request as a part of what the ask needs there, times
   (1 + hours of lost work + hours to restart) with the plugin `lost-work`.
 - **Needless.** A unit is needless if without it the members can still be placed by exact packing (on the same node for one pod, on

@@ -65,7 +65,7 @@ class _Search:
     def best(self) -> BestPlan | None:
         choices = [self._choices(gang) for gang in self.s.gangs.values() if gang.key != self.gang.key]
         everything = {pod for options in choices for units in options for unit in units for pod in unit.pods}
-        if self._room(everything) is None:
+        if self._placement_after(everything) is None:
             return None
         sets = 1
         for options in choices:
@@ -82,30 +82,30 @@ class _Search:
 
     def _works(self, units: Units) -> dict[str, str] | None:
         """Where the members are placed, if these units may be taken and are enough."""
-        placed = self._room({uid for unit in units for uid in unit.pods})
+        placed = self._placement_after({uid for unit in units for uid in unit.pods})
         return placed if placed is not None and self._is_legal(units, placed) else None
 
     def _choices(self, gang: Gang) -> list[Units]:
-        """What may be taken of a gang: nothing, some seats one by one, or all of it."""
-        seats = self.s.seats(gang)
-        barred = {pod.uid for pod in seats if any(protected_because(self.s, pod, self._plan((pod.uid,), {})))}
+        """What may be taken of a gang: nothing, some members one by one, or all of it."""
+        placed = self.s.placed_members(gang)
+        barred = {pod.uid for pod in placed if any(protected_because(self.s, pod, self._plan((pod.uid,), {})))}
         found: list[Units] = [()]
-        found += self._seats_one_by_one(gang, [pod for pod in seats if pod.uid not in barred])
-        taken_singly = any(len(units) == len(seats) for units in found)
-        if seats and not barred and not taken_singly:
-            found.append((Unit(UnitKind.WHOLE, gang.key, tuple(pod.uid for pod in seats), gang.priority),))
+        found += self._members_one_by_one(gang, [pod for pod in placed if pod.uid not in barred])
+        taken_singly = any(len(units) == len(placed) for units in found)
+        if placed and not barred and not taken_singly:
+            found.append((Unit(UnitKind.WHOLE, gang.key, tuple(pod.uid for pod in placed), gang.priority),))
         return [units for units in found if all(self._is_thinkable(unit) for unit in units)]
 
-    def _seats_one_by_one(self, gang: Gang, seats: Sequence[Pod]) -> Iterator[Units]:
+    def _members_one_by_one(self, gang: Gang, placed: Sequence[Pod]) -> Iterator[Units]:
         once = is_satisfied_once(self.s, gang)
         kind = UnitKind.SINGLE if once else UnitKind.SAFE
         seen: set[object] = set()
-        for count in range(1, len(seats) + 1):
-            for chosen in combinations(seats, count):
+        for count in range(1, len(placed) + 1):
+            for chosen in combinations(placed, count):
                 uids = {pod.uid for pod in chosen}
                 if not (once or gang.key in self.s.history.broken or keeps_minimums(self.s, gang, uids)):
                     continue
-                # Seats that differ in nothing that counts are tried once.
+                # Members that differ in nothing that counts are tried once.
                 alike = tuple(sorted(repr(self._seen_as(pod)) for pod in chosen))
                 if alike not in seen:
                     seen.add(alike)
@@ -125,7 +125,7 @@ class _Search:
             return lower
         return lower if own else self.action == GANG_RECLAIM
 
-    def _room(self, gone: set[str]) -> dict[str, str] | None:
+    def _placement_after(self, gone: set[str]) -> dict[str, str] | None:
         after = self.s.without(gone)
         domains = allowed_domains(after, self.gang, self.members)
         if len(self.members) == 1:

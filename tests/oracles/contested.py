@@ -1,4 +1,4 @@
-"""L, the contested part of an ask: the dimensions in which, each taken alone, the missing members find no room or break a limit."""
+"""L, the contested part of an ask: the dimensions in which, each taken alone, the missing members do not fit or break a limit."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ def contested_dimensions(s: Snapshot, gang: Gang, missing: Sequence[Pod]) -> fro
 
 
 def short_dimensions(s: Snapshot, gang: Gang, missing: Sequence[Pod]) -> frozenset[str]:
-    """The dimensions in which these members find no room, or break a limit, each taken alone."""
+    """The dimensions in which these members find no capacity, or break a limit, each taken alone."""
     requested = sorted({name for pod in missing for name in shared_request_of(pod)})
     domains = allowed_domains(s, gang, missing)
     if len(missing) == 1:
-        # One pod finds room on some node if it can be packed into all of them.
+        # One pod finds capacity on some node if it can be packed into all of them.
         domains = [frozenset().union(*domains)]
     after = charge(s, ledger_of(s), [pod.uid for pod in missing])
-    found = [name for name in requested if _breaks_limit(s, after, missing, name) or not _has_room(s, missing, domains, name)]
+    found = [name for name in requested if _breaks_limit(s, after, missing, name) or not _has_capacity(s, missing, domains, name)]
     return frozenset(found)
 
 
-def _has_room(s: Snapshot, missing: Sequence[Pod], domains: Sequence[frozenset[str]], name: str) -> bool:
+def _has_capacity(s: Snapshot, missing: Sequence[Pod], domains: Sequence[frozenset[str]], name: str) -> bool:
     try:
         return any(pack(s, missing, domain, only=name) is not None for domain in domains)
     except TooHardToPack:

@@ -103,7 +103,7 @@ def rights_findings(s: Snapshot, plan: JudgedPlan, units: Sequence[Unit], claima
         and not (len(claimants.takers) > 1 and _is_met_at_home(s, taker, own))
         and (found := list(taking_findings(s, claimants.tables, finished, taker, foreign)))
     }
-    if _are_met_by_free_room(s, gang, members, set(borrowing)):
+    if _are_met_by_free_capacity(s, gang, members, set(borrowing)):
         takers = [taker for taker in claimants.takers if taker.queue not in borrowing]
         claimants = replace(claimants, takers=takers)
     else:
@@ -130,8 +130,8 @@ def _is_met_at_home(s: Snapshot, taker: Taker, own: Sequence[Unit]) -> bool:
     return all(freed.get(name, 0) >= taker.ask.get(name, 0) for name in taker.contested)
 
 
-def _are_met_by_free_room(s: Snapshot, gang: Gang, members: Sequence[Pod], queues: Collection[str]) -> bool:
-    """Whether the members in these queues, which may not take, lack nothing: free room goes to them before those in others."""
+def _are_met_by_free_capacity(s: Snapshot, gang: Gang, members: Sequence[Pod], queues: Collection[str]) -> bool:
+    """Whether the members in these queues, which may not take, lack nothing: free capacity goes to them before those in others."""
     ours = [pod for pod in members if s.queue_of(pod.uid) in queues]
     if not 0 < len(ours) < len(members):
         return False
@@ -175,7 +175,7 @@ def _queues_that_lack(s: Snapshot, plan: JudgedPlan) -> frozenset[str]:
 
 
 def _lacking_queues(unplaced: Snapshot, gang: Gang, members: Sequence[Pod]) -> frozenset[str]:
-    """A role of a group surely lacks nothing where all that is missing of the group has room in all that the role asks for."""
+    """A role of a group surely lacks nothing where all that is missing of the group has capacity in all that the role asks for."""
     queues = {unplaced.queue_of(pod.uid) for pod in members}
     if len(queues) < 2:
         return frozenset(queues)

@@ -44,7 +44,7 @@ def _share_devices(s: Snapshot, plan: JudgedPlan, members: Sequence[Pod]) -> boo
 def _is_enough(
     s: Snapshot, plan: JudgedPlan, members: Sequence[Pod], units: Sequence[Unit], known: frozenset[str] = frozenset()
 ) -> bool:
-    """Whether the members find room, and the asker may have it, with these units alone."""
+    """Whether the members find capacity, and the asker may have it, with these units alone."""
     victims = tuple(uid for unit in units for uid in unit.pods)
     smaller = replace(plan, victims=victims)
     after = s.without({*smaller.gone, *plan.placed})
@@ -68,12 +68,12 @@ def _surplus_that_would_do(
     s: Snapshot, plan: JudgedPlan, members: Sequence[Pod], whole: Unit, rest: Sequence[Unit], known: frozenset[str]
 ) -> tuple[str, ...]:
     gang = s.gangs[whole.gang]
-    surplus = len(s.seats(gang)) + sum(role.succeeded for role in gang.roles) - gang.min
+    surplus = len(s.placed_members(gang)) + sum(role.succeeded for role in gang.roles) - gang.min
     for count in range(1, surplus + 1):
-        for seats in islice(combinations(whole.pods, count), MOST_CHOICES):
-            if not keeps_minimums(s, gang, seats):
+        for chosen in islice(combinations(whole.pods, count), MOST_CHOICES):
+            if not keeps_minimums(s, gang, chosen):
                 continue
-            singles = [Unit(UnitKind.SAFE, gang.key, (uid,), s.pods[uid].priority) for uid in seats]
+            singles = [Unit(UnitKind.SAFE, gang.key, (uid,), s.pods[uid].priority) for uid in chosen]
             if _is_enough(s, plan, members, [*rest, *singles], known):
-                return tuple(s.pods[uid].full_name for uid in seats)
+                return tuple(s.pods[uid].full_name for uid in chosen)
     return ()

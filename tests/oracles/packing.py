@@ -30,7 +30,7 @@ class TooHardToPack(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class FreeCapacity:
     """What a node has free after all releases, and who is on its devices."""
 
     node: str
@@ -42,15 +42,15 @@ class Room:
         return tuple(sorted(self.free.items())), tuple(sorted((index, slots) for index, slots in self.devices.items()))
 
 
-def rooms_of(s: Snapshot, nodes: Iterable[str]) -> list[Room]:
+def free_capacities(s: Snapshot, nodes: Iterable[str]) -> list[FreeCapacity]:
     on_node: dict[str, list[str]] = {}
     for uid, placement in s.placements.items():
         if placement.phase in ON_NODE and uid in s.pods:
             on_node.setdefault(placement.node or "", []).append(uid)
-    return [_room(s, name, on_node.get(name, [])) for name in sorted(nodes) if name in s.nodes]
+    return [_free_capacity(s, name, on_node.get(name, [])) for name in sorted(nodes) if name in s.nodes]
 
 
-def _room(s: Snapshot, name: str, uids: Sequence[str]) -> Room:
+def _free_capacity(s: Snapshot, name: str, uids: Sequence[str]) -> FreeCapacity:
     node = s.nodes[name]
     free = dict(node.allocatable.items)
     devices: dict[int, tuple[DeviceSlot, ...]] = {device.index: () for device in node.devices}
@@ -59,7 +59,7 @@ def _room(s: Snapshot, name: str, uids: Sequence[str]) -> Room:
         for slot in s.placements[uid].devices:
             if slot.index in devices:
                 devices[slot.index] = (*devices[slot.index], slot)
-    return Room(name, free, devices)
+    return FreeCapacity(name, free, devices)
 
 
 def may_use(s: Snapshot, pod: Pod, node: Node) -> bool:
@@ -93,7 +93,7 @@ def _tolerates_all(pod: Pod, node: Node) -> bool:
 
 
 def is_packable_world(s: Snapshot, pods: Iterable[Pod]) -> bool:
-    """Whether room follows from amounts, devices and nodes alone: no ports, volumes, inter-pod terms, nor plugins of others."""
+    """Whether free capacity follows from amounts and devices alone: no ports, volumes, inter-pod terms, nor plugins of others."""
     if not s.rules.plugins <= _KNOWN_PLUGINS:
         return False
     for pod in pods:
@@ -107,9 +107,11 @@ def is_packable_world(s: Snapshot, pods: Iterable[Pod]) -> bool:
 
 def pack(s: Snapshot, pods: Sequence[Pod], nodes: Iterable[str], *, only: str = "") -> dict[str, str] | None:
     """A node for each pod, or None where there is none. `only`: in this one dimension. Raises TooHardToPack."""
-    rooms = rooms_of(s, nodes)
-    asks = sorted((_Ask.of(s, pod, rooms, only=only) for pod in pods), key=lambda ask: (len(ask.allowed), ask.weight, ask.order))
-    search = _Packing(s, rooms, asks)
+    capacities = free_capacities(s, nodes)
+    asks = sorted(
+        (_Ask.of(s, pod, capacities, only=only) for pod in pods), key=lambda ask: (len(ask.allowed), ask.weight, ask.order)
+    )
+    search = _Packing(s, capacities, asks)
     return search.found if search.place(0) else None
 
 
@@ -130,18 +132,20 @@ class _Ask:
         return tuple(sorted(self.need.items())), self.allowed, self.devices
 
     @staticmethod
-    def of(s: Snapshot, pod: Pod, rooms: Sequence[Room], *, only: str) -> _Ask:
+    def of(s: Snapshot, pod: Pod, capacities: Sequence[FreeCapacity], *, only: str) -> _Ask:
         need = {name: value for name, value in request_of(pod).items() if not only or name == only}
         devices = () if only or "devices" not in s.rules.plugins else pod.signature.devices
-        usable = tuple(at for at, room in enumerate(rooms) if may_use(s, pod, s.nodes[room.node]) and fits(need, room.free))
-        most = [max((room.free.get(name, 0) for room in rooms), default=0) or 1 for name in need]
+        usable = tuple(
+            at for at, capacity in enumerate(capacities) if may_use(s, pod, s.nodes[capacity.node]) and fits(need, capacity.free)
+        )
+        most = [max((capacity.free.get(name, 0) for capacity in capacities), default=0) or 1 for name in need]
         weight = -max((value / top for value, top in zip(need.values(), most, strict=True)), default=0.0)
         return _Ask(pod.uid, need, devices, usable, weight)
 
 
 class _Packing:
-    def __init__(self, s: Snapshot, rooms: list[Room], asks: list[_Ask]) -> None:
-        self._s, self._rooms, self._asks = s, rooms, asks
+    def __init__(self, s: Snapshot, capacities: list[FreeCapacity], asks: list[_Ask]) -> None:
+        self._s, self._capacities, self._asks = s, capacities, asks
         self._steps = 0
         self.found: dict[str, str] = {}
 
@@ -153,12 +157,12 @@ class _Packing:
         first = -1
         if at and self._asks[at - 1].alike == ask.alike:
             before = self.found[self._asks[at - 1].uid]
-            first = next(number for number, room in enumerate(self._rooms) if room.node == before)
+            first = next(number for number, capacity in enumerate(self._capacities) if capacity.node == before)
         if not self._enough_left(at, first):
             return False
         tried: set[object] = set()
         for number in ask.allowed:
-            if number < first or not fits(ask.need, self._rooms[number].free):
+            if number < first or not fits(ask.need, self._capacities[number].free):
                 continue
             if not self._try(at, number, tried):
                 continue
@@ -174,7 +178,7 @@ class _Packing:
         most = 0
         for number in ask.allowed:
             if number >= first:
-                free = self._rooms[number].free
+                free = self._capacities[number].free
                 most += min((free.get(name, 0) // value for name, value in ask.need.items() if value), default=count)
         return most >= count
 
@@ -182,18 +186,18 @@ class _Packing:
         self._steps += 1
         if self._steps > MOST_STEPS:
             raise TooHardToPack
-        ask, room = self._asks[at], self._rooms[number]
+        ask, capacity = self._asks[at], self._capacities[number]
         # Another node with the same free amounts was tried already, and it is no different to those that come after.
-        key = (room.alike, self._later_view(at, number))
+        key = (capacity.alike, self._later_view(at, number))
         if key in tried:
             return False
         tried.add(key)
-        for devices in _device_choices(self._s.nodes[room.node], room.devices, ask.devices):
-            self._rooms[number] = Room(room.node, minus(room.free, ask.need), devices)
-            self.found[ask.uid] = room.node
+        for devices in _device_choices(self._s.nodes[capacity.node], capacity.devices, ask.devices):
+            self._capacities[number] = FreeCapacity(capacity.node, minus(capacity.free, ask.need), devices)
+            self.found[ask.uid] = capacity.node
             if self.place(at + 1):
                 return True
-        self._rooms[number] = room
+        self._capacities[number] = capacity
         self.found.pop(ask.uid, None)
         return False
 

@@ -1,7 +1,7 @@
 """The one order that compares plans, and what a plan costs.
 
 Cost of victims: for each victim the sum, over the contested dimensions, of its request as a part of what the ask needs there, times
-(1 + hours of lost work + hours to restart) where the policy has the plugin lost-work. Surplus seats count like any other victim.
+(1 + hours of lost work + hours to restart) where the policy has the plugin lost-work. Surplus members count like any other victim.
 """
 
 from __future__ import annotations
@@ -106,11 +106,11 @@ class PlanOrder:
         return sum((unit.priority - LOWEST_PRIORITY) * len(unit.pods) for unit in units)
 
     def _left_below(self, units: Sequence[Unit], victims: Sequence[str]) -> int:
-        """Gangs that lose a part of their seats and run on below their minimum."""
+        """Gangs that lose a part of their members and run on below their minimum."""
         found = 0
         for key in {unit.gang for unit in units if unit.gang and unit.kind is not UnitKind.WHOLE}:
             gang = self.s.gangs[key]
-            runs_on = any(pod.uid not in victims for pod in self.s.seats(gang))
+            runs_on = any(pod.uid not in victims for pod in self.s.placed_members(gang))
             found += runs_on and not keeps_minimums(self.s, gang, victims)
         return found
 

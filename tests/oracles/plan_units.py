@@ -40,7 +40,7 @@ def is_satisfied_once(s: Snapshot, gang: Gang) -> bool:
 
 
 def keeps_minimums(s: Snapshot, gang: Gang, gone: Collection[str]) -> bool:
-    """Whether the gang, and each role that loses any of these seats, has its minimum left; where none is lost, all roles have. An
+    """Whether the gang, and each role that loses any of these members, has its minimum left; where none is lost, all roles have. An
     unknown minimum is kept by no part of the gang."""
     least, by_role = gang.min, {role.name: role.min for role in gang.roles}
     if gang.waiting_for or gang.invalid_because:
@@ -73,7 +73,7 @@ def units_of_plan(s: Snapshot, plan: JudgedPlan) -> tuple[list[Unit], list[Findi
         gang = s.gangs[key]
         kind = _kind(s, plan, gang)
         if kind is None:
-            left = len([pod for pod in s.seats(gang) if pod.uid not in plan.gone])
+            left = len([pod for pod in s.placed_members(gang) if pod.uid not in plan.gone])
             text = f"{gang.full_name} is torn: {left} of its members are left, and its minimum is {gang.min}"
             findings.append(Finding("D3 torn", text))
         if kind in (UnitKind.SAFE, UnitKind.SINGLE):
@@ -103,14 +103,14 @@ def released_units(s: Snapshot, plan: JudgedPlan) -> tuple[list[Unit], list[Find
 
 
 def _kind(s: Snapshot, plan: JudgedPlan, gang: Gang) -> UnitKind | None:
-    """In which units its seats were taken; None: in none that there are."""
+    """In which units its members were taken; None: in none that there are."""
     if is_satisfied_once(s, gang):
         return UnitKind.SINGLE
     if plan.action == STALE_GANGS:
-        return UnitKind.WHOLE if all(pod.uid in plan.gone for pod in s.seats(gang)) else None
+        return UnitKind.WHOLE if all(pod.uid in plan.gone for pod in s.placed_members(gang)) else None
     if gang.key in s.history.broken or keeps_minimums(s, gang, plan.gone):
         return UnitKind.SAFE
-    if all(pod.uid in plan.gone for pod in s.seats(gang)) or s.rules.whole_gang == "domain":
+    if all(pod.uid in plan.gone for pod in s.placed_members(gang)) or s.rules.whole_gang == "domain":
         return UnitKind.WHOLE
     return None
 

@@ -137,7 +137,7 @@ class Snapshot:
             queue = self.parents.get(queue, "")
         return found
 
-    def seats(self, gang: Gang) -> list[Pod]:
+    def placed_members(self, gang: Gang) -> list[Pod]:
         """Its members that have a node or are nominated to one, none of them being released."""
         return [pod for pod in gang.pods() if self.phase(pod.uid) in SEATED_OR_NOMINATED]
 

@@ -31,7 +31,7 @@ steps: [{scale: {hi: 1}}]
     assert victims(s) == set()
 
 
-def test_a_surplus_seat_goes_before_a_gang_of_lower_priority() -> None:
+def test_a_surplus_member_goes_before_a_gang_of_lower_priority() -> None:
     s = world(
         """
 nodes: [{name: "n[1-3]", gpu: 4}]

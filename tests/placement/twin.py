@@ -110,7 +110,7 @@ def score(world: TwinWorld, pod: Pod, allowed: Sequence[str]) -> dict[str, float
     return {name: fullness(world, pod, world.nodes[name]) + 2.0 * soft[name] + 3.0 * preferred[name] for name in allowed}
 
 
-# -- room and labels of nodes --------------------------------------------------------------------------------------------------
+# -- capacity and labels of nodes --------------------------------------------------------------------------------------------------
 
 
 def cpu_of(amounts: tuple[tuple[str, int], ...], name: str = "cpu") -> int:

@@ -196,7 +196,7 @@ def _port(chance: Random) -> HostPort:
 def _kind(chance: Random, namespace: str, what: str) -> PodSignature:
     zones = NodeAffinity(required=(NodeTerm((Requirement(ZONE, Operator.IN, ("a", "b")),)),))
     about = what if chance.random() < 0.8 else "none"
-    wishes = 0.7 if about == "preference" else 0.0
+    preferred = 0.7 if about == "preference" else 0.0
     hard = {"affinity": 0.6, "preference": 0.35}.get(about, 0.0)
     return PodSignature(
         request=Resources.of({"cpu": chance.choice([500, 1000])}),
@@ -204,8 +204,8 @@ def _kind(chance: Random, namespace: str, what: str) -> PodSignature:
         node_affinity=zones if what == "spread" and chance.random() < 0.25 else NodeAffinity(),
         tolerations=(Toleration("dedicated", "Exists"),) if chance.random() < 0.5 else (),
         ports=tuple({_port(chance): None for _ in range(2)}) if about == "ports" else (),
-        affinity=_affinity(chance, required=hard, preferred=wishes),
-        anti_affinity=_affinity(chance, required=hard, preferred=wishes),
+        affinity=_affinity(chance, required=hard, preferred=preferred),
+        anti_affinity=_affinity(chance, required=hard, preferred=preferred),
         spread=tuple(_spread(chance) for _ in range(chance.choice([1, 1, 2, 3]))) if about == "spread" else (),
         namespace=namespace,
     )

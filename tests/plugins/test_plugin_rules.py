@@ -170,9 +170,9 @@ def test_devices_may_be_packed_while_processors_are_spread() -> None:
 
 def test_a_preference_for_a_label_decides_between_nodes_that_are_otherwise_equal() -> None:
     ssd = NodeTerm((Requirement("disk", Operator.IN, ("ssd",)),))
-    wishes = NodeAffinity(preferred=(WeightedNodeTerm(100, NodeTerm()), WeightedNodeTerm(1, ssd)))
+    preferred = NodeAffinity(preferred=(WeightedNodeTerm(100, NodeTerm()), WeightedNodeTerm(1, ssd)))
     nodes = [node("a"), node("b", labels={"disk": "ssd"})]
-    assert binds(cycle(nodes, [pod("p", with_kind(kind(cpu=1), node_affinity=wishes))])) == {"p": "b"}
+    assert binds(cycle(nodes, [pod("p", with_kind(kind(cpu=1), node_affinity=preferred))])) == {"p": "b"}
 
 
 def test_a_node_with_a_prefer_no_schedule_taint_is_chosen_last() -> None:

@@ -48,8 +48,8 @@ def assert_preferences_agree(case: Case) -> None:
     made = make_world(case)
     for pod in made.wanted:
         for rows in some_rows(made):
-            wishes = [twins.affinity_preference(pod.signature, node) for node in rows.nodes]
-            assert NodeAffinityPreference().prefer(made.s, pod, rows).tolist() == wishes
+            preferred = [twins.affinity_preference(pod.signature, node) for node in rows.nodes]
+            assert NodeAffinityPreference().prefer(made.s, pod, rows).tolist() == preferred
             taints = [twins.taint_preference(pod.signature, node) for node in rows.nodes]
             assert TaintPreference().prefer(made.s, pod, rows).tolist() == taints
 
@@ -61,8 +61,8 @@ def assert_free_and_fullness_agree(case: Case) -> None:
     for pod in made.wanted:
         for after_releases in (False, True):
             for rows in some_rows(made, after_releases=after_releases):
-                room = [twins.fits_resources(pod.signature, node, there, after_releases=after_releases) for node in rows.nodes]
-                assert Fit().fit(made.s, pod, rows).tolist() == room
+                fitting = [twins.fits_resources(pod.signature, node, there, after_releases=after_releases) for node in rows.nodes]
+                assert Fit().fit(made.s, pod, rows).tolist() == fitting
                 full = [twins.fullness(pod.signature, node, there, resources) for node in rows.nodes]
                 packed = Binpack(resources=resources).score(made.s, pod, rows).tolist()
                 assert packed == [0.0 if share is None else share for share in full]

@@ -125,7 +125,7 @@ def is_schedulable(kind: PodSignature, node: Node) -> bool:
     return False
 
 
-# -- room --------------------------------------------------------------------------------------------------------------------------
+# -- capacity ----------------------------------------------------------------------------------------------------------------------
 
 USED_PHASES = (Phase.RESERVED, Phase.BINDING, Phase.BOUND, Phase.TERMINATING, Phase.OVERDUE)
 PLANNED_PHASES = (Phase.NOMINATED, Phase.RESERVED, Phase.BINDING, Phase.BOUND, Phase.OVERDUE)
@@ -153,7 +153,7 @@ def placed_requests(world: World) -> PlacedRequests:
 
 
 def fits_resources(kind: PodSignature, node: Node, there: PlacedRequests, *, after_releases: bool) -> bool:
-    """A bind needs room beside all who stand there now and beside all who will; a nomination only beside those who will."""
+    """A bind needs capacity beside all who stand there now and beside all who will; a nomination only beside those who will."""
     allocatable = dict(node.allocatable.items)
     for resource, asked in kind.request.items:
         if asked == 0:

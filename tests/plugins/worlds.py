@@ -161,7 +161,7 @@ weights = st.builds(
 
 @st.composite
 def cases(draw: st.DrawFn, *, plain: bool = False) -> Case:
-    """`plain` leaves labels and taints out, so that most members find a node and room decides."""
+    """`plain` leaves labels and taints out, so that most members find a node and capacity decides."""
     names = NODE_NAMES[: draw(st.integers(0, len(NODE_NAMES)))]
     found = tuple(draw(nodes(name, plain=plain)) for name in names)
     # Mostly pods of few kinds, as gangs are; a run of equal ones is placed together.

@@ -63,8 +63,8 @@ class FixtureCluster:
         return self
 
     def nodes(self, count: int = 1, *, cpu: int = 64, gpu: int = 8) -> FixtureCluster:
-        room = Resources.of({CPU: cpu * 1000, GPU: gpu, MEMORY: 2**40, PODS: 200})
-        return self.upsert(*(Node(f"n{i}", allocatable=room) for i in range(1, count + 1)))
+        allocatable = Resources.of({CPU: cpu * 1000, GPU: gpu, MEMORY: 2**40, PODS: 200})
+        return self.upsert(*(Node(f"n{i}", allocatable=allocatable) for i in range(1, count + 1)))
 
     def gang(
         self,
@@ -78,13 +78,13 @@ class FixtureCluster:
         at: str = "",
         labels: dict[str, str] | None = None,
         min_resources: Resources | None = None,
-        dialect: ApiFlavour = ApiFlavour.VOLCANO,
+        flavour: ApiFlavour = ApiFlavour.VOLCANO,
         namespace: str = "default",
     ) -> FixtureCluster:
         """A PodGroup and its pods, which stand on a node already where `at` names one."""
         named = f"queue/{queue}" if queue and not queue.startswith(("queue/", "quota/")) else queue
         group = PodGroup(
-            dialect,
+            flavour,
             namespace,
             name,
             min_member=pods if least is None else least,
@@ -104,7 +104,7 @@ class FixtureCluster:
                     created=self.now,
                     priority=priority,
                     labels=labels or {},
-                    membership=Membership(dialect, name),
+                    membership=Membership(flavour, name),
                     node=at or None,
                     status_phase=PodStatusPhase.RUNNING if at else PodStatusPhase.PENDING,
                 )

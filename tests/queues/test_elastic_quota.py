@@ -27,7 +27,7 @@ def quota(name: str, *, least: int, most: int, parent: str = "", **fields: objec
 def job(
     cluster: FixtureCluster, name: str, pods: int, *, where: str = "q", labels: dict[str, str] | None = None, at: str = ""
 ) -> FixtureCluster:
-    return cluster.gang(name, pods, queue=f"quota/?/{where}", labels=labels, at=at, dialect=ApiFlavour.KOORDINATOR)
+    return cluster.gang(name, pods, queue=f"quota/?/{where}", labels=labels, at=at, flavour=ApiFlavour.KOORDINATOR)
 
 
 def cluster_with(*quotas: Queue, nodes: int = 4, **options: bool) -> FixtureCluster:
@@ -112,8 +112,8 @@ def test_unlabelled_pods_are_preemptible_unless_the_policy_says_otherwise() -> N
 
 def test_the_quota_counts_members_that_are_not_yet_in_it_and_only_those() -> None:
     cluster = cluster_with(quota("q", least=4, most=8))
-    cluster.gang("g", 4, queue="quota/?/q", least=4, labels=NON_PREEMPTIBLE, dialect=ApiFlavour.KOORDINATOR, at="n1")
-    cluster.gang("g", 6, queue="quota/?/q", least=4, labels=NON_PREEMPTIBLE, dialect=ApiFlavour.KOORDINATOR)
+    cluster.gang("g", 4, queue="quota/?/q", least=4, labels=NON_PREEMPTIBLE, flavour=ApiFlavour.KOORDINATOR, at="n1")
+    cluster.gang("g", 6, queue="quota/?/q", least=4, labels=NON_PREEMPTIBLE, flavour=ApiFlavour.KOORDINATOR)
     for i in range(4):
         cluster.change(f"default/g-{i}", node="n1")
     cluster.cycle()
@@ -167,8 +167,8 @@ def test_the_quota_with_the_smallest_part_of_its_minimum_goes_first_unless_prior
     for ordered, first in ((True, "b"), (False, "a")):
         cluster = cluster_with(quota("qa", least=4, most=16), quota("qb", least=4, most=16), nodes=1, enable_queue_order=ordered)
         job(cluster, "old", 2, where="qa", at="n1")
-        cluster.gang("a", 6, queue="quota/?/qa", priority=9, dialect=ApiFlavour.KOORDINATOR)
-        cluster.gang("b", 6, queue="quota/?/qb", dialect=ApiFlavour.KOORDINATOR).cycle()
+        cluster.gang("a", 6, queue="quota/?/qa", priority=9, flavour=ApiFlavour.KOORDINATOR)
+        cluster.gang("b", 6, queue="quota/?/qb", flavour=ApiFlavour.KOORDINATOR).cycle()
         assert cluster.bound[0] == f"{first}-0"
 
 
@@ -266,7 +266,7 @@ def test_ancestors_runtimes_count_only_where_the_policy_says_so_but_their_maximu
             *own, nodes=1, enable_runtime_quota=True, enable_min_quota_scale=False, enable_check_parent_quota=checks
         )
         job(cluster, "o", 5, where="other")
-        cluster.gang("c", 4, queue="quota/?/c", least=1, dialect=ApiFlavour.KOORDINATOR)
+        cluster.gang("c", 4, queue="quota/?/c", least=1, flavour=ApiFlavour.KOORDINATOR)
         s = cluster.session()
         pod = s.world.facts.pods["default/c-0"]
         assert s.quota_fit(pod, count=4, phase=Phase.NOMINATED).fit_count == expected
@@ -285,7 +285,7 @@ def test_runtimes_of_siblings_never_add_up_to_more_than_their_parent_has(data: s
         names.append(f"q{i}")
     for i, name in enumerate(names[1:]):
         if asked := data.draw(numbers):
-            cluster.gang(f"g{i}", asked, queue=f"quota/?/{name}", dialect=ApiFlavour.KOORDINATOR)
+            cluster.gang(f"g{i}", asked, queue=f"quota/?/{name}", flavour=ApiFlavour.KOORDINATOR)
     s = cluster.session()
     column = s.world.columns.position[GPU]
     rows = runtime_quotas(s, scale=True).runtime[:, column].tolist()

@@ -1,4 +1,4 @@
-"""Which PodGroups are let in, and that nobody is kept out who could be served by making room."""
+"""Which PodGroups are let in, and that nobody is kept out who could be served by evictions."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ def test_each_role_of_a_gang_group_is_judged_in_its_own_queue_and_nothing_binds_
     members = ("default/x", "default/y")
     for name, where, count in (("x", "a", 3), ("y", "b", 3)):
         declared = Declared(groups=members)
-        cluster.gang(name, count, queue=where, dialect=ApiFlavour.KOORDINATOR)
+        cluster.gang(name, count, queue=where, flavour=ApiFlavour.KOORDINATOR)
         cluster.upsert(
             PodGroup(ApiFlavour.KOORDINATOR, "default", name, min_member=count, queue=f"queue/{where}", declared=declared)
         )

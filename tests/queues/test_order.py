@@ -145,7 +145,7 @@ def test_the_next_gang_is_the_one_that_looking_at_everybody_finds(cluster: Fixtu
         with s.trial("", cause="") as trial:
             for pod in found.pods():
                 trial.place(pod, "n2", phase=Phase.BINDING)
-            # Others may have to make room for it, and then their queues stand otherwise, too.
+            # Others may be evicted for it, and then their queues stand otherwise, too.
             for uid in data.draw(st.lists(st.sampled_from(sorted(s.world.placements.by_uid)), max_size=2, unique=True)):
                 trial.release(s.world.facts.pods[uid])
             if data.draw(st.booleans()):

@@ -35,5 +35,5 @@ def test_a_podgroup_without_min_resources_is_inqueue() -> None:
 
 
 def test_a_podgroup_of_koordinators_waits_for_its_pods() -> None:
-    t = FixtureCluster().nodes(1, gpu=1).gang("x", 1, least=2, dialect=ApiFlavour.KOORDINATOR).cycle()
+    t = FixtureCluster().nodes(1, gpu=1).gang("x", 1, least=2, flavour=ApiFlavour.KOORDINATOR).cycle()
     assert phases(t) == {"x": "Pending"}

@@ -77,9 +77,9 @@ def test_a_quota_reports_what_koordinators_scheduler_would() -> None:
     cluster = FixtureCluster([ElasticQuotas(enable_runtime_quota=True)]).nodes(1, gpu=6)
     cluster.upsert(queue("t/q", deserved=res(gpu=2), limit=res(gpu=4, cpu=8)), queue("t/r", limit=res(gpu=8)))
     cluster.gang(
-        "own", 2, res(gpu=1, cpu=1), queue="quota/?/q", labels={PREEMPTIBLE_LABEL: "false"}, dialect=ApiFlavour.KOORDINATOR
+        "own", 2, res(gpu=1, cpu=1), queue="quota/?/q", labels={PREEMPTIBLE_LABEL: "false"}, flavour=ApiFlavour.KOORDINATOR
     )
-    cluster.gang("more", 8, queue="quota/?/r", dialect=ApiFlavour.KOORDINATOR).cycle()
+    cluster.gang("more", 8, queue="quota/?/r", flavour=ApiFlavour.KOORDINATOR).cycle()
     assert cluster.status("quota/t/q") == {
         "used.cpu": "2",
         "used.nvidia.com/gpu": "2",
@@ -99,9 +99,9 @@ def test_a_quota_reports_what_koordinators_scheduler_would() -> None:
 def test_a_quota_whose_runtime_changes_because_of_another_is_reported_again() -> None:
     cluster = FixtureCluster([ElasticQuotas(enable_runtime_quota=True)]).nodes(1, gpu=8)
     cluster.upsert(queue("t/q", limit=res(gpu=8)), queue("t/r", limit=res(gpu=8)))
-    cluster.gang("one", 8, queue="quota/?/q", dialect=ApiFlavour.KOORDINATOR).cycle()
+    cluster.gang("one", 8, queue="quota/?/q", flavour=ApiFlavour.KOORDINATOR).cycle()
     assert cluster.status("quota/t/q")["runtime.nvidia.com/gpu"] == "8"
     cluster.cycle(2)
     assert cluster.effects(QueueStatus) == []
-    cluster.gang("two", 8, queue="quota/?/r", dialect=ApiFlavour.KOORDINATOR).cycle()
+    cluster.gang("two", 8, queue="quota/?/r", flavour=ApiFlavour.KOORDINATOR).cycle()
     assert cluster.status("quota/t/q")["runtime.nvidia.com/gpu"] == "4"

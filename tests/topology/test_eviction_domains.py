@@ -1,4 +1,4 @@
-"""Making room: which domains are entered first, and that whoever is promised a node still lies together."""
+"""Evicting in domains: which domains are entered first, and that whoever is promised a node still lies together."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ MANY = settings(max_examples=150, deadline=None)
 
 @dataclass(frozen=True)
 class TriesEveryDomain:
-    """The same wishes and scores, but nothing is known ahead: every domain that is allowed is tried."""
+    """The same constraints and scores, but nothing is known ahead: every domain that is allowed is tried."""
 
     inner: Topology = field(default_factory=Topology)
     weight: float = 1.0
@@ -135,7 +135,7 @@ def test_fit_counts_are_kept_up_to_date(case: Case) -> None:
 
 
 def assert_hard_constraints_hold(case: Case, changes: Sequence[int]) -> None:
-    """Whatever comes, grows or goes: no hard wish is ever broken by what a cycle places."""
+    """Whatever comes, grows or goes: no hard constraint is ever broken by what a cycle places."""
     cluster = cluster_of(case)
     sizes = dict(enumerate(case.jobs))
     cluster.cycle()
@@ -170,7 +170,7 @@ def test_the_order_in_which_nodes_and_hypernodes_arrive_changes_nothing(case: Ca
 @settings(max_examples=60, deadline=None)
 @given(case=cases())
 def test_a_gang_with_a_soft_constraint_places_as_many_pods_as_one_without(case: Case) -> None:
-    """A wish that may be broken never costs a member its node: compared for the first gang, on the same cluster."""
+    """A constraint that may be broken never costs a member its node: compared for the first gang, on the same cluster."""
     job = case.jobs[0]
     plain = Job(job.roles, job.least, None, None, job.priority)
     soft = Job(

@@ -1,4 +1,4 @@
-"""What a gang may write where a tier is asked for, and how gangs come by their wishes and cells."""
+"""What a gang may write where a tier is asked for, and how gangs come by their constraints and subgroups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random small clusters with racks and blocks, gangs with wishes of every sort, and what happens to them."""
+"""Random small clusters with racks and blocks, gangs with constraints of every sort, and what happens to them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from muster.state.world import World
 
 @dataclass(frozen=True)
 class Job:
-    """A gang to be: its roles with members and GPUs each, how many must start together, and what it wishes."""
+    """A gang to be: its roles with members and GPUs each, how many must start together, and its topology constraint."""
 
     roles: tuple[tuple[int, int], ...]
     least: int
@@ -101,7 +101,7 @@ def submit(cluster: FixtureCluster, name: str, job: Job) -> None:
 
 
 def violating_gangs(world: World) -> list[str]:
-    """Gangs and cells with a hard wish that do not lie in one domain at or below their tier. Told from names alone."""
+    """Gangs and subgroups with a hard constraint that do not lie in one domain at or below their tier. Told from names alone."""
     found = []
     for gang in world.facts.gangs.values():
         if not _is_in_one_domain(_placed_nodes(world, [pod.uid for pod in gang.pods()]), gang):
@@ -116,17 +116,17 @@ def _placed_nodes(world: World, uids: Iterable[str]) -> set[str]:
     return {placement.node or "" for placement in placed if placement.phase in PLACED_OR_NOMINATED}
 
 
-def _is_in_one_domain(seats: set[str], who: Gang | Subgroup) -> bool:
+def _is_in_one_domain(placed: set[str], who: Gang | Subgroup) -> bool:
     constraint = who.topology
-    if constraint is None or not constraint.hard or len(seats) < 2:
+    if constraint is None or not constraint.hard or len(placed) < 2:
         return True
     highest = 2 if constraint.highest_tier is None else constraint.highest_tier
     if highest > 2:
         return True
-    if highest == 0 or any(seat.startswith("loose") for seat in seats):
+    if highest == 0 or any(name.startswith("loose") for name in placed):
         return False
     # "b1r2n3": the block is in the first two letters, the rack in the first four.
-    return len({seat[: 4 if highest == 1 else 2] for seat in seats}) == 1
+    return len({name[: 4 if highest == 1 else 2] for name in placed}) == 1
 
 
 def with_more_members(job: Job, by: int) -> Job:

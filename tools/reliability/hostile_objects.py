@@ -105,8 +105,8 @@ def _decoded(decoder: Decoder, manifest: Manifest) -> Any:
 
 
 def _node() -> Manifest:
-    room = {"cpu": "100k", "memory": "1Pi", "pods": "100k"}
-    status = {"allocatable": room, "capacity": room}
+    allocatable = {"cpu": "100k", "memory": "1Pi", "pods": "100k"}
+    status = {"allocatable": allocatable, "capacity": allocatable}
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "quiet", "labels": {"for": "bystander"}}, "status": status}
 
 

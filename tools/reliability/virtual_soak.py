@@ -30,8 +30,10 @@ def soak(pods: int) -> Measured:
     """The first of ten parts warms up; what grows is measured between the others."""
     cluster = SimCluster()
     for number in range(_NODES):
-        room = {"cpu": "64", "memory": "256Gi", "pods": "110"}
-        cluster.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"n{number}"}, "status": {"allocatable": room}})
+        allocatable = {"cpu": "64", "memory": "256Gi", "pods": "110"}
+        cluster.apply(
+            {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"n{number}"}, "status": {"allocatable": allocatable}}
+        )
     scheduler = Scheduler(default_policy())
     scheduler.feed(cluster.relist())
     names, parts, began = _gang_names(), [], cluster.now
