@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from muster.engine.cycle import run_session
@@ -16,6 +16,7 @@ from muster.model.pod import Pod
 from muster.model.resource_amounts import GPU
 from muster.plugins.pdb import budgets_covering
 from muster.scheduler import new_store
+from muster.start_time import MayGoOn, RunTimes, Start, queue_order, starts_of, without_evictions
 from muster.state.world import World
 
 RUNS_NOW, RUNS_AFTER_EVICTION, CANNOT_RUN = 0, 2, 3
@@ -72,6 +73,11 @@ class Forecast:
     placements: tuple[tuple[str, str], ...]
     evicted_gangs: tuple[EvictedGang, ...]
     alternatives: tuple[Alternative, ...]
+    position: int = 0
+    """Its place among those that wait in its queue, from 1; 0 where it does not wait."""
+    waiting_in_queue: int = 0
+    start: Start | None = None
+    """When it starts, where it does not now; where pods are evicted for it, when it would without."""
 
     @property
     def gpu_hours(self) -> float:
@@ -124,14 +130,58 @@ def world_of(policy: Policy, objects: Iterable[ClusterObject], *, now: float) ->
     return store.world(now)
 
 
-def forecast(policy: Policy, objects: Iterable[ClusterObject], asked: Collection[str], *, now: float) -> tuple[Forecast, ...]:
-    """What one cycle would decide about the gangs of these pods (UIDs), given all objects of a cluster, the pods' own included."""
-    run = dry_run(policy, objects, now=now)
+def forecast(
+    policy: Policy,
+    objects: Sequence[ClusterObject],
+    asked: Collection[str],
+    *,
+    now: float,
+    run_times: RunTimes | None = None,
+    may_go_on: MayGoOn = lambda: True,
+) -> tuple[Forecast, ...]:
+    """What one cycle would decide about the gangs of these pods (UIDs), given all objects of a cluster, the pods' own included.
+    With `run_times` also when those start that do not now, as far as `may_go_on`."""
+    positions: dict[str, tuple[int, int]] = {}
+    run = dry_run(policy, objects, now=now, look=lambda s: positions.update(_positions(s, asked)))
     members = run.world.facts.members
     keys = dict.fromkeys(members[uid].gang for uid in sorted(asked) if uid in members)
     if not keys:
         raise NoSuchJob("these objects make no gang: there is no pod among them that Muster schedules")
-    return tuple(run.forecast(run.gangs[key]) for key in keys)
+    found = []
+    for key in keys:
+        position, waiting = positions.get(key, (0, 0))
+        found.append(replace(run.forecast(run.gangs[key]), position=position, waiting_in_queue=waiting))
+    if run_times is not None:
+        gangs = [(run.gangs[key], each) for key, each in zip(keys, found, strict=True)]
+        starts = starts_of_waiting(policy, objects, gangs, run_times, now=now, may_go_on=may_go_on)
+        found = [replace(each, start=starts.get(gang.key)) for gang, each in gangs]
+    return tuple(found)
+
+
+def starts_of_waiting(
+    policy: Policy,
+    objects: Sequence[ClusterObject],
+    gangs: Sequence[tuple[Gang, Forecast]],
+    run_times: RunTimes,
+    *,
+    now: float,
+    may_go_on: MayGoOn,
+) -> dict[str, Start]:
+    """When those of these gangs start that do not now, by key; where pods are evicted for one, when it would without."""
+    starts: dict[str, Start] = {}
+    for evicts in (False, True):
+        waiting = [gang for gang, each in gangs if each.code != RUNS_NOW and bool(each.evicted_gangs) == evicts]
+        if waiting:
+            under = without_evictions(policy) if evicts else policy
+            starts |= starts_of(under, objects, waiting, run_times, now=now, may_go_on=may_go_on)
+    return starts
+
+
+def _positions(s: Session, asked: Collection[str]) -> Iterator[tuple[str, tuple[int, int]]]:
+    members = s.world.facts.members
+    for queue in dict.fromkeys(s.world.facts.gangs[members[uid].gang].queue for uid in sorted(asked) if uid in members):
+        order = queue_order(s, queue)
+        yield from ((gang.key, (number, len(order))) for number, gang in enumerate(order, 1))
 
 
 def joined(forecasts: Sequence[Forecast], *, name: str) -> Forecast:

@@ -14,6 +14,7 @@ from muster.model.pod import PLACED, UNPLACED, Phase
 from muster.model.resource_amounts import NOTHING
 from muster.plugins.pdb import budgets_covering
 from muster.queue_report import QueueRow, ResourceAmounts, queue_rows
+from muster.start_time import queue_order
 from muster.state.gangs.gang_stage import stage
 from muster.state.world import World
 
@@ -126,8 +127,7 @@ def find_gang(world: World, name: str) -> list[Gang]:
 def described(s: Session, gang: Gang) -> GangAnswer:
     """All that is known before a cycle."""
     world = s.world
-    in_queue = [found for key in world.placements.unplaced_members if (found := world.facts.gangs[key]).queue == gang.queue]
-    in_queue.sort(key=s.gang_key)
+    in_queue = queue_order(s, gang.queue)
     position = next((number for number, each in enumerate(in_queue) if each.key == gang.key), -1)
     row = observed_gang(world, gang)
     return GangAnswer(

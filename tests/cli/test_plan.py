@@ -82,6 +82,8 @@ def test_a_job_that_needs_evictions_shows_the_victims_and_their_cost(workspace: 
         " without  no rack fits 4 members (gpu 8 each): best of 2 is r1, which fits 1 (highest tier allowed: 1 (rack)); "
         "it would fit in the whole cluster when that is empty, for 4",
         " instead  r2: 96.0 GPU-hours (evicts research/sweep (4 pods))",
+        " starts   without evicting anybody: not known: 7 pods run nobody knows how long (--run-time, --history); "
+        "1 of 1 in queue default",
     ]
 
 

@@ -45,6 +45,9 @@ _JSON = typer.Option("--json", help="Print the result as JSON.")
 _ANSWER_CODES = "Exit codes: 0 success, 64 the input is invalid."
 _OUTPUT = typer.Option("--output", "-o", metavar="json|yaml|wide", help="The output format.")
 _CONTEXT = typer.Option(help="The context in the kubeconfig.")
+_RUN_TIME = typer.Option(metavar="DURATION", help="For how long pods run of which nobody knows, such as 4h: to say when it starts.")
+_HISTORY = typer.Option(metavar="LOG", help="A decision log: pods run for as long as earlier ones of the same owner did.")
+_SECONDS = typer.Option(help="For how many seconds at most the cluster is run on in virtual time.")
 
 
 class _AnsweringCommand(TyperCommand):
@@ -150,6 +153,9 @@ def plan(
     priority: Annotated[str, typer.Option(metavar="CLASS|NUMBER", help="The priority, in place of the job's own.")] = "",
     pods: Annotated[str, typer.Option(metavar="PATH", help="Where a kind that is not known has its pod template.")] = "",
     replicas: Annotated[str, typer.Option(metavar="PATH", help="Where such a kind has the number of its pods.")] = "spec.replicas",
+    history: Annotated[Path | None, _HISTORY] = None,
+    run_time: Annotated[str, _RUN_TIME] = "",
+    seconds: Annotated[float, _SECONDS] = 3.0,
     output: Annotated[str, _OUTPUT] = "",
     json: Annotated[bool, typer.Option("--json", help="Print the full forecast as JSON.")] = False,
 ) -> None:
@@ -160,7 +166,18 @@ def plan(
     from muster.workloads import WorkloadOptions
 
     json = _is_json(output, json=json)
-    looked_at = ClusterOptions(cluster, policy, after_steps, as_scheduler, kubeconfig, context, quiet=json)
+    looked_at = ClusterOptions(
+        cluster,
+        policy,
+        after_steps,
+        as_scheduler,
+        kubeconfig,
+        context,
+        quiet=json,
+        history=history,
+        run_time=run_time,
+        seconds=seconds,
+    )
     workload = WorkloadOptions(namespace=namespace, minimum=minimum, queue=queue, priority=priority)
     options = JobOptions(workload, pods, replicas)
     _end("plan", json=json, work=lambda: make_plan(job, looked_at, options, json=json), bad_input=USAGE_ERROR)
@@ -176,6 +193,9 @@ def why(
     kubeconfig: Annotated[Path | None, _KUBECONFIG] = None,
     context: Annotated[str, _CONTEXT] = "",
     namespace: Annotated[str, _NAMESPACE] = "",
+    history: Annotated[Path | None, _HISTORY] = None,
+    run_time: Annotated[str, _RUN_TIME] = "",
+    seconds: Annotated[float, _SECONDS] = 3.0,
     output: Annotated[str, _OUTPUT] = "",
     json: Annotated[bool, _JSON] = False,
 ) -> None:
@@ -184,7 +204,20 @@ def why(
     from muster.cli.why import why as explain
 
     json = _is_json(output, json=json)
-    looked_at = ClusterOptions(cluster, policy, False, as_scheduler, kubeconfig, context, quiet=json, at=at, to_the_end=True)
+    looked_at = ClusterOptions(
+        cluster,
+        policy,
+        False,
+        as_scheduler,
+        kubeconfig,
+        context,
+        quiet=json,
+        at=at,
+        to_the_end=True,
+        history=history,
+        run_time=run_time,
+        seconds=seconds,
+    )
     _end("why", json=json, work=lambda: explain(gang, looked_at, namespace=namespace, json=json), bad_input=USAGE_ERROR)
 
 

@@ -31,12 +31,14 @@ from muster.kube.read.decoder import BadObject, Decoder
 from muster.kube.read.names import DEFAULT_SCHEDULER
 from muster.model.events import ClusterObject, Upsert
 from muster.model.pod import Pod
+from muster.scenario.literals import duration as parse_duration
 from muster.scenario.loader import policy_of
 from muster.scenario.scenario_runner import ScenarioRunner, run
 from muster.scenario.syntax_tree import Scenario
 from muster.sim.api_kinds import KINDS
 from muster.sim.virtual_clock import VIRTUAL_START
 from muster.snapshot.snapshot_file import captured_at
+from muster.start_time import RunTimes, run_times_of
 
 LOG_SUFFIX = ".jsonl"
 _CYCLE_LINE = b'{"cycle":'
@@ -59,6 +61,12 @@ class ClusterOptions:
     """A time in a decision log or a scenario."""
     to_the_end: bool = False
     """Of a scenario all steps are run, and what is decided in them is told."""
+    history: Path | None = None
+    """A decision log that says for how long pods ran."""
+    run_time: str = ""
+    """For how long pods run of which nobody knows."""
+    seconds: float = 3.0
+    """How long it may take to find out what is not asked of this very moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +78,7 @@ class ClusterState:
     """What a person should know of how it was read."""
     logged: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """What was decided about each gang before, where that is known."""
+    run_times: RunTimes = field(default_factory=RunTimes)
 
 
 def read_cluster_state(options: ClusterOptions) -> ClusterState:
@@ -77,9 +86,28 @@ def read_cluster_state(options: ClusterOptions) -> ClusterState:
         read_text(options.policy)
     with _without_collections():
         if not options.cluster:
-            return _with_notes(_live_state(options))
-        state = _state_of_file(options)
-        return _with_notes(state if state is not None else _state_of_scenario(_scenario(options.cluster), options))
+            state = _live_state(options)
+        else:
+            state = _state_of_file(options) or _state_of_scenario(_scenario(options.cluster), options)
+        return _with_notes(_with_run_times(state, options))
+
+
+def _with_run_times(state: ClusterState, options: ClusterOptions) -> ClusterState:
+    found = state.run_times
+    if options.history is not None:
+        from muster.cli.logged_cluster import read_logged_cluster
+
+        try:
+            with options.history.open("rb") as lines:
+                found = run_times_of(read_logged_cluster(lines, file=str(options.history), at="").ended)
+        except OSError as error:
+            raise UserError(f"--history: {options.history}: {error.strerror}") from None
+    if options.run_time:
+        try:
+            found = replace(found, assumed=parse_duration(options.run_time))
+        except ValueError:
+            raise UserError(f"--run-time: {options.run_time!r} is no duration; write for example 4h or 1h30m") from None
+    return replace(state, run_times=found)
 
 
 @contextmanager
@@ -190,7 +218,7 @@ def _state_of_log(lines: Iterable[bytes], options: ClusterOptions) -> ClusterSta
     found = read_logged_cluster(lines, file=options.cluster, at=options.at)
     policy = _policy(options) if options.policy is not None or found.policy is None else found.policy
     logged = {gang: tuple(texts) for gang, texts in found.decisions.items()}
-    return ClusterState(tuple(found.objects.values()), found.now, policy, logged=logged)
+    return ClusterState(tuple(found.objects.values()), found.now, policy, logged=logged, run_times=run_times_of(found.ended))
 
 
 def _state_of_scenario(scenario: Scenario, options: ClusterOptions) -> ClusterState:

@@ -15,6 +15,7 @@ from muster.engine.hooks import Policy
 from muster.kube.read.decoder import event_subject
 from muster.model.effects import Bind, Evict, Nominate, Outcome
 from muster.model.events import ClusterObject, Delete, Event, Upsert
+from muster.model.pod import Pod, PodStatusPhase
 from muster.scenario.literals import duration as parse_duration
 
 _MAX_ENTRIES = 8
@@ -27,6 +28,8 @@ class LoggedCluster:
     objects: dict[tuple[str, str], ClusterObject] = field(default_factory=dict)
     decisions: dict[str, list[str]] = field(default_factory=dict)
     """The last ones, by gang."""
+    ended: list[tuple[Pod, float]] = field(default_factory=list)
+    """Pods that succeeded, and for how long they ran."""
 
 
 def read_logged_cluster(lines: Iterable[bytes], *, file: str, at: str) -> LoggedCluster:
@@ -42,7 +45,7 @@ def read_logged_cluster(lines: Iterable[bytes], *, file: str, at: str) -> Logged
                     until = _moment(at, begin=entry.now)
                 if until is not None and entry.now > until and cluster.now:
                     break
-                _fold(cluster, pending)
+                _fold(cluster, pending, now=entry.now)
                 cluster.now = entry.now
                 _record(cluster, entry)
             else:
@@ -54,10 +57,15 @@ def read_logged_cluster(lines: Iterable[bytes], *, file: str, at: str) -> Logged
     return cluster
 
 
-def _fold(cluster: LoggedCluster, pending: list[Event]) -> None:
+def _fold(cluster: LoggedCluster, pending: list[Event], *, now: float) -> None:
     for event in pending:
         if isinstance(event, Upsert):
-            cluster.objects[event_subject(event.obj)] = event.obj
+            subject, obj = event_subject(event.obj), event.obj
+            if isinstance(obj, Pod) and obj.status_phase is PodStatusPhase.SUCCEEDED and obj.started is not None:
+                before = cluster.objects.get(subject)
+                if isinstance(before, Pod) and not before.finished:
+                    cluster.ended.append((obj, now - obj.started))
+            cluster.objects[subject] = obj
         elif isinstance(event, Delete):
             cluster.objects.pop((event.kind, event.key), None)
     pending.clear()

@@ -12,7 +12,8 @@ from muster.cli.cluster_file import job_texts
 from muster.cli.cluster_state import ClusterOptions, read_cluster_state
 from muster.cli.errors import UserError
 from muster.cli.json_output import JsonDocument, write_json
-from muster.cli.screen import BAD, BOLD, DIM, GOOD, NOTE, styled, to_stdout
+from muster.cli.screen import BAD, BOLD, GOOD, NOTE, rows_of, styled, to_stdout
+from muster.cli.start_text import deadline, start_rows
 from muster.cli.text_format import compact_names, count, queue_name
 from muster.forecast import (
     CANNOT_RUN,
@@ -46,7 +47,14 @@ def plan(job: str, cluster: ClusterOptions, options: JobOptions, *, json: bool) 
     options = replace(options, workload=replace(options.workload, scheduler_names=names))
     try:
         found = read_job(job_texts(job), state, options, name=job)
-        forecasts = forecast(state.policy, (*state.objects, *found.objects), found.uids, now=state.now)
+        forecasts = forecast(
+            state.policy,
+            (*state.objects, *found.objects),
+            found.uids,
+            now=state.now,
+            run_times=state.run_times,
+            may_go_on=deadline(cluster.seconds),
+        )
     except NoSuchJob as error:
         raise UserError(f"{job}: {error}") from None
     except BadJob as error:
@@ -62,6 +70,7 @@ def plan(job: str, cluster: ClusterOptions, options: JobOptions, *, json: bool) 
     for number, each in enumerate(answers):
         screen.print_lines([styled("")] * (number > 0))
         screen.print_lines(forecast_lines(each.forecast))
+        screen.print_lines(start_rows(each.forecast, now=state.now, seconds=cluster.seconds))
         screen.print_lines(rows_of("assumed", ["; ".join(each.assumed)] * bool(each.assumed)))
     screen.print_lines(rows_of("note", notes))
     return code
@@ -185,11 +194,6 @@ def _alternative_text(alternative: Alternative) -> str:
     if alternative.gpu_hours is None:
         return f"{where}: {alternative.why}"
     return f"{where}: {alternative.gpu_hours:.1f} GPU-hours (evicts {', '.join(alternative.evicts) or 'nothing'})"
-
-
-def rows_of(label: str, texts: Sequence[str]) -> Iterator[Text]:
-    for number, text in enumerate(texts):
-        yield styled((f" {label if not number else '':<8} ", DIM), text)
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:

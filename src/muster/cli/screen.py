@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import IO
 
 from rich.console import Console
@@ -71,3 +71,9 @@ def _replacing_errors(stream: IO[str]) -> IO[str]:
     if reconfigure is not None:
         reconfigure(errors="replace")
     return stream
+
+
+def rows_of(label: str, texts: Sequence[str]) -> Iterator[Text]:
+    """What there is to say under one label, a line each."""
+    for number, text in enumerate(texts):
+        yield styled((f" {label if not number else '':<8} ", DIM), text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 from rich.text import Text
 
@@ -11,11 +12,12 @@ from muster.cli import OK
 from muster.cli.cluster_state import ClusterOptions, ClusterState, read_cluster_state
 from muster.cli.errors import UserError
 from muster.cli.json_output import write_json
-from muster.cli.plan import forecast_lines, rows_of
-from muster.cli.screen import BOLD, GOOD, NOTE, styled, to_stdout
+from muster.cli.plan import forecast_lines
+from muster.cli.screen import BOLD, GOOD, NOTE, rows_of, styled, to_stdout
+from muster.cli.start_text import deadline, start_rows
 from muster.cli.text_format import amount, compact_names, count, duration, join_names, queue_name
 from muster.engine.session import Session
-from muster.forecast import CANNOT_RUN, Forecast, dry_run
+from muster.forecast import CANNOT_RUN, Forecast, dry_run, starts_of_waiting
 from muster.gang_report import GangAnswer, ObservedGang, described, find_gang, with_cycle
 from muster.json_values import to_json
 from muster.model.gang import Gang, Stage
@@ -38,14 +40,24 @@ def why(name: str, options: ClusterOptions, *, namespace: str, json: bool) -> in
 
     run = dry_run(state.policy, state.objects, now=state.now, look=look)
     (gang, known), *_ = seen
-    told = with_cycle(known, run, gang)
+    told = _with_start(with_cycle(known, run, gang), state, gang, options)
     logged = state.logged.get(gang.full_name, ())
     if json:
         write_json("why", ok=True, errors=[], **to_json(told), logged=list(logged), notes=list(state.notes))
         return OK
     screen = to_stdout()
-    screen.print_lines(_lines(told, state, logged))
+    screen.print_lines(_lines(told, state, logged, options.seconds))
     return OK
+
+
+def _with_start(told: GangAnswer, state: ClusterState, gang: Gang, options: ClusterOptions) -> GangAnswer:
+    found = told.forecast
+    if not told.position or found is None:
+        return told
+    starts = starts_of_waiting(
+        state.policy, state.objects, [(gang, found)], state.run_times, now=state.now, may_go_on=deadline(options.seconds)
+    )
+    return replace(told, forecast=replace(found, start=starts.get(gang.key)))
 
 
 def _find(world: World, name: str) -> Gang:
@@ -63,19 +75,22 @@ def _not_one(name: str, names: list[str], *, found: int) -> str:
     return f"there is no gang {name!r} in the cluster{hint}"
 
 
-def _lines(told: GangAnswer, state: ClusterState, logged: tuple[str, ...]) -> Iterator[Text]:
+def _lines(told: GangAnswer, state: ClusterState, logged: tuple[str, ...], seconds: float) -> Iterator[Text]:
     found = told.forecast
     assert found is not None
     waits = told.position > 0
     yield styled((told.gang.gang, BOLD), " ", *_headline(told, waits=waits))
     yield styled("")
     yield from _waiting_lines(told, found) if waits else _running_lines(told)
+    if found.code == CANNOT_RUN:
+        yield from start_rows(found, now=state.now, seconds=seconds)
     yield from rows_of("queue", [_queue(told)] * (told.queue is not None))
     yield from rows_of("holds", list(_claims(told)))
     yield from rows_of("log", list(logged))
     if waits and found.code != CANNOT_RUN:
         yield styled("")
         yield from forecast_lines(found, after_why=True)
+        yield from start_rows(found, now=state.now, seconds=seconds)
     elif waits:
         yield from rows_of("domains", [f"{each.domain}: {each.why}" for each in found.alternatives if each.domain][:6])
     yield from rows_of("note", list(state.notes))

@@ -1,0 +1,73 @@
+"""Says when a gang starts, and how sure that is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+
+from rich.text import Text
+
+from muster.cli.screen import rows_of
+from muster.cli.text_format import count, duration, queue_name
+from muster.forecast import RUNS_NOW, Forecast
+from muster.start_time import Start
+
+_NOW_S = 1.0
+
+
+def deadline(seconds: float) -> Callable[[], bool]:
+    """True until so many seconds have passed."""
+    until = time.monotonic() + seconds
+    return lambda: time.monotonic() < until
+
+
+def start_rows(forecast: Forecast, *, now: float, seconds: float) -> Iterator[Text]:
+    start = forecast.start
+    if start is None or forecast.code == RUNS_NOW:
+        return
+    place = f"; {forecast.position} of {forecast.waiting_in_queue} in queue {queue_name(forecast.queue)}"
+    without = "without evicting anybody: " * bool(forecast.evicted_gangs)
+    yield from rows_of("starts", [without + _when(start, now, seconds) + place * (forecast.position > 0)])
+
+
+def _when(start: Start, now: float, seconds: float) -> str:
+    if start.expected_s is not None:
+        return f"{_moment(start.expected_s, now)}{_spread(start)}, if nobody comes before it{_known_from(start)}"
+    if start.cut_short:
+        return f"{_bound(start, now)}; the cluster was run on for {seconds:g} s only (--seconds)"
+    if start.unknown:
+        latest = f", {_moment(start.latest_s, now)} at the latest" if start.latest_s is not None else ""
+        pods = count(start.unknown, "pod runs nobody knows how long", "pods run nobody knows how long")
+        return f"{_bound(start, now)}{latest}: {pods} (--run-time, --history){_known_from(start)}"
+    return f"not even when all that runs has ended, {_moment(start.not_before_s, now)}{_known_from(start)}"
+
+
+def _bound(start: Start, now: float) -> str:
+    return f"not before {_time_of_day(start.not_before_s, now)}" if start.not_before_s > _NOW_S else "not known"
+
+
+def _moment(in_s: float, now: float) -> str:
+    return f"in {duration(_rounded(in_s))}, at {_time_of_day(in_s, now)}"
+
+
+def _spread(start: Start) -> str:
+    first, last = _rounded(start.not_before_s), start.latest_s
+    if last is None:
+        return f" ({duration(first)} or more)"
+    return f" ({duration(first)} to {duration(_rounded(last))})" if _rounded(last) > first else ""
+
+
+def _known_from(start: Start) -> str:
+    parts = ", ".join(f"{number} {source}" for source, number in start.known_from)
+    return f" (run times: {parts})" if parts else ""
+
+
+def _rounded(seconds: float) -> float:
+    step = 60.0 if seconds >= 3600 else 10.0 if seconds >= 600 else 1.0
+    return round(seconds / step) * step
+
+
+def _time_of_day(in_s: float, now: float) -> str:
+    moment, today = (datetime.fromtimestamp(at, UTC) for at in (now + in_s, now))
+    return moment.strftime("%H:%MZ" if moment.date() == today.date() else "%Y-%m-%d %H:%MZ")
