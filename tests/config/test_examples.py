@@ -39,3 +39,10 @@ def test_an_example_is_loaded_by_module_and_class_from_the_python_path(module: s
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
 def test_a_plugin_of_ones_own_takes_less_than_forty_lines(path: Path) -> None:
     assert len(path.read_text().splitlines()) < 40
+
+
+@pytest.mark.parametrize(
+    "path", sorted((Path(__file__).parents[2] / "examples" / "policies").glob("*.yaml")), ids=lambda path: path.stem
+)
+def test_an_example_of_a_policy_is_one(path: Path) -> None:
+    assert load_policy(path).scores

@@ -14,8 +14,10 @@ from muster.model.gang import PodGroup
 from muster.model.node import Node
 from muster.model.pod import ApiFlavour, Membership, Phase, Placement, Pod, PodSignature, PodStatusPhase
 from muster.model.resource_amounts import CPU, PODS, Resources
+from muster.plugins.best_fit import BestFit
 from muster.plugins.binpack import Binpack
 from muster.plugins.devices import Devices
+from muster.plugins.fgd import Fgd
 from muster.plugins.fit import Fit
 from muster.plugins.priority import Priority
 from muster.plugins.spread import Spread
@@ -127,7 +129,7 @@ def make_world(case: Case, *, score: str = "") -> MadeWorld:
     world.placements.journal.clear()
     plugins: list[Plugin] = [Priority(), Fit(), Devices(strategy="spread" if case.spread else "binpack")]
     if score:
-        plugins.append(Binpack() if score == "binpack" else Spread())
+        plugins.append({"binpack": Binpack, "best-fit": BestFit, "fgd": Fgd, "spread": Spread}[score]())
     return MadeWorld(world, Session(world, Policy(plugins, ["allocate"])), wanted, placed_pods)
 
 

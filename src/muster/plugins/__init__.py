@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from muster.engine.hooks import Plugin
+from muster.plugins.best_fit import BestFit
 from muster.plugins.binpack import Binpack
 from muster.plugins.capacity import Capacity
 from muster.plugins.conformance import Conformance
@@ -17,6 +18,7 @@ from muster.plugins.creation import Creation
 from muster.plugins.devices import Devices
 from muster.plugins.drf import Drf
 from muster.plugins.elastic_quota import ElasticQuotas
+from muster.plugins.fgd import Fgd
 from muster.plugins.fit import Fit
 from muster.plugins.lost_work import LostWork
 from muster.plugins.min_runtime import MinRuntime
@@ -41,7 +43,7 @@ from muster.plugins.volumes import Volumes
 SECTIONS: Mapping[str, tuple[type[Plugin], ...]] = {
     "Order of gangs and queues, and quotas.": (Priority, Creation, Drf, Proportion, Capacity, ElasticQuotas, Overcommit),
     "Filters.": (Topology, Unschedulable, Selectors, Taints, Volumes, Ports, Fit, Devices, InterPodAffinity, SpreadConstraints),
-    "Scores.": (Binpack, Spread, NodeAffinityPreference, TaintPreference, PodAffinityPreference, Nominated),
+    "Scores.": (Binpack, BestFit, Fgd, Spread, NodeAffinityPreference, TaintPreference, PodAffinityPreference, Nominated),
     "Victims.": (Conformance, Pdb, MinRuntime, LostWork),
 }
 """All plugins in the order of the manual."""
