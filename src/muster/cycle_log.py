@@ -34,13 +34,15 @@ class CycleLog:
     def __init__(self) -> None:
         self._reported: dict[str, tuple[str, str, float]] = {}
 
-    def write(self, outcome: Outcome) -> None:
+    def write(self, outcome: Outcome) -> list[CycleLogEntry]:
+        """Returns what was written."""
         entries = self.entries(outcome)
         if entries:
             # Bound once for all lines: a cycle may have thousands.
             write_line = log.bind(cycle=outcome.cycle).info
             for event, fields in entries:
                 write_line(event, **fields)
+        return entries
 
     def entries(self, outcome: Outcome) -> list[CycleLogEntry]:
         for effect in outcome.effects:

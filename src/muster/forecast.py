@@ -250,7 +250,7 @@ def _evicted_gangs(world: World, tried: EvictionAttempt, gangs: dict[str, Gang],
 
 def _evicted_gang(world: World, gang: Gang, pods: list[Pod], now: float) -> EvictedGang:
     left = gang.size - len(pods) + sum(role.succeeded for role in gang.roles)
-    hours = [_lost_hours(pod, now) for pod in pods]
+    hours = [lost_hours(pod, now) for pod in pods]
     return EvictedGang(
         gang=gang.full_name,
         queue=gang.queue,
@@ -265,7 +265,7 @@ def _evicted_gang(world: World, gang: Gang, pods: list[Pod], now: float) -> Evic
     )
 
 
-def _lost_hours(pod: Pod, now: float) -> float:
+def lost_hours(pod: Pod, now: float) -> float:
     saved = pod.checkpoint if pod.checkpoint is not None else pod.started
     return (max(0.0, now - (saved if saved is not None else now)) + pod.restart_s) / 3600
 

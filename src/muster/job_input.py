@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from muster.engine.hooks import Policy
+from muster.forecast import Forecast, joined
+from muster.json_values import to_json
 from muster.kube.read.object_references import POD, Manifest
 from muster.model.events import ClusterObject, PriorityClass, Upsert
 from muster.model.gang import PodGroup
@@ -71,6 +73,14 @@ class _Manifests:
     known: list[Manifest] = field(default_factory=list)
     workloads: list[ExpandedWorkload] = field(default_factory=list)
     ignored: dict[str, Manifest] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanAnswer:
+    """What a dry run says of one gang of a job, or of all its pods that start by themselves. `assumed`: how it was read."""
+
+    forecast: Forecast
+    assumed: tuple[str, ...] = ()
 
 
 def read_job(texts: Iterable[tuple[str, str]], state: SeenCluster, options: JobOptions, *, name: str) -> Job:
@@ -235,3 +245,39 @@ def _priority_class(priority: str) -> tuple[str, list[Manifest]]:
         return priority, []
     made = manifest_builder.priority_class_for(int(priority))
     return str(made["metadata"]["name"]), [made]
+
+
+# -- what was found ----------------------------------------------------------------------------------------------------------------
+
+
+def plan_answers(forecasts: Sequence[Forecast], job: Job) -> Iterator[PlanAnswer]:
+    """One for each gang, and one for all pods of a workload that start by themselves."""
+    workload_of = {
+        f"{manifest['metadata']['namespace']}/{manifest['metadata']['name']}": workload
+        for workload in job.workloads
+        for manifest in workload.objects
+        if manifest["kind"] == ("PodGroup" if workload.is_gang else "Pod")
+    }
+    by_itself: dict[str, list[Forecast]] = {}
+    for each in forecasts:
+        workload = workload_of.get(each.gang)
+        if workload is None:
+            loose = dict.fromkeys(text for one in job.workloads if not one.is_gang for text in one.assumed)
+            yield PlanAnswer(each, tuple(loose))
+        elif workload.is_gang:
+            yield PlanAnswer(each, _assumed(workload, each))
+        else:
+            by_itself.setdefault(workload.name, []).append(each)
+    for workload in job.workloads:
+        if found := by_itself.get(workload.name):
+            one = joined(found, name=workload.name)
+            yield PlanAnswer(one, _assumed(workload, one))
+
+
+def _assumed(workload: ExpandedWorkload, found: Forecast) -> tuple[str, ...]:
+    queue = () if workload.names_queue else (f"queue {found.queue.partition('/')[2] or found.queue} (--queue)",)
+    return (*workload.assumed, *queue)
+
+
+def plan_document(answer: PlanAnswer) -> dict[str, Any]:
+    return {**to_json(answer.forecast), "gpuHours": answer.forecast.gpu_hours, "assumed": list(answer.assumed)}

@@ -18,7 +18,7 @@ import structlog
 from muster.decision_log import DecisionLogWriter
 from muster.kube.read.decoder import event_subject
 from muster.model.effects import Bind, CancelEviction, Evict, Nominate, Outcome, PodEffect, Release, Reserve
-from muster.model.events import BindFailed, Delete, Event, EvictFailed, ReservationFailed, Upsert
+from muster.model.events import BindFailed, ClusterObject, Delete, Event, EvictFailed, ReservationFailed, Upsert
 from muster.model.pod import Pod
 from muster.private_file import open_private
 
@@ -26,6 +26,29 @@ log = structlog.get_logger(__name__)
 
 WRITE_TIMEOUT_S: Final = 60.0
 """An effect that is not visible after this time was dropped by the writer."""
+
+
+class LatestObjects:
+    """All existing objects in their last version."""
+
+    def __init__(self) -> None:
+        self._upserts: dict[tuple[str, str], Upsert] = {}
+
+    def apply(self, events: Iterable[Event]) -> None:
+        for event in events:
+            if isinstance(event, Upsert):
+                key = event_subject(event.obj)
+                known = self._upserts.get(key)
+                if known is None or event.obj.version >= known.obj.version:
+                    self._upserts[key] = event
+            elif isinstance(event, Delete):
+                self._upserts.pop((event.kind, event.key), None)
+
+    def events(self) -> list[Upsert]:
+        return list(self._upserts.values())
+
+    def listed(self) -> list[ClusterObject]:
+        return [event.obj for event in self._upserts.values()]
 
 
 class RotatingDecisionLog:
@@ -36,7 +59,7 @@ class RotatingDecisionLog:
         self._max_bytes = max_bytes
         self._files = files
         self._file: IO[bytes] | None = None
-        self._facts: dict[tuple[str, str], Upsert] = {}
+        self._objects = LatestObjects()
         self._in_flight: dict[str, tuple[PodEffect, float]] = {}
         self._now = 0.0
         self._header_bytes = 0
@@ -45,7 +68,7 @@ class RotatingDecisionLog:
 
     def begin(self, policy: str) -> None:
         self.close()
-        self._facts, self._in_flight, self._header_bytes = {}, {}, 0
+        self._objects, self._in_flight, self._header_bytes = LatestObjects(), {}, 0
         with self._stopping_on_error():
             self._rotate()
             self._file = open_private(self._path, "wb")
@@ -53,6 +76,7 @@ class RotatingDecisionLog:
 
     def events(self, events: Iterable[Event]) -> None:
         events = list(events)
+        self._objects.apply(events)
         for event in events:
             self._apply(event)
         if self._file is not None:
@@ -91,7 +115,7 @@ class RotatingDecisionLog:
     @property
     def facts(self) -> list[Upsert]:
         """All existing objects in their last version."""
-        return list(self._facts.values())
+        return self._objects.events()
 
     def close(self) -> None:
         if self._file is not None:
@@ -123,20 +147,15 @@ class RotatingDecisionLog:
     def _numbered(self, number: int) -> Path:
         return self._path.with_name(f"{self._path.name}.{number}") if number else self._path
 
-    # -- objects and effects in flight -------------------------------------------------------------------------------------------
+    # -- effects in flight -------------------------------------------------------------------------------------------
 
     def _apply(self, event: Event) -> None:
         match event:
             case Upsert(obj=obj):
-                key = event_subject(obj)
-                known = self._facts.get(key)
-                if known is None or obj.version >= known.obj.version:
-                    self._facts[key] = event
                 if isinstance(obj, Pod) and obj.uid in self._in_flight and _is_visible(obj, self._in_flight[obj.uid][0]):
                     del self._in_flight[obj.uid]
-            case Delete(kind=kind, key=key_):
-                self._facts.pop((kind, key_), None)
-                self._in_flight.pop(key_, None)
+            case Delete(key=key):
+                self._in_flight.pop(key, None)
             case BindFailed(uid=uid) | EvictFailed(uid=uid) | ReservationFailed(uid=uid):
                 self._in_flight.pop(uid, None)
 

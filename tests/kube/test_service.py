@@ -27,9 +27,11 @@ from muster.model.pod import Pod, PodSignature
 from muster.rotating_decision_log import RotatingDecisionLog
 from muster.service.log_setup import REDACTED, LogFormat, redact_secrets, set_up_logging
 from muster.service.metric_specs import METRICS
-from muster.service.probe_server import BadAddress, ProbeServer, is_local, read_address
+from muster.service.probe_server import ProbeServer
 from muster.service.prometheus_metrics import Metrics, ServiceState
 from muster.service.scheduling_loop import MonotonicClock
+from muster.web.api_access import is_local
+from muster.web.http_server import BadAddress, read_address
 
 
 def state(*, leads: bool = True, synced: bool = True, age_s: float = 0.0, refused: bool = False) -> ServiceState:

@@ -132,6 +132,21 @@ def replay(
     _end("replay", json=json, work=lambda: replay_log(log, policy=policy, json=json))
 
 
+@app.command(short_help="Show a cluster in the browser: a snapshot, a decision log or a scenario.", epilog=_OTHER_CODES)
+def view(
+    file: Annotated[str, typer.Argument(help="A snapshot, a decision log, a scenario, or what `kubectl get -o json|yaml` prints.")],
+    policy: Annotated[Path | None, _POLICY] = None,
+    as_scheduler: Annotated[str, _AS_SCHEDULER] = "",
+    address: Annotated[str, typer.Option(metavar="HOST:PORT", help="Serve the page here, to this machine only.")] = "127.0.0.1:0",
+) -> None:
+    """Serve the page of `muster run` about a file, to this machine only, until Ctrl-C."""
+    from muster.cli.cluster_state import ClusterOptions
+    from muster.cli.view import show_page
+
+    looked_at = ClusterOptions(file, policy, scheduler=as_scheduler)
+    _end("view", work=lambda: show_page(looked_at, address))
+
+
 @app.command(
     cls=_AnsweringCommand,
     short_help="Predict whether a job would run, and what it would evict.",
@@ -316,7 +331,10 @@ def run(
     context: Annotated[str, _CONTEXT] = "",
     policy: Annotated[Path | None, typer.Option(metavar="FILE", help="The policy file; by default the default policy.")] = None,
     bind_address: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Serve /healthz, /readyz and /metrics here; empty disables them.")
+        str,
+        typer.Option(
+            metavar="HOST:PORT", help="Serve /healthz, /readyz, /metrics and, to this machine, the page here; empty disables all."
+        ),
     ] = "127.0.0.1:10259",
     leader_election: Annotated[
         bool,
@@ -339,6 +357,11 @@ def run(
     queue_metrics: Annotated[
         bool, typer.Option("--queue-metrics", help="Serve metrics with names of queues to other machines, too.")
     ] = False,
+    api_address: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Serve the API and the page to other machines here, for tokens of the cluster.")
+    ] = "",
+    api_certificate: Annotated[Path | None, typer.Option(metavar="FILE", help="Certificate of --api-address, in PEM.")] = None,
+    api_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its private key.")] = None,
 ) -> None:
     """Schedule a real cluster until SIGTERM or SIGINT."""
     from muster.cli.run import run_scheduler, service_settings
@@ -354,6 +377,7 @@ def run(
             log_size=log_size,
             log_files=log_files,
             queue_metrics=queue_metrics,
+            api=(api_address, api_certificate, api_key),
         )
         return run_scheduler(settings, kubeconfig=kubeconfig, context=context, log_format=log_format)
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from muster.cli.cluster_file import newest_time, plain_manifests, read_cluster, read_text_or_gzip
+from muster.cli.cluster_file import CLUSTER_SUFFIXES, newest_time, plain_manifests, read_cluster, read_text_or_gzip
 from muster.cli.errors import UserError
 from muster.cli.progress_bar import ProgressBar
 from muster.cli.scenario_files import read_scenarios
@@ -237,6 +237,15 @@ def _state_of_scenario(scenario: Scenario, options: ClusterOptions) -> ClusterSt
     else:
         objects = [event.obj for event in runner.cluster.list_events() if isinstance(event, Upsert)]
     return ClusterState(tuple(objects), runner.cluster.now, policy)
+
+
+def played_log(options: ClusterOptions) -> bytes:
+    """The decision log of a scenario; nothing where the file is none, or has no steps that run."""
+    path = Path(options.cluster)
+    if path.suffix in CLUSTER_SUFFIXES or (path.is_file() and read_cluster(path) is not None):
+        return b""
+    scenario = _scenario(options.cluster)
+    return _played(scenario if options.policy is None else replace(scenario, policy=options.policy), quiet=options.quiet)
 
 
 def _played(scenario: Scenario, *, quiet: bool) -> bytes:

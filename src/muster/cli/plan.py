@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rich.text import Text
 
 from muster.cli.cluster_file import job_texts
 from muster.cli.cluster_state import ClusterOptions, read_cluster_state
 from muster.cli.errors import UserError
-from muster.cli.json_output import JsonDocument, write_json
+from muster.cli.json_output import write_json
 from muster.cli.screen import BAD, BOLD, GOOD, NOTE, rows_of, styled, to_stdout
 from muster.cli.start_text import deadline, start_rows
 from muster.cli.text_format import compact_names, count, queue_name
@@ -24,20 +24,11 @@ from muster.forecast import (
     Forecast,
     NoSuchJob,
     forecast,
-    joined,
 )
-from muster.job_input import BadJob, Job, JobOptions, read_job
-from muster.json_values import to_json
+from muster.job_input import BadJob, JobOptions, plan_answers, plan_document, read_job
 from muster.state.derived.topology_domains import WHOLE_CLUSTER
-from muster.workloads import ExpandedWorkload
 
 _MAX_ALTERNATIVES = 6
-
-
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    forecast: Forecast
-    assumed: tuple[str, ...] = ()
 
 
 def plan(job: str, cluster: ClusterOptions, options: JobOptions, *, json: bool) -> int:
@@ -59,11 +50,11 @@ def plan(job: str, cluster: ClusterOptions, options: JobOptions, *, json: bool) 
         raise UserError(f"{job}: {error}") from None
     except BadJob as error:
         raise UserError(str(error)) from None
-    answers = list(_answers(forecasts, found))
+    answers = list(plan_answers(forecasts, found))
     code = max(each.forecast.code for each in answers)
     notes = [*found.notes, *state.notes]
     if json:
-        gangs = [{**_document(each.forecast), "assumed": list(each.assumed)} for each in answers]
+        gangs = [plan_document(each) for each in answers]
         write_json("plan", ok=code != CANNOT_RUN, errors=[], code=code, gangs=gangs, notes=notes)
         return code
     screen = to_stdout()
@@ -74,35 +65,6 @@ def plan(job: str, cluster: ClusterOptions, options: JobOptions, *, json: bool) 
         screen.print_lines(rows_of("assumed", ["; ".join(each.assumed)] * bool(each.assumed)))
     screen.print_lines(rows_of("note", notes))
     return code
-
-
-def _answers(forecasts: Sequence[Forecast], job: Job) -> Iterator[_Answer]:
-    """One for each gang, and one for all pods of a workload that start by themselves."""
-    workload_of = {
-        f"{manifest['metadata']['namespace']}/{manifest['metadata']['name']}": workload
-        for workload in job.workloads
-        for manifest in workload.objects
-        if manifest["kind"] == ("PodGroup" if workload.is_gang else "Pod")
-    }
-    by_itself: dict[str, list[Forecast]] = {}
-    for each in forecasts:
-        workload = workload_of.get(each.gang)
-        if workload is None:
-            loose = dict.fromkeys(text for one in job.workloads if not one.is_gang for text in one.assumed)
-            yield _Answer(each, tuple(loose))
-        elif workload.is_gang:
-            yield _Answer(each, _assumed(workload, each))
-        else:
-            by_itself.setdefault(workload.name, []).append(each)
-    for workload in job.workloads:
-        if found := by_itself.get(workload.name):
-            one = joined(found, name=workload.name)
-            yield _Answer(one, _assumed(workload, one))
-
-
-def _assumed(workload: ExpandedWorkload, found: Forecast) -> tuple[str, ...]:
-    queue = () if workload.names_queue else (f"queue {queue_name(found.queue)} (--queue)",)
-    return (*workload.assumed, *queue)
 
 
 # -- text output -------------------------------------------------------------------------------------------------------------------
@@ -199,7 +161,3 @@ def _alternative_text(alternative: Alternative) -> str:
 def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return ["   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
-
-
-def _document(forecast: Forecast) -> JsonDocument:
-    return {**to_json(forecast), "gpuHours": forecast.gpu_hours}

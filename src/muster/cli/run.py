@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from pathlib import Path
 
 from muster.cli.errors import UserError, file_error
@@ -13,8 +14,8 @@ from muster.kube.watch.access import AccessError, read_access
 from muster.kube.watch.leader_election import LeaseTiming
 from muster.private_file import open_private
 from muster.service.log_setup import LogFormat, set_up_logging
-from muster.service.probe_server import BadAddress, read_address
-from muster.service.process import ServiceSettings, serve
+from muster.service.process import ApiSettings, ServiceSettings, serve
+from muster.web.http_server import BadAddress, read_address
 from muster.yaml_positions import nearest
 
 _POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -33,7 +34,8 @@ async def _serve(settings: ServiceSettings, kubeconfig: Path | None, context: st
     except AccessError as error:
         raise UserError(str(error)) from None
     except BadAddress as error:
-        raise UserError(f"--bind-address: {error}") from None
+        own = settings.api is not None and f"{settings.api.address[0]}:{settings.api.address[1]}:" in str(error)
+        raise UserError(f"{'--api-address' if own else '--bind-address'}: {error}") from None
 
 
 def service_settings(
@@ -47,14 +49,12 @@ def service_settings(
     log_size: int,
     log_files: int,
     queue_metrics: bool,
+    api: tuple[str, Path | None, Path | None],
 ) -> ServiceSettings:
     """All options are validated before the first request to the cluster. An empty namespace: the pod's own."""
     if decision_log is not None:
         _check_writable(decision_log)
-    try:
-        address = read_address(bind_address) if bind_address else None
-    except BadAddress as error:
-        raise UserError(f"--bind-address: {error}") from None
+    address = _address("--bind-address", bind_address) if bind_address else None
     return ServiceSettings(
         policy=_policy(policy),
         address=address,
@@ -65,7 +65,28 @@ def service_settings(
         log_bytes=log_size * _MIB,
         log_files=log_files,
         queue_metrics=queue_metrics,
+        api=_api_settings(*api),
     )
+
+
+def _api_settings(text: str, certificate: Path | None, key: Path | None) -> ApiSettings | None:
+    if not text:
+        return None
+    address = _address("--api-address", text)
+    if certificate is None or key is None:
+        raise UserError("--api-address: other machines are answered with TLS only: name --api-certificate and --api-key")
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key)
+    except OSError as error:
+        raise UserError(f"--api-certificate {certificate}, --api-key {key}: {error.strerror or error}") from None
+    return ApiSettings(address, certificate, key)
+
+
+def _address(name: str, text: str) -> tuple[str, int]:
+    try:
+        return read_address(text)
+    except BadAddress as error:
+        raise UserError(f"{name}: {error}") from None
 
 
 def _policy(file: Path | None) -> Policy:

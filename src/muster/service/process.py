@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import ssl
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -27,9 +28,14 @@ from muster.kube.watch.client import NOT_FOUND, ApiError, Client
 from muster.kube.watch.leader_election import DEFAULT_LEASE_TIMING, LeaderElector, LeaseLost, LeaseTiming
 from muster.kube.watch.restored_server import until_restored
 from muster.rotating_decision_log import RotatingDecisionLog
+from muster.service.live_views import LiveViews
 from muster.service.probe_server import ProbeServer
 from muster.service.prometheus_metrics import Metrics, ServiceState
 from muster.service.scheduling_loop import MonotonicClock, SchedulingLoop
+from muster.web.api_access import LoopbackAccess, TokenAccess
+from muster.web.api_server import ApiServer
+from muster.web.dry_runs import DryRuns
+from muster.web.http_server import serving_api
 
 log = structlog.get_logger(__name__)
 
@@ -41,6 +47,7 @@ _RESTORED = -1
 DRAIN_TIMEOUT_S: Final = 10.0
 _STOP_TIMEOUT_S = 5.0
 _SWITCH_INTERVAL_S = 0.001
+_CERTIFICATE_INTERVAL_S = 60.0
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -60,6 +67,15 @@ class ServiceSettings:
     log_files: int = 5
     queue_metrics: bool = False
     """Metrics of queues for everybody who can connect."""
+    api: ApiSettings | None = None
+    """The API for other machines; on this one it is beside the probes."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApiSettings:
+    address: tuple[str, int]
+    certificate: Path
+    key: Path
 
 
 async def serve(settings: ServiceSettings, access: Access) -> int:
@@ -80,6 +96,7 @@ class _Service:
         self._is_leader = False
         self._cluster: LiveCluster | None = None
         self._scheduling_loop: SchedulingLoop | None = None
+        self._api = ApiServer(LiveViews(lambda: self._scheduling_loop), DryRuns())
 
     async def run(self) -> int:
         scheduler_names = self._settings.policy.settings.scheduler_names
@@ -87,7 +104,7 @@ class _Service:
         state = self._service_state()
         self._metrics.collect_from(state)
         with _signals(self._loop, self._stop):
-            async with self._serve_probes(state):
+            async with self._serve_probes(state), self._serve_api():
                 try:
                     return await self._run_elected()
                 finally:
@@ -99,9 +116,35 @@ class _Service:
         if address is None:
             yield
             return
-        async with ProbeServer(state, self._metrics, queue_metrics=self._settings.queue_metrics).served(address) as (host, port):
+        probes = ProbeServer(
+            state,
+            self._metrics,
+            queue_metrics=self._settings.queue_metrics,
+            add_routes=lambda app: self._api.add_routes(app, LoopbackAccess()),
+        )
+        async with probes.served(address) as (host, port):
             log.info("serving", address=f"{host}:{port}")
             yield
+
+    @asynccontextmanager
+    async def _serve_api(self) -> AsyncIterator[None]:
+        """To other machines: with TLS, and for tokens of the cluster."""
+        settings = self._settings.api
+        if settings is None:
+            yield
+            return
+        client = Client(self._access)
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        following = asyncio.create_task(_follow_certificate(context, settings))
+        access = TokenAccess(lambda path, body: client.request("POST", path, body=body))
+        try:
+            async with serving_api(self._api, access, settings.address, context) as (host, port):
+                log.info("serving the API", address=f"{host}:{port}")
+                yield
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+            await client.close()
 
     # -- leading ---------------------------------------------------------------------------------------------------------------
 
@@ -255,6 +298,17 @@ def _signals(loop: asyncio.AbstractEventLoop, stop: Callable[[str], None]) -> It
         yield
     finally:
         remove_handlers()
+
+
+async def _follow_certificate(context: ssl.SSLContext, settings: ApiSettings) -> None:
+    """Files that are renewed count for new connections."""
+    seen = None
+    while True:
+        with suppress(OSError):
+            if (now := (settings.certificate.stat().st_mtime_ns, settings.key.stat().st_mtime_ns)) != seen:
+                context.load_cert_chain(settings.certificate, settings.key)
+                seen = now
+        await asyncio.sleep(_CERTIFICATE_INTERVAL_S)
 
 
 async def _is_installed(client: Client) -> bool:

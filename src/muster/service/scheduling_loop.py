@@ -6,7 +6,7 @@ import gc
 import threading
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
@@ -15,10 +15,13 @@ from muster.engine.hooks import Policy
 from muster.kube.live_cluster import LiveCluster
 from muster.kube.watch.leader_election import boot_clock_s
 from muster.model.effects import Outcome
+from muster.model.events import ClusterObject
 from muster.queue_report import queue_rows
-from muster.rotating_decision_log import RotatingDecisionLog
+from muster.rotating_decision_log import LatestObjects, RotatingDecisionLog
 from muster.scheduler import Scheduler
 from muster.service.prometheus_metrics import Metrics
+from muster.web.cluster_view import ClusterCopy, copy_cluster, main_resource
+from muster.web.run_history import RunHistory
 
 log = structlog.get_logger(__name__)
 
@@ -75,6 +78,12 @@ class SchedulingLoop:
         self._last_cycle_s = 0.0
         self._metrics_updated_at = 0.0
         self._metrics_stale = False
+        self._between_cycles = threading.Lock()
+        """Whoever has it may read the world: the loop itself while it runs, and readers while it waits."""
+        self._history = RunHistory()
+        self._objects = LatestObjects()
+        self.cycles = 0
+        """How many were run, whichever scheduler ran them."""
         # A daemon: a cycle that hangs must not keep the process from exiting.
         self._thread = threading.Thread(target=self._run, name="cycles", daemon=True)
 
@@ -91,6 +100,21 @@ class SchedulingLoop:
 
     def age_s(self) -> float:
         return boot_clock_s() - self._iterated_at
+
+    # -- for readers, in any thread --------------------------------------------------------------------------------------------
+
+    def copy(self) -> ClusterCopy:
+        with self._between_cycles:
+            return copy_cluster(self._scheduler.world, self._policy, self._history)
+
+    def objects(self) -> tuple[list[ClusterObject], float, str]:
+        """All objects of the cluster, the time of the last cycle, and the text of the policy."""
+        with self._between_cycles:
+            return self._objects.listed(), self._scheduler.world.now, self._policy.source
+
+    def entries(self, gang: str) -> list[dict[str, Any]]:
+        """What was decided about it."""
+        return self._history.of_gang(gang)
 
     # -- in the thread ---------------------------------------------------------------------------------------------------------
 
@@ -119,7 +143,8 @@ class SchedulingLoop:
         began = boot_clock_s()
         while not self._stopping.is_set():
             synced = self._cluster.synced
-            self._take_events()
+            with self._between_cycles:
+                self._take_events()
             self._iterated_at = boot_clock_s()
             if synced:
                 break
@@ -164,8 +189,11 @@ class SchedulingLoop:
 
     def _cycle(self) -> None:
         self._metrics.begin()
-        self._take_events()
-        outcome = self._scheduler.tick(self._clock())
+        with self._between_cycles:
+            self._take_events()
+            outcome = self._scheduler.tick(self._clock())
+            self._history.record_evictions(self._scheduler.world, outcome)
+            self.cycles += 1
         self._cluster.execute(outcome.effects)
         self._last_cycle_s = self._metrics.end(outcome)
         self._unlogged.append(outcome)
@@ -176,6 +204,7 @@ class SchedulingLoop:
     def _take_events(self) -> None:
         events = self._cluster.events()
         self._metrics.count_failures(events)
+        self._objects.apply(events)
         self._scheduler.feed(events)
 
     def _log_if_idle(self) -> None:
@@ -185,20 +214,26 @@ class SchedulingLoop:
 
     def _log_all(self) -> None:
         for outcome in self._unlogged:
-            self._cycle_log.write(outcome)
+            self._history.record_entries(outcome, self._cycle_log.write(outcome))
         self._unlogged.clear()
 
     def _update_metrics(self) -> None:
         """Update the gauges of queues and gangs, which costs more than a cycle without changes."""
-        world = self._scheduler.world
-        self._metrics.update_gauges(world, queue_rows(world, self._policy))
+        with self._between_cycles:
+            world = self._scheduler.world
+            rows = queue_rows(world, self._policy)
+            self._metrics.update_gauges(world, rows)
+            self._history.record_sample(
+                world.now, rows, resource=main_resource(world), waiting=len(world.placements.unplaced_members)
+            )
         self._metrics_updated_at, self._metrics_stale = self._clock(), False
 
     def _start_new_log_file(self, full: RotatingDecisionLog) -> None:
         """Start a new file of the decision log with a new scheduler, so that the file can be replayed by itself."""
         facts = full.facts
-        self._scheduler = self._new_scheduler()
-        self._scheduler.feed(facts)
+        with self._between_cycles:
+            self._scheduler = self._new_scheduler()
+            self._scheduler.feed(facts)
 
     def _new_scheduler(self) -> Scheduler:
         return Scheduler(self._policy, log=self._log, on_step=self._metrics.on_step)

@@ -7,6 +7,7 @@ kept by the UID of the object that it was reported on, and forgotten with that o
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -194,6 +195,11 @@ class JournaledDict(Generic[K, V]):
     def values(self) -> list[V]:
         return list(self._values.values())
 
+    def copied(self) -> JournaledDict[K, V]:
+        made = JournaledDict[K, V]([])
+        made._values |= self._values
+        return made
+
     def set(self, key: K, value: V) -> None:
         self.writes += 1
         self._journal.append(MemoryStep(self, key, self._values.get(key, _MISSING)))
@@ -277,6 +283,12 @@ class Memory:
         """Nodes on which a problem was reported, by name."""
         self.reported: JournaledDict[tuple[str, str], object] = JournaledDict(journal)
         """What was last written, by the UID of the object and what about it, until the object itself shows it or something else."""
+
+    def copied(self) -> Memory:
+        """To read while this one changes: attempts and timeouts, and nothing else that it remembers."""
+        made = copy(self)
+        made.attempts, made.timed_out = self.attempts.copied(), self.timed_out.copied()
+        return made
 
     # -- attempts --------------------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ Only the world changes these amounts. Row numbers are good until a node comes or
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import TypeVar
 
 import numpy as np
@@ -59,6 +60,17 @@ class NodeTable:
 
     def __len__(self) -> int:
         return len(self.nodes)
+
+    def copied(self) -> NodeTable:
+        """To read while this one changes."""
+        made = copy(self)
+        made.nodes, made.used, made.planned, made.allocatable = (
+            self.nodes.copy(),
+            self.used.copy(),
+            self.planned.copy(),
+            self.allocatable.copy(),
+        )
+        return made
 
     def change_phase(self, row: int, amounts: Amounts, *, before: Phase, now: Phase) -> None:
         """Count a pod in another phase on one row; PENDING where it is not there."""

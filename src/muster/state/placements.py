@@ -7,6 +7,7 @@ pods between cycles, trials within one; nobody else does.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,6 +79,14 @@ class Placements:
         self.releasing: dict[str, None] = {}
         """Pods that are terminating or overdue."""
         self.journal: Journal = []
+
+    def copied(self) -> Placements:
+        """To read while these change: by pod and by phase, and the node columns; neither ledger nor journal."""
+        made = copy(self)
+        made.table, made.by_uid = self.table.copied(), self.by_uid.copy()
+        made.releasing, made.reservations = self.releasing.copy(), self.reservations.copy()
+        made.unplaced_members = self.unplaced_members.copy()
+        return made
 
     def steps(self) -> list[Step]:
         """The moves of this cycle that were not undone, in order."""

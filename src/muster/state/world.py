@@ -6,6 +6,9 @@ trial undoes both. Derived values are kept in `derived` and can be thrown away a
 
 from __future__ import annotations
 
+from copy import copy
+from dataclasses import replace
+
 from muster.model.gang import Gang
 from muster.model.pod import UNPLACED, Phase, Placement, Pod
 from muster.state.changes import Changes
@@ -30,6 +33,20 @@ class World:
         self.table: NodeTable = self.placements.table
         self.ledger: Ledger = self.placements.ledger
         self.columns: Columns = self.placements.columns
+
+    def copied(self) -> World:
+        """To read while this one changes, in another thread too: what was observed, where the pods are, and why gangs wait.
+        Nothing can be decided on it."""
+        made = copy(self)
+        facts = self.facts
+        made.facts = replace(
+            facts, nodes=facts.nodes.copy(), pods=facts.pods.copy(), gangs=facts.gangs.copy(), members=facts.members.copy()
+        )
+        made.columns = copy(self.columns)
+        made.columns.names = self.columns.names.copy()
+        made.placements, made.memory = self.placements.copied(), self.memory.copied()
+        made.table = made.placements.table
+        return made
 
     def placement(self, pod: Pod) -> Placement:
         return self.placements.by_uid.get(pod.uid, UNPLACED)

@@ -1,0 +1,259 @@
+"""The HTTP routes of the API and the page: read-only, versioned, described by `static/openapi.json`.
+
+It shares aiohttp with the probes, which have it for the client of the API server; a server of threads would need one for each
+reader that is slow. Each response is one of the views that are kept as bytes, so a slow reader delays nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import time
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
+from functools import partial
+from importlib.resources import files
+from typing import Final
+
+import msgspec
+from aiohttp import hdrs, web
+
+from muster.kube.watch.client import ApiError
+from muster.model.printable_text import printable_json
+from muster.web.api_access import ApiAccess, Denied, Reader
+from muster.web.cluster_view import PARTS, ClusterView, JsonRow
+from muster.web.dry_runs import MAX_JOB_BYTES, DryRuns
+from muster.web.view_source import NotReady, ViewSource
+from muster.web.visibility import is_visible, visible_answer, visible_entries, visible_view
+
+API_VERSION: Final = 1
+API: Final = "/api/v1"
+MAX_STREAMS: Final = 100
+_POLL_S = 1.0
+_KEEPALIVE_S = 15.0
+_MIN_GZIP_BYTES = 2000
+_SEND_TIMEOUT_S = 20.0
+_MAX_STREAM_S = 600.0
+"""A reader that follows for longer connects again, and is asked again who she is."""
+_HEADERS: Final = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_PAGE_FILES: Final = {"index.html": "text/html", "app.js": "text/javascript", "style.css": "text/css"}
+_GANG_FILTERS: Final = ("namespace", "queue", "stage")
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def static_text(name: str) -> str:
+    return files("muster.web").joinpath("static", name).read_text(encoding="utf-8")
+
+
+class ApiServer:
+    """`add_routes` may be called for several servers, each with its own access."""
+
+    def __init__(self, source: ViewSource, dry_runs: DryRuns) -> None:
+        self._source = source
+        self._dry_runs = dry_runs
+        self._streams = 0
+
+    def add_routes(self, app: web.Application, access: ApiAccess) -> None:
+        routes = _Routes(self, access)
+        app.router.add_get("/", _page_file("index.html"))
+        for name in _PAGE_FILES:
+            app.router.add_get(f"/{name}", _page_file(name))
+        app.router.add_get(f"{API}/openapi.json", _open_api)
+        for part in (*PARTS, "cluster"):
+            app.router.add_get(f"{API}/{part}", routes.answering(partial(self._part, part)))
+        app.router.add_get(f"{API}/gangs/{{namespace}}/{{name}}", routes.answering(self._gang))
+        app.router.add_get(f"{API}/why/{{namespace}}/{{name}}", routes.answering(self._why))
+        app.router.add_post(f"{API}/plan", routes.answering(self._plan))
+        app.router.add_get(f"{API}/events", routes.answering(self._events))
+
+    async def view(self, request: web.Request) -> ClusterView:
+        at = request.query.get("at", "")
+        try:
+            return await self._source.view(float(at) if at else None)
+        except ValueError:
+            raise _Refused(400, f"at={at!r} is no time in seconds since 1970") from None
+
+    async def _part(self, part: str, request: web.Request, caller: _Caller) -> web.Response:
+        view = visible_view(await self.view(request), caller.sees)
+        filters = {key: request.query[key] for key in _GANG_FILTERS if key in request.query} if part == "gangs" else {}
+        if filters:
+            return _json({**_head(view), "gangs": [row for row in view.gangs if _matches(row, filters)]})
+        if part not in view.encoded:
+            found = view.parts() if part == "cluster" else {part: getattr(view, part)}
+            view.encoded[part] = await asyncio.to_thread(_encode, {**_head(view), **found})
+        return await _send(request, view, part)
+
+    async def _gang(self, request: web.Request, caller: _Caller) -> web.Response:
+        name, view = _gang_name(request), await self.view(request)
+        row = next((row for row in view.gangs if row["gang"] == name), None)
+        if row is None or not is_visible(name, caller.sees):
+            raise _Refused(404, f"there is no gang {name} in the cluster")
+        history = visible_entries(self._source.entries(name), caller.sees)
+        return _json({**_head(view), "gang": row, "members": view.members(name), "history": history})
+
+    async def _why(self, request: web.Request, caller: _Caller) -> web.Response:
+        name = _gang_name(request)
+        if not is_visible(name, caller.sees):
+            raise _Refused(404, f"there is no gang {name} in the cluster")
+        return await self._ask({"ask": "why", "gang": name}, caller)
+
+    async def _plan(self, request: web.Request, caller: _Caller) -> web.Response:
+        if request.headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):
+            raise _Refused(403, "a page of another site may not ask this")
+        job = (await request.content.read(MAX_JOB_BYTES + 1)) if (request.content_length or 0) <= MAX_JOB_BYTES else None
+        if job is None or len(job) > MAX_JOB_BYTES or not request.content.at_eof():
+            raise _Refused(413, f"a job has at most {MAX_JOB_BYTES} bytes")
+        try:
+            text = job.decode()
+        except UnicodeDecodeError:
+            raise _Refused(400, "a job is a manifest in YAML or JSON, in UTF-8") from None
+        question = {"ask": "plan", "job": text, "namespace": request.query.get("namespace", "")}
+        return await self._ask(question, caller)
+
+    async def _ask(self, question: JsonRow, caller: _Caller) -> web.Response:
+        answer = await self._dry_runs.ask(question, await self._source.question_state())
+        if answer.status != 200:
+            raise _Refused(answer.status, str(answer.body.get("error", "")))
+        sees = caller.sees
+        if planned := {row["gang"].partition("/")[0] for row in answer.body.get("gangs", [])}:
+            # Its namespace may have had no gang so far.
+            sees = await caller.reader.visible(partial(_as_they_are, planned))
+            if sees is not None and planned - sees:
+                raise _Refused(403, "this job is in a namespace whose pods you may not list")
+        return _json({"apiVersion": API_VERSION, **visible_answer(answer.body, sees)})
+
+    async def _events(self, request: web.Request, _: _Caller) -> web.StreamResponse:
+        """One event whenever there is a newer view. A reader that is slow gets fewer of them."""
+        if self._streams >= MAX_STREAMS:
+            raise _Refused(429, f"{MAX_STREAMS} readers follow already")
+        response = web.StreamResponse(headers={**_HEADERS, "Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        self._streams += 1
+        try:
+            await self._follow(request, response)
+        except (ConnectionError, TimeoutError, NotReady):
+            pass
+        finally:
+            self._streams -= 1
+        return response
+
+    async def _follow(self, request: web.Request, response: web.StreamResponse) -> None:
+        sent, silent_s, until = -1, 0.0, time.monotonic() + _MAX_STREAM_S
+        while time.monotonic() < until:
+            line = b""
+            if (version := self._source.version()) != sent:
+                view = await self.view(request)
+                sent, line = version, b"event: cycle\ndata: " + _encode({**_head(view), "summary": view.summary}) + b"\n\n"
+            elif silent_s >= _KEEPALIVE_S:
+                line = b": nothing new\n\n"
+            if line:
+                silent_s = 0.0
+                async with asyncio.timeout(_SEND_TIMEOUT_S):
+                    await response.write(line)
+            await asyncio.sleep(_POLL_S)
+            silent_s += _POLL_S
+
+
+@dataclass(frozen=True, slots=True)
+class _Caller:
+    """Who asks, and the namespaces that she may see; None: all."""
+
+    reader: Reader
+    sees: frozenset[str] | None
+
+
+class _Refused(Exception):
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+class _Routes:
+    """Asks who is there before anything is answered."""
+
+    def __init__(self, server: ApiServer, access: ApiAccess) -> None:
+        self._server = server
+        self._access = access
+
+    def answering(self, answer: Callable[[web.Request, _Caller], Awaitable[web.StreamResponse]]) -> Handler:
+        async def handle(request: web.Request) -> web.StreamResponse:
+            try:
+                return await answer(request, await self._caller(request))
+            except NotReady as error:
+                return _json({"error": str(error)}, status=503)
+            except (Denied, _Refused) as error:
+                return _json({"error": str(error)}, status=error.status)
+            except ApiError as error:
+                return _json({"error": f"the API server did not say who you are: {error}"}, status=503)
+
+        return handle
+
+    async def _caller(self, request: web.Request) -> _Caller:
+        scheme, _, token = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
+        bearer = token.strip() if scheme.lower() == "bearer" else ""
+        reader = await self._access.reader(remote=request.remote or "", host=request.host, token=bearer)
+
+        async def namespaces() -> set[str]:
+            asked = request.match_info.get("namespace", "")
+            return {asked} if asked else {row["gang"].partition("/")[0] for row in (await self._server.view(request)).gangs}
+
+        return _Caller(reader, await reader.visible(namespaces))
+
+
+def _page_file(name: str) -> Handler:
+    """The page itself tells nothing: everybody may have it."""
+
+    async def handle(_: web.Request) -> web.Response:
+        return web.Response(text=static_text(name), content_type=_PAGE_FILES[name], headers=_HEADERS)
+
+    return handle
+
+
+async def _open_api(_: web.Request) -> web.Response:
+    return web.Response(text=static_text("openapi.json"), content_type="application/json", headers=_HEADERS)
+
+
+def _gang_name(request: web.Request) -> str:
+    return f"{request.match_info['namespace']}/{request.match_info['name']}"
+
+
+def _matches(row: JsonRow, filters: dict[str, str]) -> bool:
+    namespace, queue = row["gang"].partition("/")[0], row["queue"]
+    values = {"namespace": (namespace,), "queue": (queue, queue.partition("/")[2]), "stage": (row["stage"],)}
+    return all(wanted in values[key] for key, wanted in filters.items())
+
+
+def _head(view: ClusterView) -> JsonRow:
+    return {"apiVersion": API_VERSION, "cycle": view.cycle, "time": view.time}
+
+
+def _encode(document: JsonRow) -> bytes:
+    return printable_json(msgspec.json.encode(document))
+
+
+async def _send(request: web.Request, view: ClusterView, part: str) -> web.Response:
+    """Compressed once for all readers."""
+    body, headers = view.encoded[part], {**_HEADERS, "Content-Type": "application/json"}
+    if len(body) >= _MIN_GZIP_BYTES and "gzip" in request.headers.get(hdrs.ACCEPT_ENCODING, ""):
+        if f"{part} gzip" not in view.encoded:
+            view.encoded[f"{part} gzip"] = await asyncio.to_thread(gzip.compress, body, 3)
+        body, headers = view.encoded[f"{part} gzip"], {**headers, "Content-Encoding": "gzip"}
+    return web.Response(body=body, headers=headers)
+
+
+def _json(document: JsonRow, *, status: int = 200) -> web.Response:
+    return web.Response(status=status, body=_encode(document), content_type="application/json", headers=_HEADERS)
+
+
+async def _as_they_are(namespaces: Collection[str]) -> Collection[str]:
+    return namespaces
