@@ -26,7 +26,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("config", "kube", "decision_log", "queue_report"),
     ("sim", "rotating_decision_log", "json_values"),
     ("scheduler",),
-    ("start_time",),
+    ("start_time", "remedies"),
     ("scenario", "replay", "forecast", "workloads", "convert", "lab", "trace"),
     ("bench", "crds", "snapshot", "gang_report", "job_input", "cycle_log"),
     ("web",),

@@ -15,9 +15,13 @@ from muster.model.gang import Gang
 from muster.model.pod import Pod
 from muster.model.resource_amounts import GPU
 from muster.plugins.pdb import budgets_covering
+from muster.remedies import Remedy, remedies_of
 from muster.scheduler import new_store
 from muster.start_time import MayGoOn, RunTimes, Start, queue_order, starts_of, without_evictions
 from muster.state.world import World
+
+TimeLimit = Callable[[], MayGoOn]
+"""Begins the time for one question."""
 
 RUNS_NOW, RUNS_AFTER_EVICTION, CANNOT_RUN = 0, 2, 3
 
@@ -79,6 +83,11 @@ class Forecast:
     start: Start | None = None
     """When it starts, where it does not now; where pods are evicted for it, when it would without."""
 
+    remedies: tuple[Remedy, ...] = ()
+    """Changes with which it runs, where it cannot."""
+    remedies_cut_short: bool = False
+    """The time was over before all were tried."""
+
     @property
     def gpu_hours(self) -> float:
         return sum(evicted.gpu_hours for evicted in self.evicted_gangs)
@@ -137,10 +146,10 @@ def forecast(
     *,
     now: float,
     run_times: RunTimes | None = None,
-    may_go_on: MayGoOn = lambda: True,
+    limit: TimeLimit = lambda: lambda: True,
 ) -> tuple[Forecast, ...]:
     """What one cycle would decide about the gangs of these pods (UIDs), given all objects of a cluster, the pods' own included.
-    With `run_times` also when those start that do not now, as far as `may_go_on`."""
+    With `run_times` also when those start that do not now, and what would make them."""
     positions: dict[str, tuple[int, int]] = {}
     run = dry_run(policy, objects, now=now, look=lambda s: positions.update(_positions(s, asked)))
     members = run.world.facts.members
@@ -151,30 +160,35 @@ def forecast(
     for key in keys:
         position, waiting = positions.get(key, (0, 0))
         found.append(replace(run.forecast(run.gangs[key]), position=position, waiting_in_queue=waiting))
-    if run_times is not None:
-        gangs = [(run.gangs[key], each) for key, each in zip(keys, found, strict=True)]
-        starts = starts_of_waiting(policy, objects, gangs, run_times, now=now, may_go_on=may_go_on)
-        found = [replace(each, start=starts.get(gang.key)) for gang, each in gangs]
-    return tuple(found)
+    if run_times is None:
+        return tuple(found)
+    gangs = [(run.gangs[key], each) for key, each in zip(keys, found, strict=True)]
+    return tuple(with_outlook(policy, objects, gangs, run_times, now=now, limit=limit))
 
 
-def starts_of_waiting(
+def with_outlook(
     policy: Policy,
     objects: Sequence[ClusterObject],
     gangs: Sequence[tuple[Gang, Forecast]],
     run_times: RunTimes,
     *,
     now: float,
-    may_go_on: MayGoOn,
-) -> dict[str, Start]:
-    """When those of these gangs start that do not now, by key; where pods are evicted for one, when it would without."""
+    limit: TimeLimit,
+) -> list[Forecast]:
+    """The same, with when those start that do not now (where pods are evicted for one, when it would without), and with what would
+    make the first that cannot run do so. Each of these questions has a time limit of its own."""
     starts: dict[str, Start] = {}
     for evicts in (False, True):
         waiting = [gang for gang, each in gangs if each.code != RUNS_NOW and bool(each.evicted_gangs) == evicts]
         if waiting:
             under = without_evictions(policy) if evicts else policy
-            starts |= starts_of(under, objects, waiting, run_times, now=now, may_go_on=may_go_on)
-    return starts
+            starts |= starts_of(under, objects, waiting, run_times, now=now, may_go_on=limit())
+    found = [replace(each, start=starts.get(gang.key)) for gang, each in gangs]
+    barred = [at for at, each in enumerate(found) if each.code == CANNOT_RUN]
+    for at in barred[:1]:
+        remedies, cut_short = remedies_of(policy, objects, gangs[at][0], now=now, may_go_on=limit())
+        found[at] = replace(found[at], remedies=remedies, remedies_cut_short=cut_short)
+    return found
 
 
 def _positions(s: Session, asked: Collection[str]) -> Iterator[tuple[str, tuple[int, int]]]:

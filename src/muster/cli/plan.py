@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from rich.text import Text
 
@@ -12,8 +13,8 @@ from muster.cli.cluster_file import job_texts
 from muster.cli.cluster_state import ClusterOptions, read_cluster_state
 from muster.cli.errors import UserError
 from muster.cli.json_output import write_json
+from muster.cli.outlook_text import deadline, remedy_rows, start_rows
 from muster.cli.screen import BAD, BOLD, GOOD, NOTE, rows_of, styled, to_stdout
-from muster.cli.start_text import deadline, start_rows
 from muster.cli.text_format import compact_names, count, queue_name
 from muster.forecast import (
     CANNOT_RUN,
@@ -44,7 +45,7 @@ def plan(job: str, cluster: ClusterOptions, options: JobOptions, *, json: bool) 
             found.uids,
             now=state.now,
             run_times=state.run_times,
-            may_go_on=deadline(cluster.seconds),
+            limit=partial(deadline, cluster.seconds),
         )
     except NoSuchJob as error:
         raise UserError(f"{job}: {error}") from None
@@ -62,6 +63,7 @@ def plan(job: str, cluster: ClusterOptions, options: JobOptions, *, json: bool) 
         screen.print_lines([styled("")] * (number > 0))
         screen.print_lines(forecast_lines(each.forecast))
         screen.print_lines(start_rows(each.forecast, now=state.now, seconds=cluster.seconds))
+        screen.print_lines(remedy_rows(each.forecast, seconds=cluster.seconds))
         screen.print_lines(rows_of("assumed", ["; ".join(each.assumed)] * bool(each.assumed)))
     screen.print_lines(rows_of("note", notes))
     return code

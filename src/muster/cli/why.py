@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 from rich.text import Text
 
@@ -12,12 +13,12 @@ from muster.cli import OK
 from muster.cli.cluster_state import ClusterOptions, ClusterState, read_cluster_state
 from muster.cli.errors import UserError
 from muster.cli.json_output import write_json
+from muster.cli.outlook_text import deadline, remedy_rows, start_rows
 from muster.cli.plan import forecast_lines
 from muster.cli.screen import BOLD, GOOD, NOTE, rows_of, styled, to_stdout
-from muster.cli.start_text import deadline, start_rows
 from muster.cli.text_format import amount, compact_names, count, duration, join_names, queue_name
 from muster.engine.session import Session
-from muster.forecast import CANNOT_RUN, Forecast, dry_run, starts_of_waiting
+from muster.forecast import CANNOT_RUN, Forecast, dry_run, with_outlook
 from muster.gang_report import GangAnswer, ObservedGang, described, find_gang, with_cycle
 from muster.json_values import to_json
 from muster.model.gang import Gang, Stage
@@ -40,7 +41,7 @@ def why(name: str, options: ClusterOptions, *, namespace: str, json: bool) -> in
 
     run = dry_run(state.policy, state.objects, now=state.now, look=look)
     (gang, known), *_ = seen
-    told = _with_start(with_cycle(known, run, gang), state, gang, options)
+    told = _with_outlook(with_cycle(known, run, gang), state, gang, options)
     logged = state.logged.get(gang.full_name, ())
     if json:
         write_json("why", ok=True, errors=[], **to_json(told), logged=list(logged), notes=list(state.notes))
@@ -50,14 +51,13 @@ def why(name: str, options: ClusterOptions, *, namespace: str, json: bool) -> in
     return OK
 
 
-def _with_start(told: GangAnswer, state: ClusterState, gang: Gang, options: ClusterOptions) -> GangAnswer:
+def _with_outlook(told: GangAnswer, state: ClusterState, gang: Gang, options: ClusterOptions) -> GangAnswer:
     found = told.forecast
     if not told.position or found is None:
         return told
-    starts = starts_of_waiting(
-        state.policy, state.objects, [(gang, found)], state.run_times, now=state.now, may_go_on=deadline(options.seconds)
-    )
-    return replace(told, forecast=replace(found, start=starts.get(gang.key)))
+    limit = partial(deadline, options.seconds)
+    [more] = with_outlook(state.policy, state.objects, [(gang, found)], state.run_times, now=state.now, limit=limit)
+    return replace(told, forecast=more)
 
 
 def _find(world: World, name: str) -> Gang:
@@ -84,6 +84,7 @@ def _lines(told: GangAnswer, state: ClusterState, logged: tuple[str, ...], secon
     yield from _waiting_lines(told, found) if waits else _running_lines(told)
     if found.code == CANNOT_RUN:
         yield from start_rows(found, now=state.now, seconds=seconds)
+        yield from remedy_rows(found, seconds=seconds)
     yield from rows_of("queue", [_queue(told)] * (told.queue is not None))
     yield from rows_of("holds", list(_claims(told)))
     yield from rows_of("log", list(logged))

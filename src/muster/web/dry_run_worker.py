@@ -20,7 +20,7 @@ import msgspec
 from muster.config import default_policy, load_policy
 from muster.engine.hooks import Policy
 from muster.engine.session import Session
-from muster.forecast import NoSuchJob, dry_run, forecast, starts_of_waiting
+from muster.forecast import NoSuchJob, dry_run, forecast, with_outlook
 from muster.gang_report import GangAnswer, described, with_cycle
 from muster.job_input import BadJob, JobOptions, plan_answers, plan_document, read_job
 from muster.json_values import to_json
@@ -41,7 +41,7 @@ class QuestionedCluster:
 
 _MAX_MEMORY: Final = 4 * 2**30
 _NICE: Final = 10
-_START_TIME_S: Final = 5.0
+_OUTLOOK_S: Final = 3.0
 
 
 def main() -> None:
@@ -67,7 +67,7 @@ def _plan(question: dict[str, Any], state: QuestionedCluster) -> DryRunAnswer:
     try:
         job = read_job([("job", question["job"])], state, JobOptions(workload), name="job")
         objects = (*state.objects, *job.objects)
-        forecasts = forecast(state.policy, objects, job.uids, now=state.now, run_times=RunTimes(), may_go_on=_deadline())
+        forecasts = forecast(state.policy, objects, job.uids, now=state.now, run_times=RunTimes(), limit=_deadline)
     except (NoSuchJob, BadJob, InputError) as bad:
         return DryRunAnswer(BAD_QUESTION, {"error": str(bad)})
     answers = [plan_document(each) for each in plan_answers(forecasts, job)]
@@ -87,14 +87,14 @@ def _why(name: str, state: QuestionedCluster) -> DryRunAnswer:
     found = with_cycle(known, run, gang)
     if found.position and found.forecast is not None:
         asked = [(gang, found.forecast)]
-        starts = starts_of_waiting(state.policy, state.objects, asked, RunTimes(), now=state.now, may_go_on=_deadline())
-        found = replace(found, forecast=replace(found.forecast, start=starts.get(gang.key)))
+        [more] = with_outlook(state.policy, state.objects, asked, RunTimes(), now=state.now, limit=_deadline)
+        found = replace(found, forecast=more)
     return DryRunAnswer(OK, to_json(found))
 
 
 def _deadline() -> Callable[[], bool]:
-    """So long it may take to find out when something starts."""
-    until = time.monotonic() + _START_TIME_S
+    """So long it may take to find out when something starts, and again as long what would make it."""
+    until = time.monotonic() + _OUTLOOK_S
     return lambda: time.monotonic() < until
 
 

@@ -1,4 +1,4 @@
-"""Says when a gang starts, and how sure that is."""
+"""Says when a gang starts, how sure that is, and with which changes it runs."""
 
 from __future__ import annotations
 
@@ -29,6 +29,18 @@ def start_rows(forecast: Forecast, *, now: float, seconds: float) -> Iterator[Te
     place = f"; {forecast.position} of {forecast.waiting_in_queue} in queue {queue_name(forecast.queue)}"
     without = "without evicting anybody: " * bool(forecast.evicted_gangs)
     yield from rows_of("starts", [without + _when(start, now, seconds) + place * (forecast.position > 0)])
+
+
+def remedy_rows(forecast: Forecast, *, seconds: float) -> Iterator[Text]:
+    """With which changes it runs."""
+    texts = []
+    for each in forecast.remedies:
+        evicts = f", after evicting {count(each.evicts, 'pod')}" if each.evicts else ""
+        command = f": {each.command}" if each.command else ""
+        texts.append(f"{each.what}{evicts}{command}")
+    if forecast.remedies_cut_short:
+        texts.append(f"(not all changes were tried: {seconds:g} s were over, --seconds)")
+    yield from rows_of("runs if", texts)
 
 
 def _when(start: Start, now: float, seconds: float) -> str:

@@ -1,0 +1,128 @@
+"""With which changes a gang runs that cannot: each is found, and holds when it is really made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.cli.commands import muster
+
+NODES: list[dict[str, Any]] = [{"name": "n[1-4]", "gpu": 8}]
+JOB: dict[str, Any] = {"name": "train", "queue": "research", "pods": 4, "requests": {"gpu": 8}}
+TIERS = {"plugins": [{"topology": {"tiers": {"rack": "rack", "block": "block"}}}], "base": "default"}
+
+
+def cluster(**keys: object) -> dict[str, Any]:
+    return {"name": "a cluster", "nodes": NODES, "queues": [{"name": "research"}], **keys}
+
+
+def running(name: str, nodes: str, pods: int, **keys: object) -> dict[str, Any]:
+    return {"name": name, "queue": "research", "pods": pods, "requests": {"gpu": 8}, "runningOn": nodes, "age": "1h", **keys}
+
+
+def asked(tmp_path: Path, given: dict[str, Any], job: dict[str, Any], *arguments: str) -> Any:
+    (tmp_path / "cluster.yaml").write_text(yaml.safe_dump(given, sort_keys=False))
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(job))
+    result = muster("plan", "job.yaml", "-c", "cluster.yaml", "--json", *arguments, cwd=tmp_path)
+    assert result.code in (0, 2, 3), result.err
+    return result.document
+
+
+LIMITED = cluster(queues=[{"name": "research", "limit": {"gpu": 24}}])
+BUSY = cluster(gangs=[running("sweep", "n[1-2]", 2)])
+CLASSES = cluster(priorityClasses=[{"name": "high", "value": 100}], gangs=[running("sweep", "n[1-4]", 4)])
+RACKS = cluster(
+    policy=TIERS,
+    nodes=[{"name": f"r{rack}n[1-2]", "gpu": 8, "labels": {"rack": f"r{rack}", "block": "b1"}} for rack in (1, 2)],
+)
+GUARDED = cluster(
+    objects=[
+        {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": "sweep"},
+            "spec": {"minAvailable": 4, "selector": {}},
+        }
+    ],
+    gangs=[running("sweep", "n[1-4]", 4, priority=1)],
+)
+
+BORROWED = cluster(
+    queues=[{"name": "research", "deserved": {"gpu": 16}}, {"name": "other", "deserved": {"gpu": 8}}],
+    gangs=[running("sweep", "n[1-4]", 4, min=1) | {"queue": "other"}],
+)
+
+CASES: list[tuple[dict[str, Any], dict[str, Any], str, dict[str, Any], dict[str, Any]]] = [
+    (LIMITED, JOB, "its minimum were 3", LIMITED, JOB | {"min": 3}),
+    (LIMITED, JOB, "each member asked for at most 6 gpu", LIMITED, JOB | {"requests": {"gpu": 6}}),
+    (LIMITED, JOB, "the limit of queue research were gpu 32", cluster(queues=[{"name": "research", "limit": {"gpu": 32}}]), JOB),
+    (BUSY, JOB, "there were 2 more nodes like n1", BUSY | {"nodes": [{"name": "n[1-6]", "gpu": 8}]}, JOB),
+    (CLASSES, JOB, "its priority class were high, after evicting 4 pods", CLASSES, JOB | {"priorityClassName": "high"}),
+    (
+        GUARDED,
+        JOB | {"priority": 100},
+        "disruption budget default/sweep allowed it, after evicting 4 pods",
+        GUARDED | {"objects": []},
+        JOB | {"priority": 100},
+    ),
+    (
+        BORROWED,
+        JOB | {"pods": 3},
+        "the deserved share of queue research were gpu 24, after evicting 3 pods",
+        BORROWED | {"queues": [{"name": "research", "deserved": {"gpu": 24}}, {"name": "other", "deserved": {"gpu": 8}}]},
+        JOB | {"pods": 3},
+    ),
+    (
+        RACKS,
+        JOB | {"networkTopology": {"mode": "hard", "highestTierAllowed": 1}},
+        "tier 2 were allowed",
+        RACKS,
+        JOB | {"networkTopology": {"mode": "hard", "highestTierAllowed": 2}},
+    ),
+]
+
+
+@pytest.mark.parametrize(("given", "job", "text", "then", "other_job"), CASES, ids=[case[2] for case in CASES])
+def test_a_change_that_is_named_makes_it_run(
+    tmp_path: Path, given: dict[str, Any], job: dict[str, Any], text: str, then: dict[str, Any], other_job: dict[str, Any]
+) -> None:
+    document = asked(tmp_path, given, job)
+    assert document["code"] == 3
+    found = {_text(each) for each in document["gangs"][0]["remedies"]}
+    assert text in found, found
+    assert asked(tmp_path, then, other_job)["code"] in (0, 2)
+
+
+def _text(remedy: dict[str, Any]) -> str:
+    return f"{remedy['what']}, after evicting {remedy['evicts']} pods" if remedy["evicts"] else str(remedy["what"])
+
+
+def test_the_smallest_change_of_each_kind_is_named(tmp_path: Path) -> None:
+    document = asked(tmp_path, LIMITED, JOB | {"min": 4})
+    minimum = next(each for each in document["gangs"][0]["remedies"] if each["what"].startswith("its minimum"))
+    assert minimum == {
+        "what": "its minimum were 3",
+        "evicts": 0,
+        "command": "kubectl -n default patch podgroups.scheduling.volcano.sh train "
+        """--type merge -p '{"spec":{"minMember":3}}'""",
+    }
+    assert asked(tmp_path, LIMITED, JOB | {"requests": {"gpu": 7}})["code"] == 3
+
+
+def test_a_limit_and_what_else_bars_it_are_named_together(tmp_path: Path) -> None:
+    given = cluster(queues=[{"name": "research", "limit": {"gpu": 16}}], gangs=[running("sweep", "n[1-2]", 2)])
+    document = asked(tmp_path, given, JOB)
+    texts = [_text(each) for each in document["gangs"][0]["remedies"]]
+    assert "the limit of queue research were gpu 48 and there were 2 more nodes like n1" in texts
+
+
+def test_the_answer_is_the_same_however_often_it_is_asked_and_is_bounded_in_time(tmp_path: Path) -> None:
+    assert asked(tmp_path, LIMITED, JOB) == asked(tmp_path, LIMITED, JOB)
+    [gang] = asked(tmp_path, LIMITED, JOB, "--seconds", "0")["gangs"]
+    assert (gang["remedies"], gang["remediesCutShort"]) == ([], True)
+    result = muster("plan", "job.yaml", "-c", "cluster.yaml", "--seconds", "0", cwd=tmp_path)
+    assert " runs if  (not all changes were tried: 0 s were over, --seconds)" in result.out
+    result = muster("plan", "job.yaml", "-c", "cluster.yaml", cwd=tmp_path)
+    assert " runs if  its minimum were 3: kubectl -n default patch" in result.out
