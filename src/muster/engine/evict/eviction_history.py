@@ -20,7 +20,8 @@ from muster.state.derived_values import Derived
 from muster.state.memory import PlanLosses
 
 MAX_CROSSINGS = 3
-"""In so many plans for the same gang another one may lose pods that bring a queue below its share."""
+"""In so many plans for the same gang another one may lose pods that bring a queue below its share, or that it has borrowed as the
+other does."""
 
 KEPT_PLANS = 4
 """So many names of plans are kept, so that none is counted twice after a crash."""
@@ -67,6 +68,12 @@ def _losses_by_gang(s: Session) -> list[tuple[str, Losses]]:
     gangs = _gangs_by_history(s)
     known = [(key, losses) for key, losses in s.world.memory.losses.items() if key in gangs]
     return [(gang, losses) for key, losses in known for gang in sorted(gangs[key])]
+
+
+def crossed_often(s: Session, asker: Gang, victim_table: VictimTable) -> set[int]:
+    """Gangs, by number, that lost pods in this way in so many plans for the asking one that they do no more."""
+    by = history_key(s, asker)
+    return {number for number, losses in gang_losses(s, victim_table) if dict(losses.crossings).get(by, 0) >= MAX_CROSSINGS}
 
 
 def crossing_history(s: Session, gang: Gang) -> str:

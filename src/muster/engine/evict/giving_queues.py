@@ -110,6 +110,17 @@ class GivingQueues:
                     found[member.gang] = None
         return tuple(found)
 
+    def borrowing_gangs(self, victims: Sequence[Pod]) -> tuple[str, ...]:
+        """Gangs, by key, of other queues that only borrow what is evicted, as the asking queues do."""
+        found: dict[str, None] = {}
+        for pod in victims:
+            member, request = self._s.world.facts.members[pod.uid], self._s.world.request(pod)
+            if member.queue not in self.comparisons and all(
+                comparison.both_borrow(member.queue, request) for comparison in self.comparisons.values()
+            ):
+                found[member.gang] = None
+        return tuple(found)
+
     def _giving_levels(self, queue: str) -> dict[str, None]:
         """The levels of a queue below the common ancestor with any queue of the ask; none for these."""
         pairs = [comparison.pair(queue) for comparison in self.comparisons.values()] if queue not in self.comparisons else []

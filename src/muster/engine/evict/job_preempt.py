@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from muster.engine.evict.contested import Contested
+from muster.engine.evict.eviction_history import MAX_CROSSINGS, crossed_often
 from muster.engine.evict.eviction_policy import EvictionPolicy, exclude_own_gang, in_queues, lower_priority, priority_against
 from muster.engine.evict.giving_queues import GivingQueues
 from muster.engine.evict.victims import VictimTable
@@ -49,6 +50,7 @@ class JobRules:
         self._lower = exclude_own_gang(ask, victim_table, lower)
         own = in_queues(victim_table, set(self._queues.comparisons))
         self.eligible: BoolColumn = exclude_own_gang(ask, victim_table, lower & (own | self._queues.gangs(victim_table)))
+        self._gave_way = {victim_table.gangs[number].key for number in crossed_often(s, ask.gang, victim_table)}
 
     def queue_rank(self) -> IntColumn | None:
         return None
@@ -56,6 +58,8 @@ class JobRules:
     def allows_eviction(self, pods: Sequence[Pod], *, priority: int) -> Verdict:
         """Pods of another queue are evicted only while it is over its share, checked before each unit, and never below it."""
         why = self._queues.why_not(pods, own_count=False)
+        if not why and self._gave_way.intersection(self._queues.borrowing_gangs(pods)):
+            why = f"both only borrow, and their gang lost pods in {MAX_CROSSINGS} plans for {self._ask.gang.full_name} before"
         return Verdict(ok=False, why=why) if why else lower_priority(self._ask, pods, priority)
 
     def allows_plan(self, victims: Sequence[Pod]) -> Verdict:
@@ -77,8 +81,10 @@ class JobRules:
             or (self._queues.any_gives_to(queue, self._victim_table))
         )
 
-    def crossing_gangs(self, victims: Sequence[Pod]) -> tuple[str, ...]:  # noqa: ARG002
-        return ()
+    def crossing_gangs(self, victims: Sequence[Pod]) -> tuple[str, ...]:
+        """Priority decides among those who only borrow. Others may take what was taken so by their shares, and again, and again:
+        so the same gang gives way to the same job a few times only."""
+        return self._queues.borrowing_gangs(victims)
 
     def needs_other_nodes(self) -> bool:
         return False

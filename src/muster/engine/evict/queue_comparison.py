@@ -70,6 +70,11 @@ class QueueComparison:
             return False
         return not any((columns & (freed > 0)).any() for level in pair.taking for _, columns in self._configured(level))
 
+    def both_borrow(self, other: str, freed: Amounts) -> bool:
+        """Do both sides only borrow what a unit of the other queue frees?"""
+        pair = self.pair(other)
+        return pair is not None and self._nobody_has_share(pair, freed)
+
     # -- giving ------------------------------------------------------------------------------------------------------------------
 
     def why_not_giving(

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from muster.engine.evict.contested import Contested
-from muster.engine.evict.eviction_history import MAX_CROSSINGS, gang_losses, history_key
+from muster.engine.evict.eviction_history import MAX_CROSSINGS, crossed_often
 from muster.engine.evict.eviction_policy import (
     GANG_PREEMPT,
     EvictionPolicy,
@@ -45,10 +45,7 @@ class ReclaimRules:
             in_one_queue = ~mask_of(list(victim_table.multi_queue), len(self._own))
             self.preempted_by = (GANG_PREEMPT.name, self._own & in_one_queue)
         self.eligible: BoolColumn = exclude_own_gang(ask, victim_table, self._own | self._queues.gangs(victim_table))
-        asker = history_key(s, ask.gang)
-        self._may_not_cross = {
-            number for number, losses in gang_losses(s, victim_table) if dict(losses.crossings).get(asker, 0) >= MAX_CROSSINGS
-        }
+        self._may_not_cross = crossed_often(s, ask.gang, victim_table)
         """Gangs that brought their queues below their shares for this ask often enough."""
         self._rank: IntColumn | None = None
 
