@@ -14,6 +14,7 @@ from muster.bench.workload import Measurement, Stopwatch, Workload
 from muster.config import default_policy
 from muster.engine import allocate
 from muster.engine.cycle import run_cycle
+from muster.engine.fair_shares import fair_shares
 from muster.engine.gang_order import WaitingGangs
 from muster.engine.hooks import Plugin, Policy
 from muster.engine.session import Session
@@ -21,6 +22,7 @@ from muster.model.effects import Bind
 from muster.model.events import Delete, Event, Upsert
 from muster.model.queue import Queue
 from muster.model.resource_amounts import CPU, GPU, Resources
+from muster.model.topics import Topic
 from muster.plugins.capacity import Capacity
 from muster.plugins.drf import Drf
 from muster.plugins.elastic_quota import ElasticQuotas
@@ -151,9 +153,31 @@ def _idle_cycle() -> Measurement:
     return Measurement(1000 * watch.seconds)
 
 
+def _fair_shares() -> Measurement:
+    """All that decides on the order of queues beyond what they deserve, from nothing but the ledger and the configured shares."""
+    policy = default_policy()
+    world = populated_store().world(1000.0)
+    s = Session(world, policy)
+    s.prepare()
+    fair_shares(s)
+    times = []
+    for _ in range(7):
+        world.changes.bump(Topic.CYCLE)
+        world.changes.bump(Topic.DEMAND)
+        watch = Stopwatch()
+        with watch:
+            s.prepare()
+            found = fair_shares(s)
+        if not found.rows.any():
+            raise AssertionError("nobody has a fair share")
+        times.append(1000 * watch.seconds)
+    return Measurement(sorted(times)[3])
+
+
 _SETUP = "1,000 queues in 4 levels, 10,000 gangs, 5,000 nodes"
 
 WORKLOADS = (
+    Workload(GROUP, "fair shares of 1,000 queues in 4 levels", "ms", _fair_shares, target=20, at_least=False),
     Workload(GROUP, f"{_SETUP}: capacity", "% of the cycle", _order_share((Capacity(),)), target=20, at_least=False),
     Workload(GROUP, f"{_SETUP}: drf", "% of the cycle", _order_share((Drf(),)), target=20, at_least=False),
     Workload(GROUP, f"{_SETUP}: proportion", "% of the cycle", _order_share((Proportion(),)), target=20, at_least=False),

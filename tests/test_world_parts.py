@@ -55,6 +55,8 @@ MEMORY = {
     "losses": {"state/memory.py", "engine/evict/eviction_history.py", "engine/saved_history.py"},
     "plan_losses": {"state/memory.py"},
     "backfill_reservations": {"state/memory.py"},
+    "past_use": {"engine/past_use.py", "engine/saved_history.py"},
+    "noted_use": {"engine/past_use.py"},
     "saved_plans": {"state/memory.py", "state/object_facts.py", "engine/saved_plans.py", "engine/recover.py"},
     "saved_histories": {"state/memory.py", "engine/saved_history.py"},
     "histories_saved_at": {"engine/saved_history.py"},
@@ -141,7 +143,7 @@ def test_no_field_of_memory_is_left_out() -> None:
     plain = {
         name for name, value in vars(World().memory).items() if not name.startswith("_") and not isinstance(value, JournaledDict)
     }
-    logs = {"reported_placements", "reported_gangs", "reported_queues", "noted_placements", "noted_gangs"}
+    logs = {"reported_placements", "reported_gangs", "reported_queues", "noted_placements", "noted_gangs", "noted_use"}
     assert plain == {"cycle", "decided_at", "history_saved_to", *logs}, (
         "what is not journaled is not undone by a trial: only what is written outside of trials may be plain"
     )
@@ -261,7 +263,7 @@ WAITED_FOR: dict[Topic, tuple[list[str], list[str]]] = {
     Topic.QUEUE_USAGE: (["state/placements.py", "state/pod_facts.py"], ["engine/evict/evict_actions.py"]),
     Topic.DEMAND: (
         ["state/gangs/membership.py", "state/object_facts.py"],
-        ["plugins/elastic_quota.py", "plugins/overcommit.py", "plugins/proportion.py"],
+        ["engine/evict/evict_actions.py", "plugins/elastic_quota.py", "plugins/overcommit.py", "plugins/proportion.py"],
     ),
     Topic.BUDGETS: (["state/object_facts.py"], ["engine/evict/evict_actions.py", "plugins/pdb.py"]),
 }

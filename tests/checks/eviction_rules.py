@@ -74,7 +74,7 @@ class EvictionRules:
     def before_cycle(self, world: World) -> Snapshot:
         """The world as the actions of the last cycle found it."""
         found = snapshot_of(world.facts, self._before or {}, now=world.now, rules=self._rules)
-        return replace(found, history=self._history(found))
+        return replace(found, history=self._history(found), began_with=dict(self._before or {}))
 
     # -- plans -----------------------------------------------------------------------------------------------------------------
 

@@ -29,6 +29,6 @@ obvious on purpose. Where the rules leave a choice, this is how they are read he
 - **Needless.** A unit is needless if without it the members can still be placed by exact packing (on the same node for one pod, on
   the nominated nodes under a topology constraint, anywhere otherwise) and limits, quotas and shares on the asker's path still hold.
 - **Not judged.** Room in worlds where ports, volumes, inter-pod terms or plugins of others decide; whether a unit is needless where
-  members of several sizes share devices, which are not packed but placed one after the other; fair shares
-  (`reclaimFor: fairShare`); consolidation; pauses and doubled run times.
+  members of several sizes share devices, which are not packed but placed one after the other; consolidation; pauses and
+  doubled run times.
 """

@@ -88,7 +88,7 @@ def rights_findings(s: Snapshot, plan: JudgedPlan, units: Sequence[Unit], claima
     if plan.action == JOB_PREEMPT:
         yield from quota_findings(s, after, finished, members)
     foreign = _foreign(s, plan, units)
-    if not foreign or s.rules.fair_shares:
+    if not foreign:
         return
     if plan.action not in (GANG_RECLAIM, JOB_PREEMPT):
         for unit in foreign:

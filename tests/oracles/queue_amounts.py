@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
+from tests.oracles.fair_shares import configured_deserved, fair_share_table
 from tests.oracles.guarantees import counted_guarantee
 from tests.oracles.plain_amounts import Amounts, request_of, shared_request_of, total
 from tests.oracles.snapshot import CHARGED, ON_NODE, Snapshot
@@ -42,6 +43,8 @@ def cluster_total(s: Snapshot) -> Amounts:
 
 def share_tables(s: Snapshot) -> list[ShareTable]:
     """What each share plugin of the policy that has an opinion says each queue's share is."""
+    if s.rules.fair_shares:
+        return [fair_share_table(s, _deserved(s))]
     tables: list[ShareTable] = []
     if s.rules.plugins & {"capacity", "elastic-quota"}:
         tables.append(_configured_shares(s))
@@ -50,6 +53,12 @@ def share_tables(s: Snapshot) -> list[ShareTable]:
     if "drf" in s.rules.plugins:
         tables.append(_at_least_guaranteed(s, _shares_by_weight(s, up_to_requests=False)))
     return tables
+
+
+def _deserved(s: Snapshot) -> ShareTable:
+    if s.rules.plugins & {"capacity", "elastic-quota"}:
+        return configured_deserved(s, limited="capacity" in s.rules.plugins)
+    return _shares_by_weight(s, up_to_requests="proportion" in s.rules.plugins) if s.rules.plugins & {"proportion", "drf"} else {}
 
 
 def _at_least_guaranteed(s: Snapshot, table: ShareTable) -> ShareTable:

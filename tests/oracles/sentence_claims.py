@@ -23,9 +23,10 @@ NOBODY_EVICTED = "; no pod is evicted for it: "
 NAME = r"[\w./-]+"
 QUEUE = rf"((?:queue|quota) {NAME})"
 AMOUNTS = rf"{NAME} \S+ of \S+(?:, {NAME} \S+ of \S+)*"
-SUM = rf"{NAME} \S+ requested(?: \+ \S+ used)? > \S+ (?:deserved|min)"
+WORD = "(?:deserved|min|fair share)"
+SUM = rf"{NAME} \S+ requested(?: \+ \S+ used)? > \S+ {WORD}"
 SUMS = rf"{SUM}(?:, {SUM})*"
-SHARE = "(?:deserved share|minimum)"
+SHARE = "(?:deserved share|fair share|minimum)"
 COUNTED = r"(?: \((\d+) pods?\))?"
 Match = re.Match[str]
 Check = Callable[[SentenceFacts, Match], Iterator[str]]
@@ -237,7 +238,7 @@ def _frees_nothing(facts: SentenceFacts, found: Match) -> Iterator[str]:
 
 def _would_be_over(facts: SentenceFacts, found: Match) -> Iterator[str]:
     queue = facts.queues[found[2]]
-    for short, asked, used, share in re.findall(rf"({NAME}) (\S+) requested \+ (\S+) used > (\S+) (?:deserved|min)", found[3]):
+    for short, asked, used, share in re.findall(rf"({NAME}) (\S+) requested \+ (\S+) used > (\S+) {WORD}", found[3]):
         name = facts.resource(short)
         yield from facts.figure(asked, name, facts.requested(queue).get(name, 0), "requested")
         yield from facts.share(share, queue, name)
@@ -250,7 +251,7 @@ def _would_be_over(facts: SentenceFacts, found: Match) -> Iterator[str]:
 
 def _never(facts: SentenceFacts, found: Match) -> Iterator[str]:
     queue = facts.queues[found[1]]
-    for short, asked, share in re.findall(rf"({NAME}) (\S+) requested > (\S+) (?:deserved|min)", found[2]):
+    for short, asked, share in re.findall(rf"({NAME}) (\S+) requested > (\S+) {WORD}", found[2]):
         name = facts.resource(short)
         yield from facts.figure(asked, name, facts.requested(queue).get(name, 0), "requested")
         yield from facts.share(share, queue, name)
@@ -322,7 +323,7 @@ def _usage(facts: SentenceFacts, queue: str, text: str) -> Iterator[str]:
     if (found := re.fullmatch(r"(\d+)% of the cluster", text)) is not None:
         weight = max(facts.s.queues[queue].weight, 1) if queue in facts.s.queues else 1
         yield from _percent(found[1], dominant_share(facts.s, facts.ledger, queue) * weight)
-    elif (found := re.fullmatch(rf"({AMOUNTS}) (?:deserved|min)", text)) is not None:
+    elif (found := re.fullmatch(rf"({AMOUNTS}) {WORD}", text)) is not None:
         for short, used, share in re.findall(rf"({NAME}) (\S+) of ([^\s,]+)", found[1]):
             yield from facts.usage(used, queue, facts.resource(short))
             yield from facts.share(share, queue, facts.resource(short))
@@ -357,7 +358,7 @@ _FORMS: list[tuple[str, Check]] = [
     (rf"{QUEUE} has no deserved share of what it lacks: borrowing evicts nobody{COUNTED}", _borrows),
     (rf"{QUEUE} is not reclaimable{COUNTED}", _not_reclaimable),
     (
-        rf"{QUEUE} would fall below its (guarantee|deserved share|minimum) of ({NAME}): "
+        rf"{QUEUE} would fall below its (guarantee|deserved share|fair share|minimum) of ({NAME}): "
         rf"(\S+) used - (\S+) evicted < (\S+?){COUNTED}",
         _would_fall_below,
     ),

@@ -106,6 +106,8 @@ class Snapshot:
     placements: Mapping[str, Placement]
     rules: PolicyRules
     history: History = NO_HISTORY
+    began_with: Mapping[str, Placement] | None = None
+    """The placements when the cycle began, where that is not now."""
 
     def phase(self, uid: str) -> Phase:
         placement = self.placements.get(uid)

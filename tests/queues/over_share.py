@@ -11,7 +11,7 @@ def over_share(s: Session, queue: str) -> Resources:
     """What the queue uses beyond what it deserves, as far as all share plugins agree; all of it where it deserves nothing."""
     over: dict[str, int] | None = None
     for plugin in s.policy.deserved_shares:
-        found = dict(_over_deserved(s, queue, plugin.deserved(s, queue)).items)
+        found = dict(_over_deserved(s, queue, s.amounts(plugin.deserved(s), queue)).items)
         over = found if over is None else {name: min(value, found[name]) for name, value in over.items() if name in found}
     return Resources.of(over or {})
 

@@ -58,6 +58,8 @@ settings:
   wholeGang: cluster
   strictDeserved: false
   order: surplus
+  reclaimFor: deserved
+  usageHalfLifeSeconds: 0
   evictDomains: best
   maxEvictDomains: 8
   maxPlacements: 4096

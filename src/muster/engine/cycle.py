@@ -13,6 +13,7 @@ from muster.engine.evict.eviction_history import record_evictions
 from muster.engine.expire import expire
 from muster.engine.hooks import Policy
 from muster.engine.nominations import end_broken_plans
+from muster.engine.past_use import record_use
 from muster.engine.permit_wait import pause_permit_waits
 from muster.engine.recover import recover
 from muster.engine.session import Refusals, Session
@@ -69,6 +70,7 @@ def run_session(s: Session, *, on_step: StepCallback = _ignore_step) -> Outcome:
     update_backfill_reservations(s, refusals)
     pause_permit_waits(s)
     record_evictions(s)
+    record_use(s)
     # 5. What is left of the journal is decided, and becomes effects.
     changes = placements.settle()
     _remember_bindings(s.world, changes)

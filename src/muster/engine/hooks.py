@@ -10,7 +10,8 @@ those, as a column.
 | `admit` | Verdict | all must agree; the first refusal is the reason |
 | `queue_key`, `gang_key`, `pod_key` | a comparable value | a tuple in the policy's order, then creation and name |
 | `quota_fit` | QuotaFit | the least of all; how many more pods like this one its queues take |
-| `deserved`, `configured_share` | Resources | of `deserved` the first answer; of shares all that have an opinion must agree |
+| `deserved` | a row for each queue | the first answer |
+| `configured_share` | Resources | all that have an opinion must agree |
 | `queue_fields` | names and values | all of them; they go to the queue's status |
 | `domains` | ordered domains, a refusing Verdict, or None | the first opinion decides; an empty list is a refusal |
 | `fill_order` | parts of a domain | the first that names any; one part is filled after the other |
@@ -55,6 +56,7 @@ from muster.model.topics import Topic
 from muster.state.derived.topology_domains import WHOLE_CLUSTER as WHOLE_CLUSTER
 from muster.state.derived.topology_domains import Domain as Domain
 from muster.state.node_table import BoolColumn, FloatColumn, IntColumn, NodeRows, RowIndex
+from muster.state.resource_columns import Amounts
 
 if TYPE_CHECKING:
     from muster.engine.evict.eviction_units import EvictionUnits
@@ -137,10 +139,11 @@ class BoundsQueues(Plugin, Protocol):
 
 @runtime_checkable
 class DeservedShares(Plugin, Protocol):
-    """`deserved`: what a queue deserves, for the order of queues and for reports. `configured_share`: its share by which reclaim
-    judges who may give and take, only in the dimensions that are configured for this very queue; zero is a share of nothing."""
+    """`deserved`: what each queue deserves, for the order of queues, fair shares and reports; rows as in the ledger.
+    `configured_share`: a queue's share by which reclaim judges who may give and take, only in the dimensions that are configured
+    for this very queue; zero is a share of nothing."""
 
-    def deserved(self, s: Session, queue: str) -> Resources: ...
+    def deserved(self, s: Session) -> Amounts: ...
 
     def configured_share(self, s: Session, queue: str) -> Resources: ...
 

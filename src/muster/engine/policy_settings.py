@@ -24,6 +24,16 @@ class PolicySettings:
     order: Literal["surplus", "priority"] = option(
         "surplus", "What comes first when victims are chosen: `surplus` members before whole gangs, or the lower `priority`."
     )
+    reclaim_for: Literal["deserved", "fairShare"] = option(
+        "deserved",
+        "Up to which share a queue reclaims, and beyond which others reclaim from it: what it is `deserved`, or its `fairShare`, "
+        "which includes its part by weight of what all deserved shares leave.",
+    )
+    usage_half_life_s: float = option(
+        0.0,
+        "Use in the past counts in the order of queues beyond what they deserve, half as much after so long; 0: it does not.",
+        minimum=0,
+    )
     evict_domains: Literal["best", "first"] = option(
         "best", "Of the plans in the domains that a gang may use the `best` is taken, or the `first` that is found."
     )

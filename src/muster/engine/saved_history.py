@@ -1,7 +1,7 @@
 """History as it is saved for a scheduler that starts later: what gangs lost by evictions, since when they are broken, cooldowns.
 
-One object for each namespace. It is written before an eviction that adds to it, and when nodes are kept for another gang, else at
-most once a minute.
+One object for each namespace, and one for what queues used. It is written before an eviction that adds to it, and when nodes are
+kept for another gang, else at most once a minute.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from muster.engine.evict.eviction_units import MAX_COOLDOWN_S
 from muster.engine.session import Session
 from muster.model.effects import SaveHistory
 from muster.model.gang import Gang
-from muster.model.saved_state import Losses, SavedHistory, SavedSuccess
+from muster.model.saved_state import QUEUES_HISTORY, Losses, SavedHistory, SavedSuccess
 from muster.state.memory import Memory
 
 SAVE_EVERY_S = 60.0
@@ -35,6 +35,8 @@ def recover_history(s: Session) -> None:
         for uid, cancelled in history.cancelled_evictions.items():
             if uid in s.world.facts.pods:
                 memory.cancelled_evictions.set(uid, cancelled)
+        for queue, past in history.past_use.items():
+            memory.past_use.set(queue, past)
         memory.saved_histories.set(namespace, replace(history, version=0))
 
 
@@ -42,7 +44,7 @@ def history_effects(s: Session, *, evicts: bool) -> list[SaveHistory]:
     """What has to be written. `evicts`: this cycle evicts pods, or cancels evictions, so all of it is written now."""
     memory = s.world.memory
     written = memory.losses.writes + memory.below_min_since.writes + memory.cancelled_evictions.writes
-    written += s.world.facts.succeeded.writes + memory.backfill_reservations.writes
+    written += s.world.facts.succeeded.writes + memory.backfill_reservations.writes + memory.past_use.writes
     if written == memory.history_saved_to:
         return []
     effects, is_deferred = [], False
@@ -83,6 +85,8 @@ def _histories(s: Session) -> dict[str, SavedHistory]:
     for uid, cancelled in memory.cancelled_evictions.items():
         if uid in facts.pods and s.now < cancelled.at + MAX_COOLDOWN_S:
             of(facts.pods[uid].namespace).cancelled_evictions[uid] = cancelled
+    for queue, past in memory.past_use.items():
+        of(QUEUES_HISTORY).past_use[queue] = past
     for namespace, success in facts.succeeded.saved():
         if _still_counts(facts.gangs.get(success.group), success):
             of(namespace).succeeded[success.group] = success

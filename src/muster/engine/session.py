@@ -15,7 +15,7 @@ from muster.model.device import DeviceSlot
 from muster.model.effects import YES, Effect, Verdict
 from muster.model.gang import Gang
 from muster.model.pod import Phase, Placement, Pod
-from muster.model.resource_amounts import NOTHING, Resources
+from muster.model.resource_amounts import Resources
 from muster.state.gangs.gang_stage import is_partially_bound
 from muster.state.gangs.refused_binds import refused_member
 from muster.state.node_table import BoolColumn, FloatColumn
@@ -151,11 +151,20 @@ class Session:
         """Is the usage of any queue bounded?"""
         return bool(self.policy.bounds_queues) or quota.limits(self.world).is_limited
 
-    def deserved(self, queue: str) -> Resources:
-        """What the queue deserves, as the first plugin says that knows."""
+    def deserved_rows(self) -> Amounts:
+        """What each queue deserves, as the first plugin says that knows: rows as in the ledger."""
         for plugin in self.policy.deserved_shares:
-            return plugin.deserved(self, queue)
-        return NOTHING
+            return plugin.deserved(self)
+        return np.zeros((len(self.world.ledger), len(self.world.columns.names)), dtype=np.int64)
+
+    def deserved(self, queue: str) -> Resources:
+        """What one queue deserves."""
+        return self.amounts(self.deserved_rows(), queue)
+
+    def amounts(self, rows: Amounts, queue: str) -> Resources:
+        """What one queue has in such rows."""
+        row = rows[self.world.ledger.row[queue]].tolist()
+        return Resources.of({name: value for name, value in zip(self.world.columns.names, row, strict=True) if value > 0})
 
     def where(self, ask: Ask) -> AllowedDomains:
         """The first plugin with an opinion decides. None is no opinion; an empty list is one."""

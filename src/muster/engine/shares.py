@@ -10,7 +10,7 @@ from muster.engine.guarantees import guarantees
 from muster.engine.hooks import DeservedShares
 from muster.engine.session import Session
 from muster.model.pod import PLACED, Phase
-from muster.model.resource_amounts import PODS
+from muster.model.resource_amounts import PODS, Resources
 from muster.model.topics import Topic
 from muster.state.derived_values import Derived
 from muster.state.resource_columns import Amounts
@@ -18,6 +18,7 @@ from muster.state.resource_columns import Amounts
 _CHARGED = PLACED | {Phase.NOMINATED}
 
 _TOTAL: Derived[Amounts] = Derived("cluster total", Topic.ALLOCATABLE)
+_TO_SHARE: Derived[Amounts] = Derived("what is shared", Topic.CYCLE, Topic.LEDGER_LAYOUT)
 _DIMENSIONS: Derived[list[tuple[int, int]]] = Derived("dimensions of shares", Topic.ALLOCATABLE)
 
 
@@ -27,10 +28,15 @@ def cluster_total(s: Session) -> Amounts:
     return _TOTAL.of(s.world, lambda: np.asarray(table.allocatable.sum(axis=0), dtype=np.int64))
 
 
-def total_for(s: Session, branches: Iterable[str]) -> Amounts:
-    """What there is to share among these branches of the tree: all that the nodes have, without what others take of it."""
-    world, among = s.world, frozenset(branches)
-    own = sum((world.ledger.planned(queue) for queue in among), start=np.zeros(len(world.columns.names), dtype=np.int64))
+def total_for(s: Session, tops: tuple[str, ...]) -> Amounts:
+    """What there is to share among these children of the root: all that the nodes have, without what others take of it. Fixed for
+    the cycle from when it is first asked for, so that a trial's moves do not change it."""
+    return _TO_SHARE.of(s.world, lambda: _compute_total_for(s, tops), key=tops)
+
+
+def _compute_total_for(s: Session, tops: tuple[str, ...]) -> Amounts:
+    world, among = s.world, frozenset(tops)
+    own = world.ledger.planned_in(np.array([world.ledger.row[queue] for queue in tops], dtype=np.intp)).sum(axis=0)
     others = world.table.planned.sum(axis=0) - own + _used_on_deleted_nodes(s, among)
     total: Amounts = np.maximum(cluster_total(s) - others, 0)
     return total
@@ -86,6 +92,12 @@ def _compute_configured(s: Session, plugin: DeservedShares) -> Amounts:
     return rows
 
 
+def of_dimensions(s: Session, row: Amounts) -> Resources:
+    """A row as amounts, in the dimensions in which shares are counted."""
+    amounts = row.tolist()
+    return Resources.of({s.world.columns.names[column]: amounts[column] for column, _ in dimensions(s)})
+
+
 def dominant_share(s: Session, queue: str, *, plus: Amounts | None = None) -> float:
     """The largest part of any resource of the cluster that the queue has, or would have with `plus` added."""
     ledger = s.world.ledger
@@ -93,7 +105,7 @@ def dominant_share(s: Session, queue: str, *, plus: Amounts | None = None) -> fl
     return largest_share(taken, dimensions(s))
 
 
-def largest_share(taken: Sequence[int], totals: Iterable[tuple[int, int]]) -> float:
+def largest_share(taken: Sequence[float], totals: Iterable[tuple[int, int]]) -> float:
     """The largest part of any of these totals that is taken. Each is a column and an amount."""
     share = 0.0
     for column, total in totals:

@@ -114,8 +114,21 @@ class SavedSuccess:
 
 
 @dataclass(frozen=True, slots=True)
+class PastUse:
+    """What a queue uses since a time, and what it used on average before, by resource: see `usageHalfLifeSeconds`."""
+
+    at: float
+    used: tuple[tuple[str, int], ...] = ()
+    average: tuple[tuple[str, float], ...] = ()
+
+
+QUEUES_HISTORY = "muster.queues"
+"""The name of the history of the queues: no namespace can have it."""
+
+
+@dataclass(frozen=True, slots=True)
 class SavedHistory:
-    """What is remembered about the gangs and pods of one namespace, whose name it has."""
+    """What is remembered about the gangs and pods of one namespace, whose name it has, or about the queues."""
 
     name: str
     losses: dict[str, Losses] = field(default_factory=dict, hash=False)
@@ -128,10 +141,12 @@ class SavedHistory:
     """By gang, of those for which nodes are kept: since when they wait for capacity."""
     succeeded: dict[str, SavedSuccess] = field(default_factory=dict, hash=False)
     """By PodGroup, or by the name that the pods declare."""
+    past_use: dict[str, PastUse] = field(default_factory=dict, hash=False)
+    """By queue, in the history of the queues."""
     version: int = 0
     problems: tuple[Problem, ...] = ()
 
     @property
     def is_empty(self) -> bool:
-        kept = (self.losses, self.below_min_since, self.cancelled_evictions, self.waiting_since, self.succeeded)
+        kept = (self.losses, self.below_min_since, self.cancelled_evictions, self.waiting_since, self.succeeded, self.past_use)
         return not any(kept)

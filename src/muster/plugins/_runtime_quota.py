@@ -6,18 +6,18 @@ fit into the parent are scaled down together. A parent's runtime is the total of
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from muster.engine.fair_shares import weights
 from muster.engine.quota import BY_QUEUE, UNLIMITED, queue_bounds
 from muster.engine.session import Session
 from muster.engine.shares import total_for
+from muster.engine.sharing import Claims, branches, requests_up_tree, share_out
 from muster.model.queue import Queue
 from muster.model.resource_amounts import Resources
 from muster.model.topics import Topic
-from muster.plugins._fair_share import Sharer, requests_up_tree, share_down_tree
 from muster.state.derived_values import Derived
 from muster.state.queue_tree import is_reserved
 from muster.state.resource_columns import Amounts
@@ -31,7 +31,6 @@ class RuntimeQuotas:
     request: Amounts
 
 
-_TOTAL: Derived[Amounts] = Derived("what quotas share", Topic.CYCLE)
 _RUNTIMES: Derived[RuntimeQuotas] = Derived("runtimes of quotas", *BY_QUEUE, Topic.DEMAND, most=4)
 _MAXIMUMS: Derived[Amounts] = Derived("maximums of quotas", *BY_QUEUE)
 _MINIMUMS: Derived[Amounts] = Derived("minimums of quotas", *BY_QUEUE)
@@ -44,8 +43,8 @@ def top_level_quotas(s: Session) -> tuple[str, ...]:
 
 
 def shareable_total(s: Session) -> Amounts:
-    """What there is to share among the quotas. Fixed for the cycle, so that a trial's moves do not change it."""
-    return _TOTAL.of(s.world, lambda: total_for(s, top_level_quotas(s)))
+    """What there is to share among the quotas."""
+    return total_for(s, top_level_quotas(s))
 
 
 def runtime_quotas(s: Session, *, scale: bool) -> RuntimeQuotas:
@@ -54,62 +53,24 @@ def runtime_quotas(s: Session, *, scale: bool) -> RuntimeQuotas:
 
 
 def _compute_runtime_quotas(s: Session, total: Amounts, *, scale: bool) -> RuntimeQuotas:
-    world, tops = s.world, top_level_quotas(s)
-    quotas = list(tops)
-    for key in quotas:
-        quotas.extend(world.facts.tree.children.get(key, ()))
-    nodes = {key: world.facts.tree.nodes[key] for key in quotas}
-    children = {"": tops} | {key: world.facts.tree.children[key] for key in quotas if key in world.facts.tree.children}
-    found = RuntimeQuotas(np.full((len(world.ledger), len(total)), UNLIMITED, dtype=np.int64), world.ledger.requested_in())
-    for name in sorted({name for node in nodes.values() for name in configured_resources(node)}):
-        _share_resource(s, found, nodes, children, name, int(total[world.columns.position[name]]), scale=scale)
-    return found
-
-
-def _share_resource(
-    s: Session,
-    found: RuntimeQuotas,
-    nodes: Mapping[str, Queue],
-    children: Mapping[str, tuple[str, ...]],
-    name: str,
-    total: int,
-    *,
-    scale: bool,
-) -> None:
-    """One resource, down the whole tree of quotas."""
-    row, column = s.world.ledger.row, s.world.columns.position[name]
-    requested: list[int] = found.request[:, column].tolist()
-
-    def own(key: str) -> int:
-        return requested[row[key]] - sum(requested[row[child]] for child in children.get(key, ()))
-
-    def limited(key: str, total_request: int) -> int:
-        node = nodes[key]
-        request = total_request if node.lends else max(total_request, node.deserved[name])
-        found.request[row[key], column] = request
-        most = node.limit.get(name)
-        return request if most is None else min(request, most)
-
-    requests = requests_up_tree(children, own, limited, tops=children[""])
-
-    def sharer(key: str) -> Sharer:
-        return Sharer(key, _weight(nodes[key], name), requests[key], nodes[key].deserved[name], nodes[key].lends)
-
-    for key, part in share_down_tree(total, children, sharer, scale=scale).items():
-        if name in configured_resources(nodes[key]):
-            found.runtime[row[key], column] = part
+    world, tree = s.world, branches(s.world, top_level_quotas(s))
+    minimum = np.where(min_rows(s) < UNLIMITED, min_rows(s), 0)
+    kept, configured = np.zeros_like(minimum), np.zeros(minimum.shape, dtype=np.bool_)
+    for row in tree.rows.tolist():
+        node = world.facts.tree.nodes[world.ledger.names[row]]
+        kept[row] = 0 if node.lends else minimum[row]
+        configured[row, [world.columns.position[name] for name in configured_resources(node)]] = True
+    columns = np.flatnonzero(configured.any(axis=0))
+    asked, request = requests_up_tree(tree, world.ledger.requested_in(), kept, max_rows(s))
+    parts = share_out(total, tree, Claims(request, weights(s), minimum, kept, is_scaled=scale), columns.tolist())
+    shown = world.ledger.requested_in()
+    shown[np.ix_(tree.rows, columns)] = asked[np.ix_(tree.rows, columns)]
+    return RuntimeQuotas(np.where(configured, parts, UNLIMITED), shown)
 
 
 def configured_resources(node: Queue) -> frozenset[str]:
     """The resources that a quota configures."""
     return frozenset((*node.limit, *(name for name, value in node.deserved.items if value)))
-
-
-def _weight(node: Queue, name: str) -> int:
-    if node.weights:
-        return node.weights[name]
-    most = node.limit.get(name)
-    return node.weight if most is None else most
 
 
 def max_rows(s: Session) -> Amounts:

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from muster.engine.fair_shares import SharesByQueue, all_branches, prepare_shares, share_key
 from muster.engine.guarantees import guarantees
 from muster.engine.hooks import Ask, QuotaFit
 from muster.engine.quota import BY_QUEUE, admit, quota_fit
 from muster.engine.session import Session
-from muster.engine.shares import largest_share
+from muster.engine.sharing import of_branches
 from muster.model.effects import Verdict
 from muster.model.pod import Phase, Pod
 from muster.model.queue import show_queue
@@ -30,20 +31,20 @@ _MAX_NAMED = 3
 class Capacity:
     """The queue that uses the smallest part of its configured `deserved` comes first, after queues of higher priority.
 
-    A queue without a `deserved` comes after all that are below their share. What is guaranteed to one queue is never lent to
-    another. In a tree siblings are compared at each level; a parent without a `deserved` of its own deserves what its
-    children do together. Gangs wait in leaves: one that names a parent is refused, with the names of its children.
+    Queues that use what they deserve, and those without a `deserved`, come after all others: the one first that uses the smallest
+    part of its fair share. What is guaranteed to one queue is never lent to another. In a tree siblings are compared at each
+    level; a parent without a `deserved` of its own deserves what its children do together. Gangs wait in leaves: one that names a
+    parent is refused, with the names of its children.
     """
 
     name: str = "capacity"
 
-    def queue_key(self, s: Session, queue: str) -> tuple[int, float, int]:
+    def prepare(self, s: Session) -> None:
+        prepare_shares(s)
+
+    def queue_key(self, s: Session, queue: str) -> tuple[int, int, float]:
         node = s.world.facts.tree.nodes.get(queue)
-        priority = node.priority if node is not None else 0
-        deserved = _deserved_by_queue(s).get(queue)
-        if not deserved:
-            return (-priority, 1.0, 1)
-        return (-priority, largest_share(s.world.ledger.planned_list(queue), deserved), 0)
+        return (-node.priority if node is not None else 0, *share_key(s, queue, _deserved(s).by_queue.get(queue, ())))
 
     def admit(self, s: Session, ask: Ask) -> Verdict:
         for role in ask.gang.roles:
@@ -55,9 +56,8 @@ class Capacity:
     def quota_fit(self, s: Session, pod: Pod, *, count: int, phase: Phase) -> QuotaFit:
         return quota_fit(s, pod, guarantee_bounds(s), count=count, phase=phase)
 
-    def deserved(self, s: Session, queue: str) -> Resources:
-        names = s.world.columns.names
-        return Resources.of({names[column]: value for column, value in _deserved_by_queue(s).get(queue, ())})
+    def deserved(self, s: Session) -> Amounts:
+        return _deserved(s).rows
 
     def configured_share(self, s: Session, queue: str) -> Resources:
         node = s.world.facts.tree.nodes.get(queue)
@@ -73,28 +73,20 @@ def _not_a_leaf(queue: str, children: tuple[str, ...]) -> Verdict:
     )
 
 
-_DeservedByQueue = dict[str, tuple[tuple[int, int], ...]]
+_DESERVED: Derived[SharesByQueue] = Derived("configured shares", *BY_QUEUE, Topic.ALLOCATABLE)
 
 
-_DESERVED: Derived[_DeservedByQueue] = Derived("configured shares", *BY_QUEUE, Topic.ALLOCATABLE)
+def _deserved(s: Session) -> SharesByQueue:
+    """What each queue deserves: what was configured, or where that is nothing what its children do together."""
+    return _DESERVED.of(s.world, lambda: SharesByQueue.of(s, _compute_deserved(s)))
 
 
-def _deserved_by_queue(s: Session) -> _DeservedByQueue:
-    """What each queue deserves, by column, where anything was configured."""
-    return _DESERVED.of(s.world, lambda: _compute_deserved(s))
-
-
-def _compute_deserved(s: Session) -> _DeservedByQueue:
-    tree = s.world.facts.tree
-    order = list(tree.children[""])
-    for queue in order:
-        order.extend(tree.children.get(queue, ()))
-    rows: dict[str, Amounts] = {}
-    for queue in reversed(order):
-        own = _own_deserved(s, queue)
-        below = [rows[child] for child in tree.children.get(queue, ())]
-        rows[queue] = np.where(own > 0, own, np.sum(below, axis=0)) if below else own
-    return {queue: tuple((i, value) for i, value in enumerate(row.tolist()) if value > 0) for queue, row in rows.items()}
+def _compute_deserved(s: Session) -> Amounts:
+    world = s.world
+    rows: Amounts = np.zeros((len(world.ledger), len(world.columns.names)), dtype=np.int64)
+    for queue in world.facts.tree.nodes:
+        rows[world.ledger.row[queue]] = _own_deserved(s, queue)
+    return of_branches(all_branches(s), rows)
 
 
 def _own_deserved(s: Session, queue: str) -> Amounts:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from muster.engine.fair_shares import all_branches, all_to_share, prepare_shares
+from muster.engine.past_use import past_use
+from muster.engine.quota import UNLIMITED
 from muster.engine.session import Session
-from muster.engine.shares import dimensions, dominant_share, total_for
+from muster.engine.shares import dimensions, largest_share, of_dimensions
+from muster.engine.sharing import Claims, share_out
 from muster.model.resource_amounts import Resources
 from muster.model.topics import Topic
-from muster.plugins._fair_share import Sharer, share_down_tree
 from muster.state.derived_values import Derived
 from muster.state.resource_columns import Amounts
-
-_UNBOUNDED = 2**62
 
 
 @dataclass(frozen=True)
@@ -26,25 +29,23 @@ class Drf:
     name: str = "drf"
 
     def prepare(self, s: Session) -> None:
-        _total(s)
+        prepare_shares(s)
 
     def queue_key(self, s: Session, queue: str) -> float:
-        return dominant_share(s, queue) / _weight(s, queue)
+        used: list[float] = [*s.world.ledger.planned_list(queue)]
+        for column, past in past_use(s, queue).items():
+            used[column] += past
+        return largest_share(used, dimensions(s)) / _weight(s, queue)
 
-    def deserved(self, s: Session, queue: str) -> Resources:
-        return _DESERVED.of(s.world, lambda: _compute_deserved(s)).get(queue, Resources())
+    def deserved(self, s: Session) -> Amounts:
+        return _DESERVED.of(s.world, lambda: _compute_deserved(s))
 
     def configured_share(self, s: Session, queue: str) -> Resources:
-        return self.deserved(s, queue)
+        requests = s.world.ledger.requested(queue).any()
+        return of_dimensions(s, self.deserved(s)[s.world.ledger.row[queue]]) if requests else Resources()
 
 
-_TOTAL: Derived[Amounts] = Derived("what drf shares out", Topic.CYCLE)
-_DESERVED: Derived[dict[str, Resources]] = Derived("shares by drf", Topic.CYCLE)
-
-
-def _total(s: Session) -> Amounts:
-    """Fixed for the cycle, so that a trial's moves do not change it."""
-    return _TOTAL.of(s.world, lambda: total_for(s, s.world.facts.tree.children[""]))
+_DESERVED: Derived[Amounts] = Derived("shares by drf", Topic.CYCLE)
 
 
 def _weight(s: Session, queue: str) -> int:
@@ -52,18 +53,11 @@ def _weight(s: Session, queue: str) -> int:
     return node.weight if node is not None else 1
 
 
-def _compute_deserved(s: Session) -> dict[str, Resources]:
+def _compute_deserved(s: Session) -> Amounts:
     """Every branch that requests anything gets its part by weight of what its parent has."""
-    world = s.world
-    total = _total(s)
-    requesting = {queue for queue in world.facts.tree.nodes if world.ledger.requested(queue).any()}
-    amounts: dict[str, dict[str, int]] = {queue: {} for queue in requesting}
-    for column, _ in dimensions(s):
-        parts = share_down_tree(
-            int(total[column]),
-            world.facts.tree.children,
-            lambda queue: Sharer(queue, _weight(s, queue) if queue in requesting else 0, _UNBOUNDED),
-        )
-        for queue in requesting:
-            amounts[queue][world.columns.names[column]] = parts[queue]
-    return {queue: Resources.of(found) for queue, found in amounts.items()}
+    world, tree = s.world, all_branches(s)
+    requests = world.ledger.requested_in().any(axis=1)
+    weight = np.array([_weight(s, queue) for queue in world.ledger.names], dtype=np.int64) * requests
+    nothing = np.zeros((len(world.ledger), len(world.columns.names)), dtype=np.int64)
+    claims = Claims(nothing + UNLIMITED, nothing + weight[:, None], nothing, nothing)
+    return share_out(all_to_share(s), tree, claims, [column for column, _ in dimensions(s)])

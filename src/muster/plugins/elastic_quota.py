@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from muster.engine.fair_shares import SharesByQueue, prepare_shares, share_key
 from muster.engine.hooks import Ask, Purpose, QuotaFit
 from muster.engine.option_field import option
-from muster.engine.quota import BY_QUEUE, UNLIMITED, QueueBounds, QueueUsage, fit_count, fits, fits_fast
+from muster.engine.quota import BY_QUEUE, UNLIMITED, QueueBounds, QueueUsage, fit_count, fits, fits_fast, queue_bounds
 from muster.engine.session import Session
-from muster.engine.shares import largest_share
 from muster.model.effects import YES, Verdict
 from muster.model.gang import Gang
 from muster.model.pod import Phase, Pod
@@ -37,7 +37,8 @@ class ElasticQuotas:
     """Jobs in ElasticQuotas are admitted whole: non-preemptible ones within the minimum, preemptible ones up to the maximum.
 
     With `enableRuntimeQuota` the runtime replaces the maximum: what the quota may use now, following what all quotas request.
-    Without it the first to come may borrow all that is idle. Quotas that use the smallest part of their minimum come first.
+    Without it the first to come may borrow all that is idle. Quotas that use the smallest part of their minimum come first, and
+    those that use all of it after them, the one first that uses the smallest part of its fair share.
     """
 
     enable_runtime_quota: bool = option(False, "Share what is idle by weight instead of first come, first served.")
@@ -60,22 +61,17 @@ class ElasticQuotas:
 
     def prepare(self, s: Session) -> None:
         shareable_total(s)
+        prepare_shares(s)
 
     # -- order and shares ------------------------------------------------------------------------------------------------------
 
-    def queue_key(self, s: Session, queue: str) -> tuple[float, int]:
+    def queue_key(self, s: Session, queue: str) -> tuple[int, float]:
         if not self.enable_queue_order:
-            return (0.0, 0)
-        deserved = _min_by_column(s).get(queue)
-        if not deserved:
-            return (1.0, 1)
-        return (largest_share(s.world.ledger.planned_list(queue), deserved), 0)
+            return (0, 0.0)
+        return share_key(s, queue, _deserved(s).by_queue.get(queue, ()) if queue.startswith("quota/") else ())
 
-    def deserved(self, s: Session, queue: str) -> Resources:
-        node = s.world.facts.tree.nodes.get(queue)
-        if node is None:
-            return Resources()
-        return Resources(tuple((name, value) for name, value in node.deserved.items if value))
+    def deserved(self, s: Session) -> Amounts:
+        return _deserved(s).rows
 
     def configured_share(self, s: Session, queue: str) -> Resources:
         node = s.world.facts.tree.nodes.get(queue)
@@ -176,21 +172,18 @@ class ElasticQuotas:
 
 
 _BOUNDS: Derived[QueueBounds] = Derived("bounds of quotas", Topic.CYCLE)
-_SHARES_OF: Derived[dict[str, tuple[tuple[int, int], ...]]] = Derived("shares of quotas", *BY_QUEUE)
+_DESERVED: Derived[SharesByQueue] = Derived("shares of quotas", *BY_QUEUE)
 
 
-def _min_by_column(s: Session) -> dict[str, tuple[tuple[int, int], ...]]:
-    return _SHARES_OF.of(s.world, lambda: _compute_min_by_column(s))
+def _deserved(s: Session) -> SharesByQueue:
+    """The minimum of each quota that has one, and what queues are deserved."""
+    return _DESERVED.of(s.world, lambda: SharesByQueue.of(s, _compute_deserved(s)))
 
 
-def _compute_min_by_column(s: Session) -> dict[str, tuple[tuple[int, int], ...]]:
-    """The minimum of each quota that has one, by column."""
-    position = s.world.columns.position
-    return {
-        key: tuple((position[name], value) for name, value in node.deserved.items if value)
-        for key, node in s.world.facts.tree.nodes.items()
-        if node.is_quota
-    }
+def _compute_deserved(s: Session) -> Amounts:
+    found = queue_bounds(s.world, lambda queue: queue.deserved)
+    found[found == UNLIMITED] = 0
+    return found
 
 
 def _check_same_preemptible(s: Session, gang: Gang) -> Verdict:

@@ -6,16 +6,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from muster.engine.fair_shares import all_branches, all_to_share, prepare_shares
 from muster.engine.hooks import Ask, QuotaFit
 from muster.engine.option_field import option
+from muster.engine.past_use import past_use
 from muster.engine.quota import UNLIMITED, QueueBounds, admit, limits, quota_fit
 from muster.engine.session import Session
-from muster.engine.shares import dimensions, total_for
+from muster.engine.shares import dimensions, of_dimensions
+from muster.engine.sharing import Claims, requests_up_tree, share_out
 from muster.model.effects import Verdict
 from muster.model.pod import Phase, Pod
 from muster.model.resource_amounts import Resources
 from muster.model.topics import Topic
-from muster.plugins._fair_share import Sharer, requests_up_tree, share_down_tree
 from muster.plugins._real_capability import configured_row, guarantee_bounds
 from muster.state.derived_values import Derived
 from muster.state.resource_columns import Amounts
@@ -36,7 +38,7 @@ class Proportion:
     name: str = "proportion"
 
     def prepare(self, s: Session) -> None:
-        _total(s)
+        prepare_shares(s)
 
     def queue_key(self, s: Session, queue: str) -> tuple[int, float]:
         node = s.world.facts.tree.nodes.get(queue)
@@ -45,11 +47,11 @@ class Proportion:
     def _largest_share(self, s: Session, queue: str) -> float:
         """The largest part of what it deserves of any resource that the queue uses."""
         deserved = _deserved(s)[s.world.ledger.row[queue]].tolist()
-        planned = s.world.ledger.planned_list(queue)
+        used, past = s.world.ledger.planned_list(queue), past_use(s, queue)
         share = 0.0
         for column, _ in dimensions(s):
-            if planned[column] > 0:
-                share = max(share, planned[column] / deserved[column] if deserved[column] else 1.0)
+            if (use := used[column] + past.get(column, 0.0)) > 0:
+                share = max(share, use / deserved[column] if deserved[column] else 1.0)
         return share
 
     def admit(self, s: Session, ask: Ask) -> Verdict:
@@ -62,23 +64,15 @@ class Proportion:
             return found
         return min(found, quota_fit(s, pod, _deserved_bounds(s), count=count, phase=phase), key=lambda r: r.fit_count)
 
-    def deserved(self, s: Session, queue: str) -> Resources:
-        row = _deserved(s)[s.world.ledger.row[queue]].tolist()
-        names = s.world.columns.names
-        return Resources.of({names[column]: row[column] for column, _ in dimensions(s)})
+    def deserved(self, s: Session) -> Amounts:
+        return _deserved(s)
 
     def configured_share(self, s: Session, queue: str) -> Resources:
-        return self.deserved(s, queue)
+        return of_dimensions(s, _deserved(s)[s.world.ledger.row[queue]])
 
 
-_TOTAL: Derived[Amounts] = Derived("what proportion shares out", Topic.CYCLE)
 _DESERVED: Derived[Amounts] = Derived("shares by weight", Topic.CYCLE)
 _SHARES: Derived[QueueBounds] = Derived("shares by weight as bounds", Topic.CYCLE)
-
-
-def _total(s: Session) -> Amounts:
-    """Fixed for the cycle, so that a trial's moves do not change it."""
-    return _TOTAL.of(s.world, lambda: total_for(s, s.world.facts.tree.children[""]))
 
 
 def _deserved_bounds(s: Session) -> QueueBounds:
@@ -101,26 +95,12 @@ def _deserved(s: Session) -> Amounts:
 
 
 def _compute_deserved(s: Session) -> Amounts:
-    world = s.world
-    tree, row = world.facts.tree, world.ledger.row
-    total = _total(s)
-    requested, limit = world.ledger.requested_in(), limits(world).rows
-    guarantee = {queue: configured_row(world, node.guarantee) for queue, node in tree.nodes.items()}
-    deserved = np.zeros_like(requested)
-    for column, _ in dimensions(s):
-        amounts, most = requested[:, column].tolist(), limit[:, column].tolist()
-
-        def own(queue: str, amounts: list[int] = amounts) -> int:
-            return amounts[row[queue]] - sum(amounts[row[child]] for child in tree.children.get(queue, ()))
-
-        def limited(queue: str, request: int, most: list[int] = most) -> int:
-            return min(request, most[row[queue]])
-
-        requests = requests_up_tree(tree.children, own, limited, tops=tree.children[""])
-
-        def sharer(queue: str, requests: dict[str, int] = requests, column: int = column) -> Sharer:
-            return Sharer(queue, tree.nodes[queue].weight, requests[queue], int(guarantee[queue][column]))
-
-        for queue, part in share_down_tree(int(total[column]), tree.children, sharer).items():
-            deserved[row[queue], column] = part
-    return deserved
+    world, tree = s.world, all_branches(s)
+    nothing = np.zeros((len(world.ledger), len(world.columns.names)), dtype=np.int64)
+    guarantee, weight = nothing.copy(), nothing + 1
+    for queue, node in world.facts.tree.nodes.items():
+        guarantee[world.ledger.row[queue]] = configured_row(world, node.guarantee)
+        weight[world.ledger.row[queue]] = node.weight
+    _, request = requests_up_tree(tree, world.ledger.requested_in(), nothing, limits(world).rows)
+    columns = [column for column, _ in dimensions(s)]
+    return share_out(all_to_share(s), tree, Claims(request, weight, guarantee, nothing), columns)

@@ -15,7 +15,16 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from muster.model.effects import Verdict
 from muster.model.gang import Gang
 from muster.model.pod import Placement
-from muster.model.saved_state import NO_LOSSES, UNKNOWN, CancelledEviction, Losses, SavedHistory, SavedPlan, saved_plan_name
+from muster.model.saved_state import (
+    NO_LOSSES,
+    UNKNOWN,
+    CancelledEviction,
+    Losses,
+    PastUse,
+    SavedHistory,
+    SavedPlan,
+    saved_plan_name,
+)
 from muster.model.topics import Topic
 
 if TYPE_CHECKING:
@@ -271,6 +280,10 @@ class Memory:
         """By UID of pods that are being evicted, what the plan took from their gang."""
         self.backfill_reservations: JournaledDict[str, BackfillReservation] = JournaledDict(journal)
         """By gang, in the order in which they were made."""
+        self.past_use: JournaledDict[str, PastUse] = JournaledDict(journal)
+        """What queues used, where the policy looks at it."""
+        self.noted_use = -1
+        """How far the log of the ledger was looked through for that."""
         self.saved_plans: JournaledDict[str, SavedPlan] = JournaledDict(journal)
         """Plans as they were last saved, by gang."""
         self.saved_histories: JournaledDict[str, SavedHistory] = JournaledDict(journal)

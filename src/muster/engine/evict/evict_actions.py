@@ -304,6 +304,8 @@ def _report_refusal(s: Session, gang: Gang, refusal: Verdict, why: str, verdict:
     own = [Topic.QUEUE_CAPACITY.of(key) for role in gang.roles for key in s.world.ledger.path(role.queue)[:-1]]
     # Others may grow over their share, or this one fall below its own: then there may be evictable pods after all.
     usage = (*own, Topic.QUEUE_USAGE.any, Topic.QUEUES.any, Topic.EVICTABLE.any)
+    if s.policy.settings.reclaim_for == "fairShare":
+        usage = (*usage, Topic.DEMAND.any)
     topics = tuple(dict.fromkeys((*refusal.topics, *(verdict.topics if verdict is not None else ()), *usage)))
     both = replace(refusal, why=f"{refusal.why}; no pod is evicted for it: {why}", topics=topics, at=at or refusal.at)
     s.record_verdict(gang, both)

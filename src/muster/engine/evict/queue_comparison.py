@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from muster.engine.fair_shares import shares_for_reclaim
 from muster.engine.guarantees import guarantees
 from muster.engine.session import Session
-from muster.engine.shares import cluster_total, configured_shares, dominant_share
+from muster.engine.shares import cluster_total, dominant_share
 from muster.model.queue import show_queue
 from muster.model.resource_amounts import short_name, show_amount
 from muster.state.node_table import BoolColumn
@@ -31,7 +32,8 @@ class QueueComparison:
 
     def __init__(self, s: Session, queue: str, contested: BoolColumn, demand: Amounts) -> None:
         self.s, self.queue, self.contested, self.demand = s, queue, contested, demand
-        self._shares = [configured_shares(s, plugin) for plugin in s.policy.deserved_shares]
+        self._shares = shares_for_reclaim(s)
+        self._is_fair = s.policy.settings.reclaim_for == "fairShare"
         self._pairs: dict[str, QueuePair | None] = {}
         self._configured_shares: dict[str, list[tuple[Amounts, BoolColumn]]] = {}
         self._before = s.world.ledger.planned_in(np.arange(len(s.world.ledger)))
@@ -132,7 +134,7 @@ class QueueComparison:
         for share, columns in self._configured(level):
             has_crossed = (share != _NOT_CONFIGURED) & (before >= share) & (planned < share)
             if has_crossed.any():
-                return f"{show_queue(level)} is below its {_share_name(level)} already"
+                return f"{show_queue(level)} is below its {self._share_name(level)} already"
             over = columns & (planned > share) & (freed > 0)
             if not over.any():
                 if level == pair.giving[-1] and self._is_oversubscribed(pair) and self._uses_more(pair, freed):
@@ -145,9 +147,9 @@ class QueueComparison:
         counts, over = columns & (freed > 0), columns & (planned > share)
         if over.any() and not counts.any():
             names = ", ".join(sorted(short_name(self.s.world.columns.names[at]) for at in np.flatnonzero(over).tolist()))
-            return f"{show_queue(level)} is over its {_share_name(level)} of {names}, of which the unit frees nothing"
+            return f"{show_queue(level)} is over its {self._share_name(level)} of {names}, of which the unit frees nothing"
         figures = self._figures(planned, share, counts if counts.any() else columns)
-        return f"{show_queue(level)} is within its {_share_name(level)}: {figures}"
+        return f"{show_queue(level)} is within its {self._share_name(level)}: {figures}"
 
     def _why_crosses(self, level: str, freed: Amounts) -> str:
         """A resource of which the queue would fall below its share without the unit, contested or not; or nothing."""
@@ -156,7 +158,7 @@ class QueueComparison:
             share = shares[row]
             crossed = (share != _NOT_CONFIGURED) & (freed > 0) & (planned >= share) & (planned - freed < share)
             if crossed.any():
-                return self._why_below(level, _share_name(level), freed, share, int(crossed.argmax()))
+                return self._why_below(level, self._share_name(level), freed, share, int(crossed.argmax()))
         return ""
 
     def _why_below(self, level: str, what: str, freed: Amounts, least: Amounts, at: int) -> str:
@@ -176,6 +178,12 @@ class QueueComparison:
             bool(((shares[row] != _NOT_CONFIGURED) & (before >= shares[row]) & (before - freed < shares[row])).any())
             for shares in self._shares
         )
+
+    def _share_name(self, queue: str) -> str:
+        return "fair share" if self._is_fair else "minimum" if queue.startswith("quota/") else "deserved share"
+
+    def _share_word(self, queue: str) -> str:
+        return "fair share" if self._is_fair else "min" if queue.startswith("quota/") else "deserved"
 
     def _figures(self, planned: Amounts, share: Amounts, columns: BoolColumn) -> str:
         names = self.s.world.columns.names
@@ -312,8 +320,8 @@ class QueueComparison:
         for at in sorted(np.flatnonzero(over).tolist(), key=names.__getitem__):
             used = f" + {show_amount(names[at], int(rest[at]))} used" if rest[over].any() else ""
             asks, most = (show_amount(names[at], int(amounts[at])) for amounts in (self.demand, share))
-            said.append(f"{short_name(names[at])} {asks} requested{used} > {most} {_share_word(level)}")
-        what = f"would be over its {_share_name(level)}" if rest[over].any() else "can never reclaim that much"
+            said.append(f"{short_name(names[at])} {asks} requested{used} > {most} {self._share_word(level)}")
+        what = f"would be over its {self._share_name(level)}" if rest[over].any() else "can never reclaim that much"
         return f"{show_queue(level)} {what}: {', '.join(said)}"
 
     # -- what both have ------------------------------------------------------------------------------------------------------------
@@ -333,7 +341,7 @@ class QueueComparison:
     def _usage_of_share(self, level: str) -> str:
         planned, configured = self.s.world.ledger.planned(level), self._configured(level)
         if configured:
-            return f"{show_queue(level)} uses {self._figures(planned, *configured[0])} {_share_word(level)}"
+            return f"{show_queue(level)} uses {self._figures(planned, *configured[0])} {self._share_word(level)}"
         names = self.s.world.columns.names
         # By name: the order of columns depends on who came first.
         found = sorted((names[at], int(planned[at])) for at in np.flatnonzero(self.contested).tolist())
@@ -362,11 +370,3 @@ class QueueComparison:
         total = cluster_total(self.s)
         parts = [float(usage[at]) / int(total[at]) for at in np.flatnonzero(self.contested & (total > 0)).tolist()]
         return (priority, 0.0, -round(max(parts, default=0.0), 9))
-
-
-def _share_name(queue: str) -> str:
-    return "minimum" if queue.startswith("quota/") else "deserved share"
-
-
-def _share_word(queue: str) -> str:
-    return "min" if queue.startswith("quota/") else "deserved"

@@ -19,6 +19,7 @@ from muster.model.pod import Phase
 from muster.model.saved_state import (
     CancelledEviction,
     Losses,
+    PastUse,
     SavedEvictions,
     SavedHistory,
     SavedMember,
@@ -103,12 +104,20 @@ class _WireSuccess(WireStruct, frozen=True):
     members: tuple[_WireMembers, ...] = ()
 
 
+class _WirePastUse(WireStruct, frozen=True):
+    queue: str
+    at: float
+    used: dict[str, int] = msgspec.field(default_factory=dict)
+    average: dict[str, float] = msgspec.field(default_factory=dict)
+
+
 class _HistorySpec(WireStruct, frozen=True):
     losses: tuple[_WireLosses, ...] = ()
     below_min_since: tuple[_WireTime, ...] = ()
     cancelled_evictions: tuple[_WireCancelled, ...] = ()
     waiting_since: tuple[_WireTime, ...] = ()
     succeeded: tuple[_WireSuccess, ...] = ()
+    past_use: tuple[_WirePastUse, ...] = ()
 
 
 class WireHistory(WireObject, frozen=True):
@@ -146,6 +155,9 @@ def read_history(written: WireHistory, *, problems: Problems) -> SavedHistory:
         cancelled_evictions={one.key: CancelledEviction(one.at, one.count) for one in spec.cancelled_evictions},
         waiting_since={one.key: one.at for one in spec.waiting_since},
         succeeded={one.key: _success(one) for one in spec.succeeded},
+        past_use={
+            one.queue: PastUse(one.at, tuple(sorted(one.used.items())), tuple(sorted(one.average.items()))) for one in spec.past_use
+        },
         version=read_version(meta.resource_version),
         problems=problems.all(),
     )
@@ -196,6 +208,10 @@ def history_spec(history: SavedHistory) -> Manifest:
             {"key": key, "at": one.at, "count": one.count} for key, one in sorted(history.cancelled_evictions.items())
         ],
         "waitingSince": [{"key": key, "at": at} for key, at in sorted(history.waiting_since.items())],
+        "pastUse": [
+            {"queue": queue, "at": one.at, "used": dict(one.used), "average": dict(one.average)}
+            for queue, one in sorted(history.past_use.items())
+        ],
         "succeeded": [
             {"key": key, "owner": one.owner, "members": msgspec.to_builtins(one.members)}
             for key, one in sorted(history.succeeded.items())
