@@ -25,3 +25,44 @@ def test_a_line_that_cannot_be_read_is_shown(tmp_path: Path) -> None:
     result = muster("trace", "convert", tmp_path / "site.swf")
     assert result.code == 2
     assert "site.swf:2: column run: 'often' is no number from 0 on" in result.err
+
+
+JOBS = "name,arrival_s,run_s,gpus\na,0,7200,2\nb,0,7200,2\nwhole,3600,3600,8\nlast,36000,60,1\n"
+
+
+def test_policies_are_compared_in_one_table_with_the_jobs_that_differ(tmp_path: Path) -> None:
+    (tmp_path / "jobs.csv").write_text(JOBS)
+    (tmp_path / "spread.yaml").write_text("base: default\nplugins: [{binpack: false}, spread]\n")
+    policies = ("-p", "default", "-p", tmp_path / "spread.yaml")
+    result = muster("compare", tmp_path / "jobs.csv", "--nodes", "2x8", *policies, "--csv", tmp_path / "out.csv")
+    assert result.code == 0
+    assert "4 jobs, 0.4 days, 2 nodes, 16 GPUs, 1 seed" in result.out
+    assert [line.split() for line in result.out.splitlines() if line.startswith(" wait, mean")] == [
+        ["wait,", "mean", "h", "0", "0.25", "+0.25"]
+    ]
+    assert "whole" in result.out.splitlines()[-1]
+    rows = (tmp_path / "out.csv").read_text().splitlines()
+    assert rows[3] == "default,0,whole,,8,3600,3600,7200,0,0,0"
+    assert len(rows) == 1 + 2 * 4
+
+
+def test_the_comparison_as_json_has_every_value(tmp_path: Path) -> None:
+    (tmp_path / "jobs.csv").write_text(JOBS)
+    result = muster("compare", tmp_path / "jobs.csv", "--nodes", "2x8", "-p", "default", "--fill", "100", "--seeds", "2", "--json")
+    (figure,) = result.document["figures"]
+    assert figure["name"] == "GPUs allocated"
+    assert len(figure["values"][0]) == 2
+
+
+def test_sim_plays_a_history_with_one_policy(tmp_path: Path) -> None:
+    (tmp_path / "jobs.csv").write_text(JOBS)
+    result = muster("sim", tmp_path / "jobs.csv", "--nodes", "1x8")
+    assert result.code == 0
+    assert "difference" not in result.out
+    assert [line.split()[-1] for line in result.out.splitlines() if "wait, mean" in line] == ["0.25"]
+
+
+def test_a_history_is_needed() -> None:
+    result = muster("compare")
+    assert result.code == 2
+    assert "--generate" in result.err

@@ -50,6 +50,15 @@ _HISTORY = typer.Option(metavar="LOG", help="A decision log: pods run for as lon
 _SECONDS = typer.Option(help="For how many seconds at most the cluster is run on in virtual time.")
 
 
+_COLUMNS = typer.Option("--columns", metavar="FILE", help="A file that says which column of the table is what.")
+_NODES = typer.Option(
+    "--nodes", metavar="FILE|64x8", help="The cluster of a history: a table of nodes, or how many with how many GPUs."
+)
+
+
+_TRACES = (".csv", ".csv.gz", ".swf", ".swf.gz", ".jsonl", ".jsonl.gz")
+
+
 class _AnsweringCommand(TyperCommand):
     """A command whose exit code is an answer: an invalid option must not look like one."""
 
@@ -80,7 +89,9 @@ def muster(
 def sim(
     files: Annotated[
         list[str] | None,
-        typer.Argument(help="Scenario files, folders of them, or snapshots; `file.yaml:12` selects the scenario at that line."),
+        typer.Argument(
+            help="Scenario files, folders of them, snapshots, or one history of jobs; `file.yaml:12` is the scenario there."
+        ),
     ] = None,
     generate: Annotated[
         str | None,
@@ -92,6 +103,8 @@ def sim(
     decision_log: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the decision log to this file, for `muster replay`.")
     ] = None,
+    nodes: Annotated[str, _NODES] = "",
+    columns: Annotated[Path | None, _COLUMNS] = None,
     timeline: Annotated[
         bool | None,
         typer.Option(
@@ -103,6 +116,11 @@ def sim(
     json: Annotated[bool, typer.Option("--json", help="Print the full report as JSON.")] = False,
 ) -> None:
     """Run scenarios on a simulated cluster in virtual time: hours take seconds, and the result is deterministic."""
+    if files and len(files) == 1 and files[0].endswith(_TRACES):
+        from muster.cli.compare import CompareOptions, compare_policies
+
+        played = CompareOptions(Path(files[0]), None, [str(policy)] if policy else (), nodes, columns, json=json)
+        _end("sim", json=json, work=lambda: compare_policies(played, command="sim"))
     from muster.cli.sim import SimOptions, simulate
 
     options = SimOptions(
@@ -409,11 +427,36 @@ def snapshot(
     _end("snapshot", work=lambda: save(output, kubeconfig=kubeconfig, context=context, anonymous=anonymous))
 
 
+@app.command(short_help="Compare policies on a history of jobs.", epilog=_OTHER_CODES)
+def compare(
+    trace: Annotated[Path | None, typer.Argument(help="A history of jobs, in any format that docs/traces.md names.")] = None,
+    policies: Annotated[
+        list[str] | None, typer.Option("--policy", "-p", metavar="FILE", help="A policy file, or `default`; several times.")
+    ] = None,
+    nodes: Annotated[str, _NODES] = "",
+    columns: Annotated[Path | None, _COLUMNS] = None,
+    generate: Annotated[
+        str | None, typer.Option(metavar="gangs=2000,days=14,load=110", help="Make a history in place of reading one.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="So many histories: the jobs of this one in other orders.", min=1)] = 1,
+    fill: Annotated[
+        float | None,
+        typer.Option(metavar="PERCENT", help="How full the cluster gets with jobs that ask for so much and never end.", min=1),
+    ] = None,
+    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write how each job fared to this table.")] = None,
+    json: Annotated[bool, _JSON] = False,
+) -> None:
+    """Play a history of jobs with several policies: waits, work that counted and that was lost, and how sure the difference is."""
+    from muster.cli.compare import CompareOptions, compare_policies
+
+    options = CompareOptions(trace, generate, tuple(policies or ()), nodes, columns, seeds, fill, json, csv)
+    _end("compare", json=json, work=lambda: compare_policies(options))
+
+
 trace_app = typer.Typer(
     name="trace", help="Histories of clusters: jobs with their arrivals and run times.", no_args_is_help=True, rich_markup_mode=None
 )
 app.add_typer(trace_app)
-_COLUMNS = typer.Option("--columns", metavar="FILE", help="A file that says which column of the table is what.")
 
 
 @trace_app.command("convert", short_help="Convert a history of jobs to Muster's own table.", epilog=_OTHER_CODES)
