@@ -31,6 +31,7 @@ PLACEMENTS = {
 MEMORY = {
     "cycle": {"engine/cycle.py"},
     "decided_at": {"engine/cycle.py"},
+    "attempt_debts": {"state/memory.py"},
     "attempts": {"state/memory.py", "state/gangs/membership.py"},
     "plans": {
         "state/pod_facts.py",

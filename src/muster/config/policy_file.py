@@ -63,6 +63,7 @@ settings:
   evictDomains: best
   maxEvictDomains: 8
   maxPlacements: 4096
+  maxRefusedAttempts: 16
   evictionPauseSeconds: 60
   maxEvictionPauseSeconds: 1800
   nominationSeconds: 600

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from muster.engine import explain
+from muster.engine.attempt_budget import AttemptBudget
 from muster.engine.backfill_reservations import KeptNodes
 from muster.engine.domain_placement import DomainPlacement, place_gang, place_in_best_domain, why_refused
 from muster.engine.gang_order import gangs_to_attempt, order_gangs
@@ -40,7 +41,8 @@ FITS = "Fits"
 
 def allocate(s: Session, refusals: Refusals) -> None:
     """Minimums first: members above the minimum of their gang are placed after every gang of its priority has had its turn."""
-    gangs = gangs_to_attempt(s)
+    budget = AttemptBudget(s)
+    gangs = budget.candidates(gangs_to_attempt(s))
     turns = Counter(gang.priority for gang in gangs)
     started: dict[int, list[Gang]] = {}
     visited: set[str] = set()
@@ -48,8 +50,9 @@ def allocate(s: Session, refusals: Refusals) -> None:
     for gang in order_gangs(s, gangs):
         visited.add(gang.key)
         complete = False
-        if not s.is_still_refused(gang):
+        if not s.is_still_refused(gang) and budget.allows(gang):
             result = _leave_out(s, gang, kept, lambda each: attempt(s, each, visited))
+            budget.charge(gang, result)
             complete = result.complete
             if complete and has_surplus(s.world, gang):
                 started.setdefault(gang.priority, []).append(gang)
@@ -59,7 +62,10 @@ def allocate(s: Session, refusals: Refusals) -> None:
         turns[gang.priority] -= 1
         if not turns[gang.priority] and gang.priority in started:
             for grown in order_gangs(s, started.pop(gang.priority)):
-                _record(s, grown, _leave_out(s, grown, kept, partial(place_surplus, s), surplus=True), refusals)
+                if budget.allows(grown):
+                    result = _leave_out(s, grown, kept, partial(place_surplus, s), surplus=True)
+                    budget.charge(grown, result)
+                    _record(s, grown, result, refusals)
 
 
 def _leave_out(

@@ -109,6 +109,12 @@ def next_cycle(world: World, gang: Gang) -> Verdict:
     return Verdict(ok=False, why=why, code=NEXT_CYCLE, at=world.now)
 
 
+def deferred(s: Session, namespace: str, most: int) -> Verdict:
+    """Not attempted yet, because too many others of its namespace were refused."""
+    why = f"{most} attempts of namespace {namespace} were refused before its turn came; it is attempted in one of the next cycles"
+    return Verdict(ok=False, why=why, code=NEXT_CYCLE, at=s.now)
+
+
 def no_node_fits(s: Session, gang: Gang, pod: Pod, domain: Domain, *, after_releases: bool) -> Verdict:
     """Nobody took this member: which nodes said no, and why. The members placed before it are still in the trial."""
     placed = sum(count(s.world, role, PLACED) + role.succeeded for role in gang.roles)

@@ -39,6 +39,11 @@ class PolicySettings:
     )
     max_evict_domains: int = option(8, "So many domains with a plan are compared, the likely cheapest first.")
     max_placements: int = option(4096, "So many placements are tried for a gang in one cycle, at most, to find its victims.")
+    max_refused_attempts: int = option(
+        16,
+        "So many attempts of a namespace are refused in one cycle; its other waiting gangs have their turn in the next ones.",
+        minimum=2,
+    )
     eviction_pause_s: float = option(
         60.0, "A gang that was evicted may have others evicted only after such a pause, which doubles with each of its evictions."
     )

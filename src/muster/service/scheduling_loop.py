@@ -11,6 +11,7 @@ from typing import Any, Final
 import structlog
 
 from muster.cycle_log import CycleLog
+from muster.engine.attempt_budget import DEFERRED
 from muster.engine.hooks import Policy
 from muster.kube.live_cluster import LiveCluster
 from muster.kube.watch.leader_election import boot_clock_s
@@ -31,6 +32,8 @@ IDLE_INTERVAL_S: Final = 5.0
 """Interval of cycles while gangs only wait, and of iterations in any case, which show that the loop is alive."""
 _MIN_IDLE_RATIO = 20
 """A cycle without events is delayed by this multiple of the last cycle's duration: 5 % of a core at most."""
+_DEFERRED_RATIO, _DEFERRED_INTERVAL_S = 4, 0.05
+"""The same while gangs wait for their turn, and at least this: they take a fifth of a core, and others' events are seen at once."""
 _METRICS_INTERVAL_S = 5.0
 MAX_LOG_DELAY_S: Final = 10.0
 """Log lines are delayed by no more than this while writes are pending."""
@@ -76,6 +79,7 @@ class SchedulingLoop:
         self._iterated_at = boot_clock_s()
         self._scheduler = self._new_scheduler()
         self._last_cycle_s = 0.0
+        self._has_deferred = False
         self._metrics_updated_at = 0.0
         self._metrics_stale = False
         self._between_cycles = threading.Lock()
@@ -179,6 +183,8 @@ class SchedulingLoop:
     def _next_wait(self) -> tuple[float, bool]:
         """How long to wait for events, and whether a cycle is due after that without any."""
         world, min_wait_s = self._scheduler.world, _MIN_IDLE_RATIO * self._last_cycle_s
+        if self._has_deferred:
+            return max(_DEFERRED_INTERVAL_S, _DEFERRED_RATIO * self._last_cycle_s), True
         if world.placements.reservations or world.placements.releasing or world.memory.plans:
             return max(BUSY_INTERVAL_S, min_wait_s), True
         if not world.placements.unplaced_members:
@@ -196,6 +202,7 @@ class SchedulingLoop:
             self.cycles += 1
         self._cluster.execute(outcome.effects)
         self._last_cycle_s = self._metrics.end(outcome)
+        self._has_deferred = any(name == DEFERRED for name, _ in outcome.stats)
         self._unlogged.append(outcome)
         self._metrics_stale = True
         if self._clock() - self._metrics_updated_at >= _METRICS_INTERVAL_S:

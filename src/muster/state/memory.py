@@ -252,6 +252,7 @@ class Memory:
         """How far they were looked through for gangs below their minimum."""
         self.attempts: JournaledDict[str, Attempts] = JournaledDict(journal)
         """By gang."""
+        self.attempt_debts: JournaledDict[str, int] = JournaledDict(journal)
         self.plans: JournaledDict[str, ActivePlan] = JournaledDict(journal)
         """Plans whose nominations are not all bound or ended, by name."""
         self.last_minimums: JournaledDict[str, Minimums] = JournaledDict(journal)
@@ -321,6 +322,19 @@ class Memory:
     def set_enqueued(self, gang: str, *, admitted: bool) -> None:
         self.attempts.set(gang, replace(self.attempts[gang], enqueued=admitted, not_admitted=not admitted))
         self._changes.gangs.add(gang)
+
+    def charge_attempts(self, namespace: str, count: int) -> None:
+        """So many attempts of a namespace were refused."""
+        if count:
+            self.attempt_debts.set(namespace, self.attempt_debts.get(namespace, 0) + count)
+
+    def pay_attempts(self, count: int) -> None:
+        """A cycle begins, in which each namespace has so many."""
+        for namespace, debt in self.attempt_debts.items():
+            if debt > count:
+                self.attempt_debts.set(namespace, debt - count)
+            else:
+                self.attempt_debts.drop(namespace)
 
     def set_verdict(self, gang: str, verdict: Verdict, *, now: float) -> None:
         versions = self._changes.versions(verdict.topics)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from muster.engine import explain
+from muster.engine.attempt_budget import charge_search
 from muster.engine.evict.contested import contested, usable_domains
 from muster.engine.evict.domain_order import domains_in_order, why_unreachable
 from muster.engine.evict.domain_search import plan_in_domain
@@ -155,6 +156,7 @@ def _best_plan(s: Session, ask: Ask, policy: EvictionPolicy, cache: ActionCache)
         found, rules = _search_domains(asked), asked.rules
         if isinstance(found, Plan):
             break
+        charge_search(s, ask.gang, placements=s.policy.settings.max_placements - asked.placements_left)
     return found, rules
 
 
