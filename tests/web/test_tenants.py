@@ -103,6 +103,16 @@ def test_an_answer_names_no_gang_of_others() -> None:
     assert shown["budgets"] == ["research/b"]
 
 
+def test_a_change_with_which_it_runs_names_no_budget_of_others() -> None:
+    own, others = (
+        "disruption budget research/serve allowed it",
+        "the limit of queue q were gpu 4 and disruption budget prod/serve allowed it",
+    )
+    remedies = [{"what": text, "evicts": 1, "command": ""} for text in ("its minimum were 2", own, others)]
+    shown = visible_answer({"forecast": {"remedies": remedies}}, frozenset({"research"}))
+    assert shown["forecast"]["remedies"] == remedies[:2]
+
+
 def test_a_history_names_no_gang_of_others() -> None:
     entries = [
         {"time": 1.0, "event": "evict", "for_gang": "prod/xl", "victims": ["research/a-0"], "why": "for prod/xl", "pods": 1},

@@ -5,12 +5,15 @@ The sentences on her own gangs stay as they are: the scheduler writes the same o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
 from muster.model.queue import ROOT_QUEUE
 from muster.web.cluster_view import ClusterView, JsonRow
+
+_BUDGET = re.compile(r"disruption budget (\S+)")
 
 VisibleNamespaces = Collection[str] | None
 """Those whose pods somebody may list; None: all."""
@@ -65,6 +68,8 @@ def _visible_value(key: str, value: Any, namespaces: Collection[str]) -> Any:
             return [{**row, "evicts": [], "why": "" if row["evicts"] else row["why"]} for row in value]
         case "budgets", list():
             return [name for name in value if is_visible(name, namespaces)]
+        case "remedies", list():
+            return [row for row in value if all(is_visible(name, namespaces) for name in _BUDGET.findall(row["what"]))]
         case "gangs", list():
             return [visible_answer(row, namespaces) for row in value]
         case "forecast", dict():
