@@ -18,6 +18,7 @@ from muster.plugins.pdb import budgets_covering
 from muster.remedies import Remedy, remedies_of
 from muster.scheduler import new_store
 from muster.start_time import MayGoOn, RunTimes, Start, queue_order, starts_of, without_evictions
+from muster.state.store import Store
 from muster.state.world import World
 
 TimeLimit = Callable[[], MayGoOn]
@@ -100,6 +101,7 @@ class DryRun:
     session: Session
     outcome: Outcome
     gangs: dict[str, Gang]
+    store: Store
 
     @property
     def world(self) -> World:
@@ -113,7 +115,8 @@ def dry_run(
     policy: Policy, objects: Iterable[ClusterObject], *, now: float, look: Callable[[Session], None] | None = None
 ) -> DryRun:
     """One cycle on all objects of a cluster. `look` is called once before anything is decided in it."""
-    world = world_of(policy, objects, now=now)
+    store = _filled_store(policy, objects)
+    world = store.world(now)
     session = Session(world, policy)
     session.tries_all_domains = True
     gangs = dict(world.facts.gangs)
@@ -122,7 +125,7 @@ def dry_run(
         if look is not None and name == policy.actions[0]:
             look(session)
 
-    return DryRun(session, run_session(session, on_step=on_step), gangs)
+    return DryRun(session, run_session(session, on_step=on_step), gangs, store)
 
 
 def observed(policy: Policy, objects: Iterable[ClusterObject], *, now: float) -> World:
@@ -133,10 +136,14 @@ def observed(policy: Policy, objects: Iterable[ClusterObject], *, now: float) ->
 
 
 def world_of(policy: Policy, objects: Iterable[ClusterObject], *, now: float) -> World:
+    return _filled_store(policy, objects).world(now)
+
+
+def _filled_store(policy: Policy, objects: Iterable[ClusterObject]) -> Store:
     store = new_store(policy)
     for obj in objects:
         store.fold(Upsert(obj))
-    return store.world(now)
+    return store
 
 
 def forecast(
@@ -163,26 +170,23 @@ def forecast(
     if run_times is None:
         return tuple(found)
     gangs = [(run.gangs[key], each) for key, each in zip(keys, found, strict=True)]
-    return tuple(with_outlook(policy, objects, gangs, run_times, now=now, limit=limit))
+    return tuple(with_outlook(run, objects, gangs, run_times, limit=limit))
 
 
 def with_outlook(
-    policy: Policy,
-    objects: Sequence[ClusterObject],
-    gangs: Sequence[tuple[Gang, Forecast]],
-    run_times: RunTimes,
-    *,
-    now: float,
-    limit: TimeLimit,
+    run: DryRun, objects: Sequence[ClusterObject], gangs: Sequence[tuple[Gang, Forecast]], run_times: RunTimes, *, limit: TimeLimit
 ) -> list[Forecast]:
     """The same, with when those start that do not now (where pods are evicted for one, when it would without), and with what would
-    make the first that cannot run do so. Each of these questions has a time limit of its own."""
+    make the first that cannot run do so. Each of these questions has a time limit of its own. The dry run is at its end then: its
+    world is that of a later time."""
+    policy, now = run.session.policy, run.outcome.now
     starts: dict[str, Start] = {}
     for evicts in (False, True):
         waiting = [gang for gang, each in gangs if each.code != RUNS_NOW and bool(each.evicted_gangs) == evicts]
         if waiting:
             under = without_evictions(policy) if evicts else policy
-            starts |= starts_of(under, objects, waiting, run_times, now=now, may_go_on=limit())
+            begun = None if evicts else (run.store, run.outcome)
+            starts |= starts_of(under, objects, waiting, run_times, now=now, may_go_on=limit(), begun=begun)
     found = [replace(each, start=starts.get(gang.key)) for gang, each in gangs]
     barred = [at for at, each in enumerate(found) if each.code == CANNOT_RUN]
     for at in barred[:1]:

@@ -333,5 +333,7 @@ def remedies_of(
     policy: Policy, objects: Iterable[ClusterObject], gang: Gang, *, now: float, may_go_on: Callable[[], bool]
 ) -> tuple[tuple[Remedy, ...], bool]:
     """Those that were found, and whether the time was over before all were tried."""
+    if not may_go_on():
+        return (), True
     search = _RemedySearch(policy, tuple(objects), gang, now=now, may_go_on=may_go_on)
     return tuple(search.remedies()), search.cut_short

@@ -25,6 +25,7 @@ from muster.model.events import ClusterObject, Delete, Upsert
 from muster.model.gang import Gang
 from muster.model.pod import Pod, PodStatusPhase
 from muster.scheduler import new_store
+from muster.state.store import Store
 
 DECLARED, EARLIER, ASSUMED, UNKNOWN = "declared", "of earlier pods", "assumed", "unknown"
 GRACE_S = 30.0
@@ -41,6 +42,10 @@ _SAME = 0.1
 """An early and a late start that differ by less, relative to the wait, are one."""
 
 MayGoOn = Callable[[], bool]
+
+
+Begun = tuple[Store, Outcome]
+"""All objects, and what one cycle decided about them."""
 
 
 def owner_of(pod: Pod) -> tuple[str, str]:
@@ -124,15 +129,25 @@ class _Passed:
 
 
 def starts_of(
-    policy: Policy, objects: Sequence[ClusterObject], gangs: Iterable[Gang], run_times: RunTimes, *, now: float, may_go_on: MayGoOn
+    policy: Policy,
+    objects: Sequence[ClusterObject],
+    gangs: Iterable[Gang],
+    run_times: RunTimes,
+    *,
+    now: float,
+    may_go_on: MayGoOn,
+    begun: Begun | None = None,
 ) -> dict[str, Start]:
-    """When these gangs start, by key. `may_go_on` is asked before every cycle."""
+    """When these gangs start, by key. `may_go_on` is asked before every cycle. `begun`: the first one was run already."""
     uids = {pod.uid: gang.key for gang in gangs for pod in gang.pods()}
+    if begun is None and not may_go_on():
+        return {}
 
-    def passed(draw: int, *, unknown_end: bool = False) -> _Passed:
-        return _VirtualRun(policy, objects, run_times, now=now, draw=draw, unknown_end=unknown_end).until_started(uids, may_go_on)
+    def passed(draw: int, *, unknown_end: bool = False, begun: Begun | None = None) -> _Passed:
+        run = _VirtualRun(policy, objects, run_times, now=now, draw=draw, unknown_end=unknown_end, begun=begun)
+        return run.until_started(uids, may_go_on)
 
-    middle = passed(0)
+    middle = passed(0, begun=begun)
     runs = [middle]
     if any(middle.moment(key).unknown for key in uids.values()):
         early = passed(0, unknown_end=True) if may_go_on() else _Passed({}, _Moment(now, Counter(), 0), cut_short=True)
@@ -191,11 +206,20 @@ def queue_order(s: Session, queue: str) -> list[Gang]:
 
 class _VirtualRun:
     def __init__(
-        self, policy: Policy, objects: Iterable[ClusterObject], run_times: RunTimes, *, now: float, draw: int, unknown_end: bool
+        self,
+        policy: Policy,
+        objects: Iterable[ClusterObject],
+        run_times: RunTimes,
+        *,
+        now: float,
+        draw: int,
+        unknown_end: bool,
+        begun: Begun | None,
     ) -> None:
         self._policy, self._run_times, self._draw, self._unknown_end = policy, run_times, draw, unknown_end
         self._began = self._now = now
-        self._store = new_store(policy)
+        self._store = new_store(policy) if begun is None else begun[0]
+        self._first = None if begun is None else begun[1]
         self._pods: dict[str, Pod] = {}
         self._ends: list[tuple[float, str, str]] = []
         """When which pod ends, and how that is known; empty for one that is deleted."""
@@ -203,7 +227,8 @@ class _VirtualRun:
         self._unknown: set[str] = set()
         self._ended: Counter[str] = Counter()
         for obj in objects:
-            self._store.fold(Upsert(obj))
+            if begun is None:
+                self._store.fold(Upsert(obj))
             if isinstance(obj, Pod) and not obj.finished:
                 self._pods[obj.uid] = obj
                 self._expect_end(obj)
@@ -212,7 +237,8 @@ class _VirtualRun:
         started: dict[str, _Moment] = {}
         missing, cut_short = set(uids.values()), False
         while True:
-            outcome = run_cycle(self._store.world(self._now), self._policy)
+            outcome = self._first or run_cycle(self._store.world(self._now), self._policy)
+            self._first = None
             moment = _Moment(self._now, self._ended.copy(), len(self._unknown))
             for effect in outcome.effects:
                 if isinstance(effect, Bind):

@@ -123,6 +123,6 @@ def test_the_answer_is_the_same_however_often_it_is_asked_and_is_bounded_in_time
     [gang] = asked(tmp_path, LIMITED, JOB, "--seconds", "0")["gangs"]
     assert (gang["remedies"], gang["remediesCutShort"]) == ([], True)
     result = muster("plan", "job.yaml", "-c", "cluster.yaml", "--seconds", "0", cwd=tmp_path)
-    assert " runs if  (not all changes were tried: 0 s were over, --seconds)" in result.out
+    assert " runs if  (not all changes were tried: the time for this was over, --seconds 0)" in result.out
     result = muster("plan", "job.yaml", "-c", "cluster.yaml", cwd=tmp_path)
     assert " runs if  its minimum were 3: kubectl -n default patch" in result.out

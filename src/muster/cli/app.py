@@ -47,7 +47,7 @@ _OUTPUT = typer.Option("--output", "-o", metavar="json|yaml|wide", help="The out
 _CONTEXT = typer.Option(help="The context in the kubeconfig.")
 _RUN_TIME = typer.Option(metavar="DURATION", help="For how long pods run of which nobody knows, such as 4h: to say when it starts.")
 _HISTORY = typer.Option(metavar="LOG", help="A decision log: pods run for as long as earlier ones of the same owner did.")
-_SECONDS = typer.Option(help="For how many seconds at most the cluster is run on in virtual time.")
+_SECONDS = typer.Option(help="Seconds at most to find out when it starts, and with which changes.")
 
 
 _COLUMNS = typer.Option("--columns", metavar="FILE", help="A file that says which column of the table is what.")
@@ -188,7 +188,7 @@ def plan(
     replicas: Annotated[str, typer.Option(metavar="PATH", help="Where such a kind has the number of its pods.")] = "spec.replicas",
     history: Annotated[Path | None, _HISTORY] = None,
     run_time: Annotated[str, _RUN_TIME] = "",
-    seconds: Annotated[float, _SECONDS] = 3.0,
+    seconds: Annotated[float, _SECONDS] = 2.0,
     output: Annotated[str, _OUTPUT] = "",
     json: Annotated[bool, typer.Option("--json", help="Print the full forecast as JSON.")] = False,
 ) -> None:
@@ -228,7 +228,7 @@ def why(
     namespace: Annotated[str, _NAMESPACE] = "",
     history: Annotated[Path | None, _HISTORY] = None,
     run_time: Annotated[str, _RUN_TIME] = "",
-    seconds: Annotated[float, _SECONDS] = 3.0,
+    seconds: Annotated[float, _SECONDS] = 2.0,
     output: Annotated[str, _OUTPUT] = "",
     json: Annotated[bool, _JSON] = False,
 ) -> None:

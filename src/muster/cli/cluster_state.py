@@ -65,7 +65,7 @@ class ClusterOptions:
     """A decision log that says for how long pods ran."""
     run_time: str = ""
     """For how long pods run of which nobody knows."""
-    seconds: float = 3.0
+    seconds: float = 2.0
     """How long it may take to find out what is not asked of this very moment."""
 
 

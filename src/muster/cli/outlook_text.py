@@ -13,6 +13,8 @@ from muster.cli.text_format import count, duration, queue_name
 from muster.forecast import RUNS_NOW, Forecast
 from muster.start_time import Start
 
+OUTLOOK_QUESTIONS = 2
+"""When it starts, and with which changes: they share the time."""
 _NOW_S = 1.0
 
 
@@ -39,7 +41,7 @@ def remedy_rows(forecast: Forecast, *, seconds: float) -> Iterator[Text]:
         command = f": {each.command}" if each.command else ""
         texts.append(f"{each.what}{evicts}{command}")
     if forecast.remedies_cut_short:
-        texts.append(f"(not all changes were tried: {seconds:g} s were over, --seconds)")
+        texts.append(f"(not all changes were tried: the time for this was over, --seconds {seconds:g})")
     yield from rows_of("runs if", texts)
 
 
@@ -47,7 +49,7 @@ def _when(start: Start, now: float, seconds: float) -> str:
     if start.expected_s is not None:
         return f"{_moment(start.expected_s, now)}{_spread(start)}, if nobody comes before it{_known_from(start)}"
     if start.cut_short:
-        return f"{_bound(start, now)}; the cluster was run on for {seconds:g} s only (--seconds)"
+        return f"{_bound(start, now)}; the time for this was over (--seconds {seconds:g})"
     if start.unknown:
         latest = f", {_moment(start.latest_s, now)} at the latest" if start.latest_s is not None else ""
         pods = count(start.unknown, "pod runs nobody knows how long", "pods run nobody knows how long")

@@ -13,7 +13,7 @@ from muster.cli.cluster_file import job_texts
 from muster.cli.cluster_state import ClusterOptions, read_cluster_state
 from muster.cli.errors import UserError
 from muster.cli.json_output import write_json
-from muster.cli.outlook_text import deadline, remedy_rows, start_rows
+from muster.cli.outlook_text import OUTLOOK_QUESTIONS, deadline, remedy_rows, start_rows
 from muster.cli.screen import BAD, BOLD, GOOD, NOTE, rows_of, styled, to_stdout
 from muster.cli.text_format import compact_names, count, queue_name
 from muster.forecast import (
@@ -45,7 +45,7 @@ def plan(job: str, cluster: ClusterOptions, options: JobOptions, *, json: bool) 
             found.uids,
             now=state.now,
             run_times=state.run_times,
-            limit=partial(deadline, cluster.seconds),
+            limit=partial(deadline, cluster.seconds / OUTLOOK_QUESTIONS),
         )
     except NoSuchJob as error:
         raise UserError(f"{job}: {error}") from None

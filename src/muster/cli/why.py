@@ -13,12 +13,12 @@ from muster.cli import OK
 from muster.cli.cluster_state import ClusterOptions, ClusterState, read_cluster_state
 from muster.cli.errors import UserError
 from muster.cli.json_output import write_json
-from muster.cli.outlook_text import deadline, remedy_rows, start_rows
+from muster.cli.outlook_text import OUTLOOK_QUESTIONS, deadline, remedy_rows, start_rows
 from muster.cli.plan import forecast_lines
 from muster.cli.screen import BOLD, GOOD, NOTE, rows_of, styled, to_stdout
 from muster.cli.text_format import amount, compact_names, count, duration, join_names, queue_name
 from muster.engine.session import Session
-from muster.forecast import CANNOT_RUN, Forecast, dry_run, with_outlook
+from muster.forecast import CANNOT_RUN, DryRun, Forecast, dry_run, with_outlook
 from muster.gang_report import GangAnswer, ObservedGang, described, find_gang, with_cycle
 from muster.json_values import to_json
 from muster.model.gang import Gang, Stage
@@ -41,7 +41,7 @@ def why(name: str, options: ClusterOptions, *, namespace: str, json: bool) -> in
 
     run = dry_run(state.policy, state.objects, now=state.now, look=look)
     (gang, known), *_ = seen
-    told = _with_outlook(with_cycle(known, run, gang), state, gang, options)
+    told = _with_outlook(with_cycle(known, run, gang), run, state, gang, options)
     logged = state.logged.get(gang.full_name, ())
     if json:
         write_json("why", ok=True, errors=[], **to_json(told), logged=list(logged), notes=list(state.notes))
@@ -51,12 +51,12 @@ def why(name: str, options: ClusterOptions, *, namespace: str, json: bool) -> in
     return OK
 
 
-def _with_outlook(told: GangAnswer, state: ClusterState, gang: Gang, options: ClusterOptions) -> GangAnswer:
+def _with_outlook(told: GangAnswer, run: DryRun, state: ClusterState, gang: Gang, options: ClusterOptions) -> GangAnswer:
     found = told.forecast
     if not told.position or found is None:
         return told
-    limit = partial(deadline, options.seconds)
-    [more] = with_outlook(state.policy, state.objects, [(gang, found)], state.run_times, now=state.now, limit=limit)
+    limit = partial(deadline, options.seconds / OUTLOOK_QUESTIONS)
+    [more] = with_outlook(run, state.objects, [(gang, found)], state.run_times, limit=limit)
     return replace(told, forecast=more)
 
 

@@ -87,7 +87,7 @@ def _why(name: str, state: QuestionedCluster) -> DryRunAnswer:
     found = with_cycle(known, run, gang)
     if found.position and found.forecast is not None:
         asked = [(gang, found.forecast)]
-        [more] = with_outlook(state.policy, state.objects, asked, RunTimes(), now=state.now, limit=_deadline)
+        [more] = with_outlook(run, state.objects, asked, RunTimes(), limit=_deadline)
         found = replace(found, forecast=more)
     return DryRunAnswer(OK, to_json(found))
 

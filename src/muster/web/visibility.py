@@ -69,12 +69,16 @@ def _visible_value(key: str, value: Any, namespaces: Collection[str]) -> Any:
         case "budgets", list():
             return [name for name in value if is_visible(name, namespaces)]
         case "remedies", list():
-            return [row for row in value if all(is_visible(name, namespaces) for name in _BUDGET.findall(row["what"]))]
+            return _without_budgets_of_others(value, namespaces)
         case "gangs", list():
             return [visible_answer(row, namespaces) for row in value]
         case "forecast", dict():
             return visible_answer(value, namespaces)
     return value
+
+
+def _without_budgets_of_others(remedies: list[JsonRow], namespaces: Collection[str]) -> list[JsonRow]:
+    return [row for row in remedies if all(is_visible(name, namespaces) for name in _BUDGET.findall(row["what"]))]
 
 
 def _without_names(row: JsonRow) -> JsonRow:
