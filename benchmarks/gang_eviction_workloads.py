@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import statistics
 from collections.abc import Callable, Iterable
 
@@ -64,7 +63,6 @@ def fold(store: Store, events: Iterable[Event], *, now: float = 10_000.0) -> Non
 
 def cycle(store: Store, policy: Policy, *, now: float) -> tuple[Outcome, float]:
     """Run one cycle; its outcome and its CPU seconds."""
-    gc.collect()
     watch = Stopwatch()
     with watch:
         outcome = run_cycle(store.world(now), policy)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -90,7 +89,6 @@ def _recovery() -> Measurement:
     """20,000 nominations of 1,000 gangs on 5,000 nodes, from the first event to the first decision."""
     policy = default_policy()
     events = [*synthetic.nodes(5000), *_nominated_gangs(1000, 20)]
-    gc.collect()
     watch = Stopwatch()
     with watch:
         store = Store()
@@ -123,7 +121,6 @@ def _pod_updates() -> Measurement:
             Upsert(replace(pod, version=2 + repeat, status_phase=PodStatusPhase.RUNNING, started=1000.0 + repeat))
             for pod in pods[repeat::50]
         ]
-        gc.collect()
         watch = Stopwatch()
         with watch:
             for event in updates:

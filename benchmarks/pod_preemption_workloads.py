@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 import statistics
-import time
 
 from muster.bench import synthetic
 from muster.bench.core_workloads import empty_cluster
-from muster.bench.workload import Measurement, Workload
+from muster.bench.workload import Measurement, Stopwatch, Workload
 from muster.config import default_policy
 from muster.engine.cycle import run_cycle
 from muster.model.effects import Evict, Nominate
@@ -35,15 +33,14 @@ def preempt(store: Store, count: int, *, turn: int) -> float:
     for number in range(count):
         preemptor = synthetic.pod(f"hi-{turn}-{number}", synthetic.signature(cpu_m=10_000), priority=9, created=10_000.0 + turn)
         store.fold(preemptor)
-    gc.collect()
-    start = time.process_time()
-    outcome = run_cycle(store.world(10_001.0 + turn), policy)
-    seconds = time.process_time() - start
+    watch = Stopwatch()
+    with watch:
+        outcome = run_cycle(store.world(10_001.0 + turn), policy)
     served = sum(isinstance(effect, Nominate) for effect in outcome.effects)
     evicted = sum(isinstance(effect, Evict) for effect in outcome.effects)
     if served != count or not count <= evicted <= 2 * count:
         raise AssertionError(f"{served} of {count} pods were nominated, and {evicted} pods evicted")
-    return seconds
+    return watch.seconds
 
 
 def _one_preemptor() -> Measurement:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -129,7 +128,6 @@ def _order_share(plugins: tuple[Plugin, ...], *, quota: bool = False) -> Callabl
         others = (plugin for plugin in default_policy().plugins if plugin.name not in _QUOTA_PLUGINS)
         policy = Policy((*plugins, *others), ("expire", "allocate"))
         world = populated_store(quota=quota).world(1000.0)
-        gc.collect()
         timer, watch = _CallTimer(), Stopwatch()
         with time_calls(timer), watch:
             outcome = run_cycle(world, policy)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 import statistics
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 
 from muster.bench import synthetic
 from muster.bench.core_workloads import empty_cluster
-from muster.bench.workload import Measurement, Workload
+from muster.bench.workload import Measurement, Stopwatch, Workload
 from muster.config import load_policy
 from muster.engine.cycle import run_cycle
 from muster.engine.hooks import Policy
@@ -78,10 +76,10 @@ def _preempt_median(*, runtime: str) -> Measurement:
     for turn in range(5):
         for event in job_events(f"job-{turn}", created=10_000.0 + turn):
             store.fold(event)
-        gc.collect()
-        start = time.process_time()
-        outcome = run_cycle(store.world(10_001.0 + turn), policy)
-        times.append(1000 * (time.process_time() - start))
+        watch = Stopwatch()
+        with watch:
+            outcome = run_cycle(store.world(10_001.0 + turn), policy)
+        times.append(1000 * watch.seconds)
         served = sum(isinstance(effect, Nominate) for effect in outcome.effects)
         evicted = sum(isinstance(effect, Evict) for effect in outcome.effects)
         if served != JOB_SIZE or evicted != JOB_SIZE:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import statistics
 from collections.abc import Iterator
 from dataclasses import replace
@@ -90,7 +89,6 @@ def _decide(store: Store, each: PodSignature, *, expected: type[Bind] | type[Nom
     for turn in range(5):
         for event in synthetic.gang(f"hi-{turn}", GANG_SIZE, each, priority=9, created=10_000.0 + turn):
             store.fold(event)
-        gc.collect()
         watch = Stopwatch()
         with watch:
             outcome = run_cycle(store.world(10_001.0 + turn), policy)

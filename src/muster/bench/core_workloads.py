@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import resource
 import subprocess
 import sys
@@ -25,7 +24,6 @@ def decide(store: Store, events: Iterable[Event], *, now: float = 1000.0) -> tup
     """Fold the events and run a cycle; the number of binds, and the seconds it took."""
     policy = default_policy()
     incoming = list(events)
-    gc.collect()
     watch = Stopwatch()
     with watch:
         for event in incoming:

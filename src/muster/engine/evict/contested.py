@@ -50,21 +50,22 @@ def _contested_in(s: Session, queue: str, pods: Sequence[Pod], domains: Sequence
     need = _need_of(s, members)
     requested = need > 0
     found = _breaks_limit(s, queue, need)
-    free = s.world.table.allocatable - s.world.table.planned
     if len(pods) == 1:
-        found |= requested & ~_fits_somewhere(s, pods[0], free, domains)
+        found |= requested & ~_fits_somewhere(s, pods[0], domains)
         return found if found.any() else requested
+    free = s.world.table.allocatable - s.world.table.planned
     for column in np.flatnonzero(requested & ~found).tolist():
         found[column] = not any(_packs(s, members, column, free[:, column], domain) for domain in domains)
     return found if found.any() else requested
 
 
-def _fits_somewhere(s: Session, pod: Pod, free: Amounts, domains: Sequence[Domain]) -> BoolColumn:
+def _fits_somewhere(s: Session, pod: Pod, domains: Sequence[Domain]) -> BoolColumn:
     """In which columns some node alone has enough for one pod."""
-    match = s.match(pod)
+    match, table = s.match(pod), s.world.table
     if not any(domain.rows is None for domain in domains):
         match = match & np.asarray(np.logical_or.reduce([domain.mask(len(match)) for domain in domains]), dtype=np.bool_)
-    return np.asarray((free[match] >= s.world.request(pod)).any(axis=0), dtype=np.bool_)
+    enough = table.planned + s.world.request(pod) <= table.allocatable
+    return np.asarray((enough & match[:, np.newaxis]).any(axis=0), dtype=np.bool_)
 
 
 def _breaks_limit(s: Session, queue: str, need: Amounts) -> BoolColumn:

@@ -140,7 +140,7 @@ def _best_plan(s: Session, ask: Ask, policy: EvictionPolicy, cache: ActionCache)
     """The best plan for the ask, and the rules of whom it may evict, if there is anybody at all. A gang that is scheduled pod by
     pod is served so: the first member for which there is a plan."""
     queues = {role.queue for role in ask.gang.roles}
-    if policy.is_preempting and not lower_priority_in_same_queue(ask, victim_table_of(s.world), queues).any():
+    if policy.is_preempting and not lower_priority_in_same_queue(s, ask, victim_table_of(s.world), queues).any():
         return NoPlan(NO_LOWER_PRIORITY), None
     asks = [replace(ask, pods=(pod,)) for pod in ask.pods] if policy is PREEMPT else [ask]
     found: Plan | NoPlan = NoPlan("no member needs a node")

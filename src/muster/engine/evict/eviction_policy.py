@@ -14,6 +14,8 @@ from muster.model.effects import YES, Verdict
 from muster.model.gang import Gang
 from muster.model.pod import Pod
 from muster.model.queue import show_queue
+from muster.model.topics import Topic
+from muster.state.derived_values import Derived
 from muster.state.node_table import BoolColumn, IntColumn
 
 
@@ -105,7 +107,7 @@ class PreemptRules:
     def __init__(self, s: Session, ask: Ask, victim_table: VictimTable, contested: Contested) -> None:
         self._s, self._ask, self._victim_table = s, ask, victim_table
         self._queues = set(contested)
-        self.eligible: BoolColumn = lower_priority_in_same_queue(ask, victim_table, self._queues)
+        self.eligible: BoolColumn = lower_priority_in_same_queue(s, ask, victim_table, self._queues)
 
     def queue_rank(self) -> IntColumn | None:
         return None
@@ -151,13 +153,18 @@ def lower_priority(ask: Ask, pods: Sequence[Pod], priority: int) -> Verdict:
     return YES
 
 
-def lower_priority_in_same_queue(ask: Ask, victim_table: VictimTable, queues: Set[str]) -> BoolColumn:
+_LOWER: Derived[BoolColumn] = Derived("gangs of lower priority by queues", follows=Topic.GANGS, most=16)
+
+
+def lower_priority_in_same_queue(s: Session, ask: Ask, victim_table: VictimTable, queues: Set[str]) -> BoolColumn:
     """Gangs of strictly lower priority in these queues, which are those of the asking gang or of some of its roles."""
-    count = len(victim_table.gangs)
-    lower: BoolColumn = victim_table.gang_priority[:count] < ask.gang.priority
-    if not lower.any():
-        return lower
-    return exclude_own_gang(ask, victim_table, lower & in_queues(victim_table, queues))
+
+    def build() -> BoolColumn:
+        lower: BoolColumn = victim_table.gang_priority[: len(victim_table.gangs)] < ask.gang.priority
+        return lower & in_queues(victim_table, queues) if lower.any() else lower
+
+    found = _LOWER.of(s.world, build, key=(victim_table.generation, ask.gang.priority, frozenset(queues)))
+    return exclude_own_gang(ask, victim_table, found)
 
 
 def in_queues(victim_table: VictimTable, queues: Set[str]) -> BoolColumn:
@@ -171,9 +178,11 @@ def in_queues(victim_table: VictimTable, queues: Set[str]) -> BoolColumn:
 
 def exclude_own_gang(ask: Ask, victim_table: VictimTable, eligible: BoolColumn) -> BoolColumn:
     own = victim_table.gang_number.get(ask.gang.key)
-    if own is not None:
-        eligible[own] = False
-    return eligible
+    if own is None or not eligible[own]:
+        return eligible
+    others = eligible.copy()
+    others[own] = False
+    return others
 
 
 GANG_PREEMPT = EvictionPolicy(name="gang-preempt", rules=PreemptRules, is_preempting=True)

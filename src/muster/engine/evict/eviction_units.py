@@ -6,6 +6,7 @@ or its queue.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -82,6 +83,7 @@ class EvictionUnits:
     evictable_at: float = np.inf
     """When the first pod that is protected for a time becomes evictable."""
     _by_row: RowIndex | None = field(default=None, repr=False)
+    _by_victim: RowIndex | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return len(self.unit_class)
@@ -102,6 +104,14 @@ class EvictionUnits:
             # Row and unit are whole numbers that fit into one: a single sort is enough.
             self._by_row = here[np.argsort(self.row[here] * np.int64(len(self) + 1) + self.unit[here])]
         return self._by_row
+
+    def units_with(self, victim: int) -> list[int]:
+        """The units that this pod is in."""
+        if self._by_victim is None:
+            self._by_victim = np.argsort(self.victim)
+        begin, end = np.searchsorted(self.victim, (victim, victim + 1), sorter=self._by_victim)
+        found: list[int] = self.unit[self._by_victim[begin:end]].tolist()
+        return found
 
     def entries_of(self, unit: int) -> slice:
         """Entries are sorted by unit."""
@@ -161,7 +171,7 @@ def eviction_units(
 
 
 def _same_column(one: BoolColumn | IntColumn | None, other: BoolColumn | IntColumn | None) -> bool:
-    return (one is None and other is None) or (one is not None and other is not None and np.array_equal(one, other))
+    return one is other or (one is not None and other is not None and np.array_equal(one, other))
 
 
 def _still_valid(s: Session, victim_table: VictimTable, cached: CachedUnits) -> bool:
@@ -180,13 +190,14 @@ def _still_valid(s: Session, victim_table: VictimTable, cached: CachedUnits) -> 
     if found.budgets is not None:
         # What the budgets have left changed with them.
         return False
-    touched = np.bincount(found.unit[mask_of(went, len(victim_table.pods))[found.victim]], minlength=len(found))
-    units = np.flatnonzero(touched)
-    begin, end = np.searchsorted(found.unit, (units, units + 1))
-    if (touched[units] < end - begin).any() or (found.kind[units] != WHOLE).any():
-        return False
-    found.evicted[units] = True
-    np.subtract.at(found.placed, found.gang[units], found.pods[units])
+    touched = Counter(unit for at in went for unit in found.units_with(at))
+    for unit, count in touched.items():
+        entries = found.entries_of(unit)
+        if count < entries.stop - entries.start or found.kind[unit] != WHOLE:
+            return False
+    for unit in touched:
+        found.evicted[unit] = True
+        found.placed[found.gang[unit]] -= found.pods[unit]
     return True
 
 

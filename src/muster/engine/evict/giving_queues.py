@@ -14,8 +14,12 @@ from muster.engine.quota import total_by_queue
 from muster.engine.session import Session
 from muster.model.pod import Pod
 from muster.model.resource_amounts import PODS
+from muster.model.topics import Topic
+from muster.state.derived_values import Derived
 from muster.state.node_table import BoolColumn, IntColumn
 from muster.state.resource_columns import Amounts
+
+_GIVING: Derived[BoolColumn] = Derived("gangs of giving queues", follows=Topic.GANGS, most=16)
 
 
 class GivingQueues:
@@ -34,14 +38,19 @@ class GivingQueues:
         self._whys: dict[str, str] = {}
         self._given: dict[str, str] = {}
 
-    def gangs(self, victim_table: VictimTable) -> BoolColumn:
-        """Gangs all of whose queues give at least something, or are the ask's own."""
-        count = len(victim_table.gangs)
+    def gangs(self, victim_table: VictimTable, *, also: BoolColumn) -> BoolColumn:
+        """Gangs all of whose queues give at least something, or are the ask's own; and these."""
         gives = np.array([self._gives(name) for name in victim_table.queue_number], dtype=np.bool_)
-        giving: BoolColumn = gives[victim_table.gang_queue[:count]] if len(gives) else np.zeros(count, dtype=np.bool_)
-        for number, theirs in victim_table.multi_queue.items():
-            giving[number] = all(gives[victim_table.queue_number[name]] or name in self.comparisons for name in theirs)
-        return giving
+
+        def build() -> BoolColumn:
+            count = len(victim_table.gangs)
+            giving: BoolColumn = gives[victim_table.gang_queue[:count]] if len(gives) else np.zeros(count, dtype=np.bool_)
+            for number, theirs in victim_table.multi_queue.items():
+                giving[number] = all(gives[victim_table.queue_number[name]] or name in self.comparisons for name in theirs)
+            return giving
+
+        found = _GIVING.of(self._s.world, build, key=(victim_table.generation, gives.tobytes(), *self.comparisons))
+        return found | also if also.any() else found
 
     def _gives(self, other: str) -> bool:
         """Would the smallest unit of it be given to one of the ask's queues?"""

@@ -49,7 +49,7 @@ class JobRules:
         lower: BoolColumn = victim_table.gang_priority[:count] < ask.gang.priority
         self._lower = exclude_own_gang(ask, victim_table, lower)
         own = in_queues(victim_table, set(self._queues.comparisons))
-        self.eligible: BoolColumn = exclude_own_gang(ask, victim_table, lower & (own | self._queues.gangs(victim_table)))
+        self.eligible: BoolColumn = exclude_own_gang(ask, victim_table, lower & self._queues.gangs(victim_table, also=own))
         self._gave_way = {victim_table.gangs[number].key for number in crossed_often(s, ask.gang, victim_table)}
 
     def queue_rank(self) -> IntColumn | None:

@@ -16,9 +16,9 @@ import numpy as np
 from muster.engine.evict.node_keys import NodeEntries, NodeKeys, no_keys
 from muster.engine.evict.plan_order import PlanKey, PlanOrder
 from muster.engine.evict.unit_membership import WHOLE
-from muster.state.changes import ChangeLog
-from muster.state.node_table import BoolColumn, IntColumn, RowIndex
+from muster.state.node_table import BoolColumn, IntColumn, NodeTable, RowIndex
 from muster.state.resource_columns import Amounts
+from muster.state.world import World
 
 # Of so many nodes it is worked out what comes after their best plan.
 _NEXT_NODES = 64
@@ -26,20 +26,21 @@ _NEXT_NODES = 64
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What one pod lacks on every node, and in queues, of which every unit frees `freed_in_queue`. `bounded`: nodes where amounts
-    decide."""
+    """What one pod requests, and what is lacking in queues, of which every unit frees `freed_in_queue`. `bounded`: amounts decide
+    where it fits."""
 
     request: Amounts
-    lacking: Amounts
     queue_lacks: Amounts
     freed_in_queue: Amounts
-    bounded: BoolColumn
+    bounded: bool
 
 
 @dataclass(slots=True)
 class NodeCosts:
     order: PlanOrder
     match: BoolColumn
+    requested: RowIndex
+    """The columns of the table that count."""
     row: RowIndex
     """Entries: what one unit has on one node, nodes one after the other, and on each its units in order."""
     unit: IntColumn
@@ -53,6 +54,8 @@ class NodeCosts:
     """Of these nodes: what they lack then, and the units that are evicted for that."""
     evicted: BoolColumn = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     need: Need | None = None
+    lacking: Amounts = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64))
+    """What the pod lacks on every node."""
     position: int = -1
     _ranked: RankedNodes | None = None
     """From the second ask on."""
@@ -66,14 +69,19 @@ class NodeCosts:
 
     # -- up to date --------------------------------------------------------------------------------------------------------------
 
-    def update(self, need: Need, changes: ChangeLog[int]) -> None:
+    def update(self, need: Need, world: World) -> None:
         """Bring the keys up to date."""
-        b, changed, before = self.order.units, changes.since(self.position), self.need
+        b, before = self.order.units, self.need
+        changed = world.changes.rows.since(self.position)
         is_next = before is not None and changed is not None and _is_alike(before, need)
-        stale = self._stale_rows(changed or (), need) if is_next else np.arange(len(self.match))
-        self.evicted, self.position, self.need = b.evicted.copy(), changes.position, need
+        if is_next:
+            stale = self._stale_rows(changed or (), need, world.table)
+        else:
+            self.lacking = need.request - (world.table.allocatable - world.table.planned)[:, self.requested]
+            stale = np.arange(len(self.match))
+        self.evicted, self.position, self.need = b.evicted.copy(), world.changes.rows.position, need
         if len(stale):
-            self._find(self.now, stale, need, ~b.evicted[self.unit])
+            self._find(self.now, stale, need, self.lacking, ~b.evicted[self.unit])
         if not is_next:
             self._ranked, self.expected = None, {}
         elif len(stale):
@@ -81,34 +89,39 @@ class NodeCosts:
             if not len(need.queue_lacks):
                 self._look_ahead(need, stale.tolist())
 
-    def _stale_rows(self, changed: Iterable[int], need: Need) -> RowIndex:
+    def _stale_rows(self, changed: Iterable[int], need: Need, table: NodeTable) -> RowIndex:
         """Nodes on which something changed, other than as it was expected."""
-        assert self.need is not None
-        newly = np.flatnonzero(self.order.units.evicted & ~self.evicted)
         gone: dict[int, list[int]] = {}
-        for unit in newly.tolist():
-            for row in self.row[self.unit == unit].tolist():
+        for unit in np.flatnonzero(self.order.units.evicted & ~self.evicted).tolist():
+            for row in self._rows_of(unit):
                 gone.setdefault(row, []).append(unit)
         stale: list[int] = []
         for row in sorted({*changed, *gone}):
-            if row not in gone and np.array_equal(need.lacking[row], self.need.lacking[row]):
+            lacking = need.request - (table.allocatable[row] - table.planned[row])[self.requested]
+            if row not in gone and np.array_equal(lacking, self.lacking[row]):
                 continue
-            lacking, units = self.expected.pop(row, (None, []))
-            if lacking is not None and gone.get(row) == units and np.array_equal(need.lacking[row], lacking):
+            self.lacking[row] = lacking
+            expected, units = self.expected.pop(row, (None, []))
+            if expected is not None and gone.get(row) == units and np.array_equal(lacking, expected):
                 self.now.copy_row(self.after, row)
                 self._rank([row])
             else:
                 stale.append(row)
         return np.array(stale, dtype=np.intp)
 
-    def _find(self, keys: NodeKeys, rows: RowIndex, need: Need, usable: BoolColumn) -> None:
+    def _rows_of(self, unit: int) -> list[int]:
+        b = self.order.units
+        rows = dict.fromkeys(b.row[b.entries_of(unit)].tolist())
+        return [row for row in rows if row >= 0 and self.match[row]]
+
+    def _find(self, keys: NodeKeys, rows: RowIndex, need: Need, lacking: Amounts, usable: BoolColumn) -> None:
         """Find the keys of these nodes. `usable`: entries of units that are still there."""
         stale = np.zeros(len(self.match), dtype=np.bool_)
         stale[rows] = True
         here = np.flatnonzero(stale[self.row] & usable)
         freed = np.hstack([self.freed[here], need.freed_in_queue[self.unit[here]]])
-        needed = np.hstack([need.lacking, np.broadcast_to(need.queue_lacks, (len(need.lacking), len(need.queue_lacks)))])
-        keys.find(stale & self.match, NodeEntries(self.row[here], self.unit[here], freed, needed), need.bounded & self.simple)
+        needed = np.hstack([lacking, np.broadcast_to(need.queue_lacks, (len(lacking), len(need.queue_lacks)))])
+        keys.find(stale & self.match, NodeEntries(self.row[here], self.unit[here], freed, needed), self.simple & need.bounded)
 
     def _look_ahead(self, need: Need, stale: list[int]) -> None:
         """What follows after the best plans of the nodes that come next, where these are known."""
@@ -117,15 +130,14 @@ class NodeCosts:
         rows = [row for row in dict.fromkeys((*soon, *stale)) if self.now.settled[row] and row not in self.expected]
         if not rows:
             return
-        lacking, usable = need.lacking.copy(), ~self.order.units.evicted[self.unit]
+        lacking, usable = self.lacking.copy(), ~self.order.units.evicted[self.unit]
         for row in rows:
             units, here = self.best_units(row), self._entries_on(row)
             taken = np.array([unit in units for unit in self.unit[here].tolist()], dtype=np.bool_)
             usable[here] &= ~taken
             lacking[row] += need.request - self.freed[here][taken].sum(axis=0)
             self.expected[row] = (lacking[row], sorted(units))
-        after = Need(need.request, lacking, need.queue_lacks, need.freed_in_queue, need.bounded)
-        self._find(self.after, np.array(rows, dtype=np.intp), after, usable)
+        self._find(self.after, np.array(rows, dtype=np.intp), need, lacking, usable)
 
     # -- the order of nodes --------------------------------------------------------------------------------------------------------
 
@@ -151,7 +163,7 @@ class NodeCosts:
         on_row = self._entries_on(row)
         here = np.arange(on_row.start, on_row.stop)[~self.order.units.evicted[self.unit[on_row]]]
         freed = np.hstack([self.freed[here], self.need.freed_in_queue[self.unit[here]]])
-        needed = np.concatenate([self.need.lacking[row], self.need.queue_lacks])
+        needed = np.concatenate([self.lacking[row], self.need.queue_lacks])
         chosen: list[int] = []
         total = np.zeros(len(needed), dtype=np.int64)
         for at in range(len(here)):
@@ -194,7 +206,8 @@ def build_node_costs(order: PlanOrder, match: BoolColumn, requested: RowIndex) -
     simple[row[(b.kind[unit] != WHOLE) | b.divides[unit]]] = False
     if b.budgets is not None:
         simple[:] = False
-    return NodeCosts(order, match, row, unit, freed, simple, now=no_keys(order, len(match)), after=no_keys(order, len(match)))
+    now, after = no_keys(order, len(match)), no_keys(order, len(match))
+    return NodeCosts(order, match, requested, row, unit, freed, simple, now=now, after=after)
 
 
 def _by_row_and_unit(row: RowIndex, unit: IntColumn, request: Amounts) -> tuple[RowIndex, IntColumn, Amounts]:
@@ -206,5 +219,5 @@ def _by_row_and_unit(row: RowIndex, unit: IntColumn, request: Amounts) -> tuple[
 
 
 def _is_alike(a: Need, b: Need) -> bool:
-    """Is the same lacking in queues, and do amounts decide on the same nodes?"""
-    return np.array_equal(a.queue_lacks, b.queue_lacks) and np.array_equal(a.bounded, b.bounded)
+    """Is the same lacking in queues, and do amounts decide for both?"""
+    return np.array_equal(a.queue_lacks, b.queue_lacks) and a.bounded == b.bounded

@@ -8,7 +8,7 @@ pods; the youngest gang; the order of units. Of a plan the worst unit counts for
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from muster.engine.evict.eviction_units import EvictionUnits
 
 LOWEST_PRIORITY = -(2**31)
+
+T = TypeVar("T", float, FloatColumn)
 
 PlanKey = tuple[float, ...]
 
@@ -43,6 +45,15 @@ class PlanOrder:
 
     def key(self, chosen: list[int]) -> PlanKey:
         """The key of one plan: the lower is better."""
+        b, only = self.units, chosen[0] if len(chosen) == 1 else -1
+        if only >= 0 and self.budgets is None and b.evicts[only] and not b.divides[only]:
+            pods, priority, cost = int(b.pods[only]), float(b.priority[only]), float(b.cost[only])
+            summed = pods * (priority - LOWEST_PRIORITY) if self.sums_priorities else 0.0
+            first = float(b.rank[only]) if self.queues_first else priority
+            youngest = -float(b.created[only])
+            return tuple(
+                self.arrange(0.0, float(b.kind[only]), first, summed, 0.0, cost, priority, float(pods), youngest, float(only))
+            )
         unit = np.array(chosen, dtype=np.intp)
         columns = self.columns(unit, np.ones((1, len(unit)), dtype=np.int64))
         return tuple(float(column[0]) for column in columns)
@@ -66,22 +77,22 @@ class PlanOrder:
 
     def arrange(
         self,
-        violations: FloatColumn,
-        kind: FloatColumn,
-        first: FloatColumn,
-        summed: FloatColumn,
-        below: FloatColumn,
-        cost: FloatColumn,
-        priority: FloatColumn,
-        pods: FloatColumn,
-        youngest: FloatColumn,
-        position: FloatColumn,
-    ) -> list[FloatColumn]:
+        violations: T,
+        kind: T,
+        first: T,
+        summed: T,
+        below: T,
+        cost: T,
+        priority: T,
+        pods: T,
+        youngest: T,
+        position: T,
+    ) -> list[T]:
         """The columns in the order in which they are compared."""
-        leading = [violations, *((first, kind) if self.priority_first else (kind, first))]
+        one, two = (first, kind) if self.priority_first else (kind, first)
         if self.queues_first:
-            return [*leading, below, cost, priority, summed, pods, youngest, position]
-        return [*leading, summed, below, cost, pods, youngest, position]
+            return [violations, one, two, below, cost, priority, summed, pods, youngest, position]
+        return [violations, one, two, summed, below, cost, pods, youngest, position]
 
     def summed_values(self, unit: RowIndex) -> FloatColumn:
         """What each of these units adds to the sum of priorities, above the lowest possible: more victims never make a plan

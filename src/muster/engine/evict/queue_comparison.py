@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +27,14 @@ class QueuePair:
     taking: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """What one plugin says that a queue has a share of, by column: plain integers, of which there are few."""
+
+    amounts: dict[int, int]
+    contested: dict[int, int]
+
+
 class QueueComparison:
     """Compares one asking queue with others. `contested`: the dimensions that count. `demand`: what is asked for in this queue."""
 
@@ -35,7 +43,8 @@ class QueueComparison:
         self._shares = shares_for_reclaim(s)
         self._is_fair = s.policy.settings.reclaim_for == "fairShare"
         self._pairs: dict[str, QueuePair | None] = {}
-        self._configured_shares: dict[str, list[tuple[Amounts, BoolColumn]]] = {}
+        self._shares_of_level: dict[str, list[_Share]] = {}
+        self._contested: list[int] = np.flatnonzero(contested).tolist()
         self._before = s.world.ledger.planned_in(np.arange(len(s.world.ledger)))
         self.own_evictable: Amounts = np.zeros_like(demand)
         """What could be evicted in the asking queue itself."""
@@ -54,23 +63,30 @@ class QueueComparison:
 
     # -- shares ------------------------------------------------------------------------------------------------------------------
 
-    def _configured(self, level: str) -> list[tuple[Amounts, BoolColumn]]:
-        """The shares of a queue and the contested columns among them, of each plugin that has an opinion on these."""
-        if level not in self._configured_shares:
-            row = self.s.world.ledger.row[level]
-            found = [(shares[row], (shares[row] != _NOT_CONFIGURED) & self.contested) for shares in self._shares]
-            self._configured_shares[level] = [(share, columns) for share, columns in found if columns.any()]
-        return self._configured_shares[level]
+    def _shares_of(self, level: str) -> list[_Share]:
+        """The shares of a queue, of each plugin that has an opinion on it."""
+        if level not in self._shares_of_level:
+            row, found = self.s.world.ledger.row[level], []
+            for shares in self._shares:
+                amounts = {at: share for at, share in enumerate(shares[row].tolist()) if share != _NOT_CONFIGURED}
+                if amounts:
+                    found.append(_Share(amounts, {at: amounts[at] for at in self._contested if at in amounts}))
+            self._shares_of_level[level] = found
+        return self._shares_of_level[level]
+
+    def _configured(self, level: str) -> list[_Share]:
+        """Those of something contested."""
+        return [share for share in self._shares_of(level) if share.contested]
 
     def _has_share(self, levels: tuple[str, ...]) -> bool:
-        return any(self._configured(level) for level in levels)
+        return any(share.contested for level in levels for share in self._shares_of(level))
 
     def _nobody_has_share(self, pair: QueuePair, freed: Amounts) -> bool:
         """The giving side has a share of nothing contested, the taking one of nothing that is freed: who deserves GPUs takes no
         CPUs for that from one who has borrowed them just as well."""
         if self._has_share(pair.giving):
             return False
-        return not any((columns & (freed > 0)).any() for level in pair.taking for _, columns in self._configured(level))
+        return not any(freed[at] > 0 for level in pair.taking for share in self._shares_of(level) for at in share.contested)
 
     def both_borrow(self, other: str, freed: Amounts) -> bool:
         """Do both sides only borrow what a unit of the other queue frees?"""
@@ -90,7 +106,7 @@ class QueueComparison:
         pair = self.pair(other)
         if pair is None:
             return f"{show_queue(other)} and {show_queue(self.queue)} are not in different branches"
-        if not (freed[self.contested] > 0).any():
+        if not any(freed[at] > 0 for at in self._contested):
             return f"a unit of {show_queue(other)} frees nothing that is lacking"
         for level in pair.giving:
             why = self._why_protected(level, freed)
@@ -124,59 +140,58 @@ class QueueComparison:
         ledger = self.s.world.ledger
         counted = found.counted[ledger.row[level]]
         below = (freed > 0) & (ledger.planned(level) - freed < counted)
-        return self._why_below(level, "guarantee", freed, counted, int(below.argmax())) if below.any() else ""
+        at = int(below.argmax())
+        return self._why_below(level, "guarantee", freed, at, int(counted[at])) if below.any() else ""
 
     def _why_within(self, pair: QueuePair, level: str, freed: Amounts, *, may_cross: bool) -> str:
         """All plugins with an opinion must find it over its share, in something contested that the unit frees."""
         if not may_cross and (crossed := self._why_crosses(level, freed)):
             return crossed
-        planned, before = self.s.world.ledger.planned(level), self._planned_before(level)
-        for share, columns in self._configured(level):
-            has_crossed = (share != _NOT_CONFIGURED) & (before >= share) & (planned < share)
-            if has_crossed.any():
+        planned, before = self.s.world.ledger.planned_list(level), self._planned_before(level)
+        for share in self._configured(level):
+            if any(before[at] >= amount > planned[at] for at, amount in share.amounts.items()):
                 return f"{show_queue(level)} is below its {self._share_name(level)} already"
-            over = columns & (planned > share) & (freed > 0)
-            if not over.any():
+            if not any(planned[at] > amount and freed[at] > 0 for at, amount in share.contested.items()):
                 if level == pair.giving[-1] and self._is_oversubscribed(pair) and self._uses_more(pair, freed):
                     continue
-                return self._why_not_over(level, planned, share, columns, freed)
+                return self._why_not_over(level, planned, share.contested, freed)
         return ""
 
-    def _why_not_over(self, level: str, planned: Amounts, share: Amounts, columns: BoolColumn, freed: Amounts) -> str:
+    def _why_not_over(self, level: str, planned: Sequence[int], share: dict[int, int], freed: Amounts) -> str:
         """It is within its share of what the unit frees, or over it in something else only."""
-        counts, over = columns & (freed > 0), columns & (planned > share)
-        if over.any() and not counts.any():
-            names = ", ".join(sorted(short_name(self.s.world.columns.names[at]) for at in np.flatnonzero(over).tolist()))
+        counts = {at: amount for at, amount in share.items() if freed[at] > 0}
+        over = [at for at, amount in share.items() if planned[at] > amount]
+        if over and not counts:
+            names = ", ".join(sorted(short_name(self.s.world.columns.names[at]) for at in over))
             return f"{show_queue(level)} is over its {self._share_name(level)} of {names}, of which the unit frees nothing"
-        figures = self._figures(planned, share, counts if counts.any() else columns)
-        return f"{show_queue(level)} is within its {self._share_name(level)}: {figures}"
+        return f"{show_queue(level)} is within its {self._share_name(level)}: {self._figures(planned, counts or share)}"
 
     def _why_crosses(self, level: str, freed: Amounts) -> str:
         """A resource of which the queue would fall below its share without the unit, contested or not; or nothing."""
-        planned, row = self.s.world.ledger.planned(level), self.s.world.ledger.row[level]
-        for shares in self._shares:
-            share = shares[row]
-            crossed = (share != _NOT_CONFIGURED) & (freed > 0) & (planned >= share) & (planned - freed < share)
-            if crossed.any():
-                return self._why_below(level, self._share_name(level), freed, share, int(crossed.argmax()))
+        planned = self.s.world.ledger.planned_list(level)
+        for share in self._shares_of(level):
+            for at, amount in share.amounts.items():
+                if freed[at] > 0 and planned[at] >= amount > planned[at] - freed[at]:
+                    return self._why_below(level, self._share_name(level), freed, at, amount)
         return ""
 
-    def _why_below(self, level: str, what: str, freed: Amounts, least: Amounts, at: int) -> str:
-        name, planned = self.s.world.columns.names[at], self.s.world.ledger.planned(level)
-        used, lost, kept = (show_amount(name, int(amounts[at])) for amounts in (planned, freed, least))
+    def _why_below(self, level: str, what: str, freed: Amounts, at: int, least: int) -> str:
+        name, planned = self.s.world.columns.names[at], self.s.world.ledger.planned_list(level)
+        used, lost, kept = (show_amount(name, amount) for amount in (planned[at], int(freed[at]), least))
         return f"{show_queue(level)} would fall below its {what} of {short_name(name)}: {used} used - {lost} evicted < {kept}"
 
-    def _planned_before(self, level: str) -> Amounts:
+    def _planned_before(self, level: str) -> list[int]:
         """What the queue used before the plan evicted anybody."""
-        before: Amounts = self._before[self.s.world.ledger.row[level]]
+        before: list[int] = self._before[self.s.world.ledger.row[level]].tolist()
         return before
 
     def is_below(self, level: str, freed: Amounts) -> bool:
         """Was the queue at its share or over it before the plan, and is it below without so much?"""
-        row, before = self.s.world.ledger.row[level], self._planned_before(level)
+        before = self._planned_before(level)
         return any(
-            bool(((shares[row] != _NOT_CONFIGURED) & (before >= shares[row]) & (before - freed < shares[row])).any())
-            for shares in self._shares
+            before[at] >= amount > before[at] - freed[at]
+            for share in self._shares_of(level)
+            for at, amount in share.amounts.items()
         )
 
     def _share_name(self, queue: str) -> str:
@@ -185,17 +200,17 @@ class QueueComparison:
     def _share_word(self, queue: str) -> str:
         return "fair share" if self._is_fair else "min" if queue.startswith("quota/") else "deserved"
 
-    def _figures(self, planned: Amounts, share: Amounts, columns: BoolColumn) -> str:
+    def _figures(self, planned: Sequence[int], share: dict[int, int]) -> str:
         names = self.s.world.columns.names
         return ", ".join(
-            f"{short_name(names[at])} {show_amount(names[at], int(planned[at]))} of {show_amount(names[at], int(share[at]))}"
-            for at in sorted(np.flatnonzero(columns).tolist(), key=names.__getitem__)
+            f"{short_name(names[at])} {show_amount(names[at], planned[at])} of {show_amount(names[at], share[at])}"
+            for at in sorted(share, key=names.__getitem__)
         )
 
     def _least_usage(self, pair: QueuePair) -> Amounts:
         """What the asking side uses at least with the ask, were all evicted that may be evicted in its own queue."""
         taker = pair.taking[-1]
-        least: Amounts = self._planned_before(taker) - self.own_evictable + self.demand
+        least: Amounts = self._before[self.s.world.ledger.row[taker]] - self.own_evictable + self.demand
         return least
 
     def _why_share_not_larger(self, pair: QueuePair, freed: Amounts, usage: Amounts) -> str:
@@ -240,9 +255,8 @@ class QueueComparison:
 
     def _use_of_share(self, level: str, usage: Amounts) -> float:
         found = 0.0
-        for shares, columns in self._configured(level):
-            for at in np.flatnonzero(columns).tolist():
-                share = int(shares[at])
+        for each in self._configured(level):
+            for at, share in each.contested.items():
                 found = max(found, float(usage[at]) / share if share else (np.inf if usage[at] > 0 else 0.0))
         return found
 
@@ -291,10 +305,14 @@ class QueueComparison:
         if self.own_evictable.any() and not self._has_share(path):
             return True
         for level in path:
-            usage, row = ledger.planned(level) + self.demand, ledger.row[level]
-            if any(((shares[row] != _NOT_CONFIGURED) & (self.demand > 0) & (usage > shares[row])).any() for shares in self._shares):
+            usage = (ledger.planned(level) + self.demand).tolist()
+            if any(self._over(usage, share) for share in self._shares_of(level)):
                 return True
         return False
+
+    def _over(self, usage: Sequence[int], share: _Share) -> list[int]:
+        """The columns in which so much is over the share, of those that are asked for."""
+        return [at for at, amount in share.amounts.items() if usage[at] > amount and self.demand[at] > 0]
 
     def _why_not_within(
         self, pairs: list[QueuePair], levels: tuple[str, ...], planned: dict[str, Amounts], configuring: tuple[str, ...]
@@ -305,23 +323,20 @@ class QueueComparison:
         if not self._has_share(configuring):
             return f"{show_queue(self.queue)} has no deserved share of what it lacks: borrowing evicts nobody"
         for level in levels:
-            usage = planned[level]
-            row = self.s.world.ledger.row[level]
-            for shares in self._shares:
-                share = shares[row]
-                over = (share != _NOT_CONFIGURED) & (self.demand > 0) & (usage > share)
-                if over.any():
-                    return self._why_over(level, usage, share, over)
+            usage = planned[level].tolist()
+            for share in self._shares_of(level):
+                if over := self._over(usage, share):
+                    return self._why_over(level, usage, {at: share.amounts[at] for at in over})
         return ""
 
-    def _why_over(self, level: str, usage: Amounts, share: Amounts, over: BoolColumn) -> str:
-        names = self.s.world.columns.names
-        rest, said = usage - self.demand, []
-        for at in sorted(np.flatnonzero(over).tolist(), key=names.__getitem__):
-            used = f" + {show_amount(names[at], int(rest[at]))} used" if rest[over].any() else ""
-            asks, most = (show_amount(names[at], int(amounts[at])) for amounts in (self.demand, share))
+    def _why_over(self, level: str, usage: Sequence[int], over: dict[int, int]) -> str:
+        names, demand = self.s.world.columns.names, self.demand.tolist()
+        said, has_rest = [], any(usage[at] != demand[at] for at in over)
+        for at in sorted(over, key=names.__getitem__):
+            used = f" + {show_amount(names[at], usage[at] - demand[at])} used" if has_rest else ""
+            asks, most = show_amount(names[at], demand[at]), show_amount(names[at], over[at])
             said.append(f"{short_name(names[at])} {asks} requested{used} > {most} {self._share_word(level)}")
-        what = f"would be over its {self._share_name(level)}" if rest[over].any() else "can never reclaim that much"
+        what = f"would be over its {self._share_name(level)}" if has_rest else "can never reclaim that much"
         return f"{show_queue(level)} {what}: {', '.join(said)}"
 
     # -- what both have ------------------------------------------------------------------------------------------------------------
@@ -339,12 +354,12 @@ class QueueComparison:
         return ", ".join(parts)
 
     def _usage_of_share(self, level: str) -> str:
-        planned, configured = self.s.world.ledger.planned(level), self._configured(level)
+        planned, configured = self.s.world.ledger.planned_list(level), self._configured(level)
         if configured:
-            return f"{show_queue(level)} uses {self._figures(planned, *configured[0])} {self._share_word(level)}"
+            return f"{show_queue(level)} uses {self._figures(planned, configured[0].contested)} {self._share_word(level)}"
         names = self.s.world.columns.names
         # By name: the order of columns depends on who came first.
-        found = sorted((names[at], int(planned[at])) for at in np.flatnonzero(self.contested).tolist())
+        found = sorted((names[at], planned[at]) for at in self._contested)
         parts = [f"{short_name(name)} {show_amount(name, amount)}" for name, amount in found]
         return f"{show_queue(level)} uses {', '.join(parts)} and deserves none"
 
@@ -359,14 +374,11 @@ class QueueComparison:
         priority = node.priority if node is not None else 0
         if level not in self.s.world.ledger:
             return (priority, 0.0, 0.0)
-        usage = self.s.world.ledger.planned(level)
-        ratios = [
-            max(float(usage[at]) / int(share[at]) for at in np.flatnonzero(columns & (share > 0)).tolist())
-            for share, columns in self._configured(level)
-            if (columns & (share > 0)).any()
-        ]
+        usage = self.s.world.ledger.planned_list(level)
+        found = [[usage[at] / amount for at, amount in share.contested.items() if amount > 0] for share in self._configured(level)]
+        ratios = [max(each) for each in found if each]
         if ratios:
             return (priority, 1.0, -round(min(ratios), 9))
         total = cluster_total(self.s)
-        parts = [float(usage[at]) / int(total[at]) for at in np.flatnonzero(self.contested & (total > 0)).tolist()]
+        parts = [usage[at] / int(total[at]) for at in self._contested if total[at] > 0]
         return (priority, 0.0, -round(max(parts, default=0.0), 9))

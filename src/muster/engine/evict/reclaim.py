@@ -27,8 +27,12 @@ from muster.engine.hooks import Ask
 from muster.engine.session import Session
 from muster.model.effects import YES, Verdict
 from muster.model.pod import Pod
+from muster.model.topics import Topic
+from muster.state.derived_values import Derived
 from muster.state.node_table import BoolColumn, IntColumn
 from muster.state.resource_columns import Amounts
+
+_RANKS: Derived[IntColumn] = Derived("gangs by the order of their queues", follows=Topic.GANGS, most=16)
 
 
 class ReclaimRules:
@@ -37,14 +41,14 @@ class ReclaimRules:
     def __init__(self, s: Session, ask: Ask, victim_table: VictimTable, contested: Contested) -> None:
         self._s, self._ask, self._victim_table = s, ask, victim_table
         self._queues = GivingQueues(s, ask, contested, may_cross=not s.policy.settings.strict_deserved, takes_by_share=True)
-        self._own = lower_priority_in_same_queue(ask, victim_table, set(contested))
+        self._own = lower_priority_in_same_queue(s, ask, victim_table, set(contested))
         self.preempted_by: tuple[str, BoolColumn] | None = None
         if self._own.any():
             for queue, comparison in self._queues.comparisons.items():
                 comparison.own_evictable = self._evictable_in(queue)
             in_one_queue = ~mask_of(list(victim_table.multi_queue), len(self._own))
             self.preempted_by = (GANG_PREEMPT.name, self._own & in_one_queue)
-        self.eligible: BoolColumn = exclude_own_gang(ask, victim_table, self._own | self._queues.gangs(victim_table))
+        self.eligible: BoolColumn = exclude_own_gang(ask, victim_table, self._queues.gangs(victim_table, also=self._own))
         self._may_not_cross = crossed_often(s, ask.gang, victim_table)
         """Gangs that brought their queues below their shares for this ask often enough."""
         self._rank: IntColumn | None = None
@@ -69,7 +73,9 @@ class ReclaimRules:
             ]
             place = {key: at for at, key in enumerate(sorted(set(keys)))}
             order = np.array([place[key] for key in keys], dtype=np.int64)
-            self._rank = order[table.gang_queue[: len(table.gangs)]]
+            self._rank = _RANKS.of(
+                self._s.world, lambda: order[table.gang_queue[: len(table.gangs)]], key=(table.generation, order.tobytes())
+            )
         return self._rank
 
     def allows_eviction(self, pods: Sequence[Pod], *, priority: int) -> Verdict:

@@ -51,19 +51,17 @@ class _NodeSearch:
         self.needs_capacity_only = s.needs_capacity_only(self.pod)
         self.has_inter_pod_constraints = not self.needs_capacity_only and s.has_inter_pod_constraints(self.pod)
         self.nominated = self._nominated_by_row()
-        table = s.world.table
-        self.lacking: Amounts = self.request[self.requested] - (table.allocatable - table.planned)[:, self.requested]
         self.shortfall = QueueShortfall(search)
         self.queue_lacks, self.freed_in_queue = self._in_queues()
         self.node_costs = self._node_costs()
 
     def _in_queues(self) -> tuple[Amounts, Amounts]:
         """What must become free in queues, one number after the other, and what each unit frees of it."""
+        if not self.shortfall.lacks:
+            return np.zeros(0, dtype=np.int64), np.zeros((len(self.units), 0), dtype=np.int64)
         lacks = [over for _, _, over in self.shortfall.lacks]
         every = np.arange(len(self.units))
         frees = [self.shortfall.freed_in(level, every)[:, columns] for level, columns, _ in self.shortfall.lacks]
-        if not lacks:
-            return np.zeros(0, dtype=np.int64), np.zeros((len(self.units), 0), dtype=np.int64)
         return np.concatenate(lacks), np.hstack(frees)
 
     def _node_costs(self) -> NodeCosts:
@@ -73,9 +71,8 @@ class _NodeSearch:
         found = cache.node_costs
         if found is None or found.order.units is not self.units or not np.array_equal(found.match, match):
             found = cache.node_costs = build_node_costs(self.search.order, match, self.requested)
-        bounded = np.full(len(match), self.needs_capacity_only and not s.policy.costs_nodes, dtype=np.bool_)
-        need = Need(self.request[self.requested], self.lacking, self.queue_lacks, self.freed_in_queue, bounded)
-        found.update(need, s.world.changes.rows)
+        bounded = self.needs_capacity_only and not s.policy.costs_nodes
+        found.update(Need(self.request[self.requested], self.queue_lacks, self.freed_in_queue, bounded), s.world)
         return found
 
     def _nominated_by_row(self) -> dict[int, list[Pod]]:
@@ -126,7 +123,7 @@ class _NodeSearch:
 
         def enough(unit: RowIndex, counts: IntColumn) -> BoolColumn:
             freed = counts @ self._freed_on(row, unit)
-            found: BoolColumn = self.shortfall.enough(unit, counts) & (freed >= self.lacking[row]).all(axis=1)
+            found: BoolColumn = self.shortfall.enough(unit, counts) & (freed >= self.node_costs.lacking[row]).all(axis=1)
             return found
 
         alike = self.needs_capacity_only

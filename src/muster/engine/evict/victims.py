@@ -196,6 +196,8 @@ class VictimTable:
         changed = world.changes.gangs.since(self._gangs_position)
         if changed is None:
             changed = list(world.facts.gangs)
+        if not changed:
+            return
         concerned: dict[str, None] = {}
         for key in dict.fromkeys(changed):
             number = self.gang_number.get(key)
