@@ -23,13 +23,14 @@ from muster.engine.evict.exact_packing import pack
 from muster.engine.evict.freed_amounts import FreedAmounts
 from muster.engine.evict.member_demand import MemberDemand, fits_in_rows, member_demands
 from muster.engine.evict.node_amounts import NodeAmounts
+from muster.engine.evict.plan_order import PlanKey
 from muster.engine.evict.queue_shortfall import QueueShortfall
 from muster.engine.evict.victim_search import EvictionAsk, PlacedMembers, VictimSearch, VictimSelection
 from muster.engine.fit_counts import count_fits
 from muster.engine.hooks import Domain, Purpose
 from muster.engine.place import fits_on
 from muster.model.pod import Phase, Pod
-from muster.state.node_table import BoolColumn, IntColumn, RowIndex
+from muster.state.node_table import BoolColumn, FloatColumn, IntColumn, RowIndex
 from muster.state.resource_columns import Amounts
 from muster.state.trial import Trial
 
@@ -43,13 +44,19 @@ _COMBINED_UNITS = (32, 24, 20, 16, 14, 12)
 _TRIED_ALONE = 64
 # So many amounts are compared at once.
 _MAX_CELLS = 2_000_000
+# Costs are rounded: a bound must not exceed them for that.
+_ROUNDING = 1e-6
 
 Choice = Callable[[FreedAmounts, VictimSelection, MemberDemand], bool]
 """Evict units until the sums allow to place these members."""
 
 
-def plan_in_domain(asked: EvictionAsk, domain: Domain) -> Plan | NoPlan:
-    """The best plan found in one domain, or why there is none. The world is as before."""
+NO_BETTER_PLAN = NoPlan("no plan there is better")
+
+
+def plan_in_domain(asked: EvictionAsk, domain: Domain, *, bound: PlanKey = (), best: PlanKey | None = None) -> Plan | NoPlan:
+    """The best plan found in one domain, or why there is none. The world is as before. `bound`: the first keys of any plan there;
+    `best`: the key of a plan that it must be better than."""
     found = DomainSearch(asked, domain)
     search = found.search
     if not search.units.any_left:
@@ -58,6 +65,8 @@ def plan_in_domain(asked: EvictionAsk, domain: Domain) -> Plan | NoPlan:
         count = search.units.count_victims()
         evictable = "the one evictable gang or pod" if count == 1 else f"all {count} evictable gangs and pods"
         return search.no_plan(f"it would not fit even if {evictable} were evicted")
+    if bound and best is not None and not found.may_improve(best, bound):
+        return NO_BETTER_PLAN
     plan = found.best()
     if plan is None:
         return search.no_plan(search.why_never("no choice of the evictable pods was found that makes it fit"))
@@ -76,9 +85,29 @@ class DomainSearch:
 
     def could_ever_fit(self) -> bool:
         """Would every member fit with all evictable units evicted? No fewer checks could refuse faster."""
-        units, free = self.search.units, self.amounts.free()
-        self.amounts.add_freed(free, units.in_domain & ~units.evicted[units.unit])
+        return self._could_fit(~self.search.units.evicted)
+
+    def _could_fit(self, units: BoolColumn) -> bool:
+        """Would every member fit by the amounts with these evicted?"""
+        b, free = self.search.units, self.amounts.free()
+        self.amounts.add_freed(free, b.in_domain & units[b.unit])
         return all(demand.missing(free) <= 0 for demand in self.demands)
+
+    def may_improve(self, best: PlanKey, bound: PlanKey) -> bool:
+        """Could there be a better plan than that here? `bound`: the first keys of any plan in the domain. At least it costs what
+        the domain lacks as a whole, at the lowest price."""
+        b, cost = self.search.units, 0.0
+        useful = self.search.order.may_improve(best) & ~b.evicted
+        if not self._could_fit(useful):
+            return False
+        here = np.flatnonzero(b.in_domain & useful[b.unit])
+        inside = self.search.domain.mask(len(self.search.s.world.table))
+        free = np.maximum(self.amounts.free()[inside], 0).sum(axis=0)
+        for column in self.amounts.columns:
+            lacks = sum(len(demand.pods) * int(demand.request[column]) for demand in self.demands) - int(free[column])
+            freed = np.bincount(b.unit[here], weights=b.request[here, column], minlength=len(b))
+            cost = max(cost, _lowest_price(b.cost, freed, max(lacks, 0)))
+        return best > (*bound, *[0.0] * (self.search.order.cost_column - len(bound)), cost - _ROUNDING)
 
     def best(self) -> Plan | None:
         chosen = self._chosen_by_plugin()
@@ -215,9 +244,12 @@ class DomainSearch:
 
     def _without_the_costliest(self, plan: Plan) -> Iterator[Plan]:
         """Greedy plans that do without one of the costliest units of this one."""
+        useful = self.search.order.may_improve(plan.key)
         for unit in sorted(plan.units, key=lambda unit: (-self.search.units.cost[unit], unit))[:_COSTLIEST_TRIED]:
             excluded = self.search.units.evicted.copy()
             excluded[unit] = True
+            if not self._could_fit(useful & ~excluded):
+                continue
             for choose in (unit_choice.by_node_cost, unit_choice.by_order):
                 if (found := self._attempt(choose, excluded)) is not None:
                     yield found
@@ -262,11 +294,7 @@ class DomainSearch:
         b = self.search.units
         here = np.flatnonzero(b.in_domain & ~b.evicted[b.unit] & (b.unit_class[b.unit] <= worst_class))
         members = np.bincount(b.unit[here], weights=self._members_freed(here, demand, free), minlength=len(b))
-        found = np.flatnonzero(members)
-        price = b.cost[found] / members[found]
-        order = np.argsort(price, kind="stable")
-        filled = np.minimum(np.cumsum(members[found][order]), max(demand.missing(free), 0))
-        return float((np.diff(filled, prepend=0.0) * price[order]).sum())
+        return _lowest_price(b.cost, members, max(demand.missing(free), 0))
 
     def _members_freed(self, here: RowIndex, demand: MemberDemand, free: Amounts) -> IntColumn:
         """About how many members each of these makes fit: what it uses itself or, of devices, what is left there without it."""
@@ -428,6 +456,15 @@ class _Greedy(_InDomain):
             fits = np.where(column[rows] > 0, fits_in_rows(free[rows] - freed, demand, rows), 0)
             could &= np.bincount(unit, weights=column[rows] - fits, minlength=len(units)) <= more
         return set(units[could].tolist())
+
+
+def _lowest_price(cost: FloatColumn, gain: FloatColumn | IntColumn, needed: int) -> float:
+    """What it costs to gain so much from the units that give it most cheaply, parts of units included."""
+    found = np.flatnonzero(gain)
+    price = cost[found] / gain[found]
+    order = np.argsort(price, kind="stable")
+    filled = np.minimum(np.cumsum(gain[found][order]), needed)
+    return float((np.diff(filled, prepend=0.0) * price[order]).sum())
 
 
 def _evict_next(selection: VictimSelection, count: int) -> bool:

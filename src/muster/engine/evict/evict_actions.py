@@ -9,8 +9,8 @@ from functools import partial
 from muster.engine import explain
 from muster.engine.attempt_budget import charge_search
 from muster.engine.evict.contested import contested, usable_domains
-from muster.engine.evict.domain_order import domains_in_order, why_unreachable
-from muster.engine.evict.domain_search import plan_in_domain
+from muster.engine.evict.domain_order import BoundedDomain, domains_in_order, why_unreachable
+from muster.engine.evict.domain_search import NO_BETTER_PLAN, plan_in_domain
 from muster.engine.evict.eviction_history import crossing_history, paused_until
 from muster.engine.evict.eviction_plan import NoPlan, Plan
 from muster.engine.evict.eviction_policy import (
@@ -22,6 +22,7 @@ from muster.engine.evict.eviction_policy import (
     lower_priority_in_same_queue,
 )
 from muster.engine.evict.job_preempt import JOB_PREEMPT, why_may_not_preempt
+from muster.engine.evict.plan_order import PlanKey
 from muster.engine.evict.queue_shortfall import breaks_limit
 from muster.engine.evict.reclaim import GANG_RECLAIM
 from muster.engine.evict.single_node import plan_on_one_node
@@ -30,7 +31,7 @@ from muster.engine.evict.taking_roles import taking_roles
 from muster.engine.evict.unit_membership import has_unsent_plan
 from muster.engine.evict.victim_search import ActionCache, EvictionAsk
 from muster.engine.evict.victims import victim_table_of
-from muster.engine.hooks import Ask, Domain, Purpose
+from muster.engine.hooks import Ask, Purpose
 from muster.engine.nominations import members_needed, plan_name
 from muster.engine.place import passes_filters
 from muster.engine.session import EvictionAttempt, Refusals, Session, UnsentPlan
@@ -249,11 +250,13 @@ def _search_domains(asked: EvictionAsk) -> Plan | NoPlan:
     times: list[float] = []
     plans: list[Plan] = []
     most = 1 if s.policy.settings.evict_domains == "first" else s.policy.settings.max_evict_domains
+    searched = 0
     for each in order:
         best = min((plan.key for plan in plans), default=None)
-        if best is not None and not s.tries_all_domains and (len(plans) >= most or best[: len(each.bound)] < each.bound):
+        if best is not None and not s.tries_all_domains and (searched >= most or best[: len(each.bound)] < each.bound):
             break
-        found = _plan_in(asked, each.domain)
+        found = _plan_in(asked, each, best=None if s.tries_all_domains else best)
+        searched += isinstance(found, Plan) or found is NO_BETTER_PLAN
         s.eviction_attempts.append(EvictionAttempt(ask.gang.key, asked.policy.name, each.domain.name, found))
         if isinstance(found, Plan):
             plans.append(found)
@@ -265,14 +268,14 @@ def _search_domains(asked: EvictionAsk) -> Plan | NoPlan:
     return NoPlan("; ".join(dict.fromkeys(whys)), min(times, default=None))
 
 
-def _plan_in(asked: EvictionAsk, domain: Domain) -> Plan | NoPlan:
+def _plan_in(asked: EvictionAsk, where: BoundedDomain, *, best: PlanKey | None) -> Plan | NoPlan:
     """For one pod every node is a domain of its own; where its queue is full, pods of the queue on other nodes count, too."""
     if len(asked.ask.pods) > 1 or asked.s.policy.selects_victims:
-        return plan_in_domain(asked, domain)
-    found = plan_on_one_node(asked, domain)
+        return plan_in_domain(asked, where.domain, bound=where.bound, best=best)
+    found = plan_on_one_node(asked, where.domain)
     if not breaks_limit(asked) and not asked.rules.needs_other_nodes():
         return found
-    anywhere = plan_in_domain(asked, domain)
+    anywhere = plan_in_domain(asked, where.domain)
     if isinstance(found, NoPlan) or (isinstance(anywhere, Plan) and anywhere.key < found.key):
         return anywhere
     return found

@@ -58,6 +58,16 @@ class PlanOrder:
         columns = self.columns(unit, np.ones((1, len(unit)), dtype=np.int64))
         return tuple(float(column[0]) for column in columns)
 
+    def may_improve(self, key: PlanKey) -> BoolColumn:
+        """Units that may be in a plan with a lower key: no other that is evicted has a higher priority, say."""
+        b = self.units
+        if self.budgets is not None:
+            return np.ones(len(b), dtype=np.bool_)
+        leading = b.rank if self.queues_first else b.priority
+        one, two = (leading, b.kind) if self.priority_first else (b.kind, leading)
+        found: BoolColumn = ~b.evicts | (one < key[1]) | ((one == key[1]) & (two <= key[2]))
+        return found
+
     def columns(self, unit: RowIndex, counts: IntColumn) -> list[FloatColumn]:
         """The keys of many plans at once. `counts`: a row for each plan, with how many units like each of these it has."""
         b = self.units
