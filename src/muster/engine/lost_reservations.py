@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 
 from muster.engine.explain import why_not_on
 from muster.engine.place import has_filters, passes_filters
 from muster.engine.session import Session
 from muster.model.pod import Phase, Placement, Pod, PodSignature
-from muster.state.derived.device_usage import overcommitted_device
-from muster.state.node_table import BoolColumn
+from muster.state.derived.device_usage import are_free, overcommitted_device
+from muster.state.node_table import BoolColumn, NodeRows
 
 RESERVATION_LOST = "ReservationLost"
 
@@ -40,12 +42,13 @@ def possibly_lost(s: Session) -> list[Pod]:
     over: BoolColumn = np.any(table.planned > table.allocatable, axis=1)
     matches: dict[PodSignature, BoolColumn] = {}
     found: list[Pod] = []
+    filtered: list[Pod] = []
     within_quota: dict[object, bool] = {}
     is_bounded = s.has_bounded_queues
     for uid in list(world.placements.reservations):
         pod, placement = world.facts.pods[uid], world.placements.by_uid[uid]
         row = table.row.get(placement.node or "")
-        if row is None or over[row] or uid in world.memory.unwritten_reservations or has_filters(s, pod):
+        if row is None or over[row] or uid in world.memory.unwritten_reservations:
             found.append(pod)
             continue
         match = matches.get(pod.signature)
@@ -53,7 +56,39 @@ def possibly_lost(s: Session) -> list[Pod]:
             match = matches[pod.signature] = s.match(pod)
         if not match[row] or (is_bounded and not _is_within_quota(s, pod, within_quota)):
             found.append(pod)
-    return found
+        elif has_filters(s, pod):
+            filtered.append(pod)
+    fitting = _fitting(s, filtered)
+    return [*found, *(pod for pod in filtered if pod.uid not in fitting)]
+
+
+def _fitting(s: Session, pods: list[Pod]) -> set[str]:
+    """Those whose nodes would take them again, by UID. Equal pods are looked at together, one of each node at a time; where pods
+    constrain each other nothing is known."""
+    together: dict[tuple[PodSignature, bool, int], list[Pod]] = {}
+    seen: Counter[str | None] = Counter()
+    for pod in pods:
+        if not s.has_inter_pod_constraints(pod):
+            placement = s.world.placements.by_uid[pod.uid]
+            seen[placement.node] += 1
+            key = (pod.signature, placement.phase is Phase.NOMINATED, seen[placement.node])
+            together.setdefault(key, []).append(pod)
+    return {uid for (_, after_releases, _), some in together.items() for uid in _fitting_together(s, some, after_releases)}
+
+
+def _fitting_together(s: Session, pods: list[Pod], after_releases: bool) -> list[str]:
+    placements = [s.world.placements.by_uid[pod.uid] for pod in pods]
+    index = np.array([s.world.table.row[placement.node or ""] for placement in placements], dtype=np.intp)
+    rows = NodeRows(s.world.table, index, after_releases=after_releases)
+    with s.trial("to look at their nodes without them", cause="Looks") as trial:
+        for pod in pods:
+            trial.release(pod)
+        fits = np.logical_and.reduce([plugin.fit(s, pods[0], rows) for plugin in s.policy.fits])
+        return [
+            pod.uid
+            for pod, placement, good in zip(pods, placements, fits.tolist(), strict=True)
+            if good and are_free(s.world, placement.node or "", placement.devices, after_releases=after_releases)
+        ]
 
 
 def _is_within_quota(s: Session, pod: Pod, known: dict[object, bool]) -> bool:
