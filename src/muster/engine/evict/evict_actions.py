@@ -252,10 +252,10 @@ def _search_domains(asked: EvictionAsk) -> Plan | NoPlan:
     most = 1 if s.policy.settings.evict_domains == "first" else s.policy.settings.max_evict_domains
     searched = 0
     for each in order:
-        best = min((plan.key for plan in plans), default=None)
-        if best is not None and not s.tries_all_domains and (searched >= most or best[: len(each.bound)] < each.bound):
+        best = None if s.tries_all_domains else min((plan.key for plan in plans), default=None)
+        if best is not None and (searched >= most or best[: len(each.bound)] < each.bound):
             break
-        found = _plan_in(asked, each, best=None if s.tries_all_domains else best)
+        found = _plan_in(asked, each, best=best)
         searched += isinstance(found, Plan) or found is NO_BETTER_PLAN
         s.eviction_attempts.append(EvictionAttempt(ask.gang.key, asked.policy.name, each.domain.name, found))
         if isinstance(found, Plan):
