@@ -105,6 +105,9 @@ def sim(
     ] = None,
     nodes: Annotated[str, _NODES] = "",
     columns: Annotated[Path | None, _COLUMNS] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a report to this file: one page that opens in any browser.")
+    ] = None,
     timeline: Annotated[
         bool | None,
         typer.Option(
@@ -128,6 +131,7 @@ def sim(
         generate=generate,
         policy=policy,
         decision_log=decision_log,
+        html=html,
         json=json,
         quiet=quiet,
         timeline=timeline,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -43,7 +44,10 @@ _HELP = (
 
 
 def demo_in_simulator() -> int:
-    return simulate(SimOptions(files=(str(_SCENARIO),)))
+    code = simulate(SimOptions(files=(str(_SCENARIO),)))
+    file = min(os.path.relpath(_SCENARIO), str(_SCENARIO), key=len)
+    to_stdout().print_line(styled((" See it in the browser: ", DIM), f"muster view {file}"))
+    return code
 
 
 def demo_on_kube(seconds: float) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -37,6 +38,7 @@ class SimOptions:
     generate: str | None = None
     policy: Path | None = None
     decision_log: Path | None = None
+    html: Path | None = None
     json: bool = False
     quiet: bool = False
     timeline: bool | None = None
@@ -61,12 +63,14 @@ def simulate(options: SimOptions) -> int:
     screen = to_stdout(quiet=options.quiet or options.json)
     one_line_each = len(scenarios) > 1 and not options.timeline
     results: list[ScenarioResult] = []
-    with _open_decision_log(options.decision_log) as log, ProgressBar(quiet=options.quiet or options.json) as progress_bar:
+    kept = _log_for_report(options)
+    with _open_decision_log(options.decision_log, kept) as log, ProgressBar(quiet=options.quiet or options.json) as progress_bar:
         for scenario in scenarios:
             progress_bar.begin(scenario.name)
             results.append(_run(scenario, progress_bar, log))
             if one_line_each:
                 _show_line(results[-1], screen, new_file=len(results) == 1 or results[-2].scenario.file != scenario.file)
+    _write_report(options.html, kept)
     if options.json:
         _show_json(results)
     else:
@@ -83,6 +87,13 @@ def simulate(options: SimOptions) -> int:
 
 
 def _scenarios(options: SimOptions) -> list[Scenario]:
+    found = _all_scenarios(options)
+    if options.html is not None and len(found) != 1:
+        raise UserError(f"--html: a report is about one scenario, and there are {len(found)}; select one, such as file.yaml:12")
+    return found
+
+
+def _all_scenarios(options: SimOptions) -> list[Scenario]:
     if options.generate is not None and options.files:
         raise UserError("either files or --generate, not both")
     if options.generate is None and not options.files:
@@ -106,9 +117,10 @@ def _read(arguments: Sequence[str]) -> Iterator[Scenario]:
 
 
 @contextmanager
-def _open_decision_log(path: Path | None) -> Iterator[DecisionLogWriter | None]:
+def _open_decision_log(path: Path | None, kept: io.BytesIO | None) -> Iterator[DecisionLogWriter | None]:
+    """`kept`: where it is written without a file."""
     if path is None:
-        yield None
+        yield None if kept is None else DecisionLogWriter(kept)
         return
     file: IO[bytes]
     try:
@@ -117,6 +129,19 @@ def _open_decision_log(path: Path | None) -> Iterator[DecisionLogWriter | None]:
         raise file_error(path, error, why="the decision log cannot be written: ") from None
     with file:
         yield DecisionLogWriter(file)
+    if kept is not None:
+        kept.write(path.read_bytes())
+
+
+def _log_for_report(options: SimOptions) -> io.BytesIO | None:
+    return io.BytesIO() if options.html is not None else None
+
+
+def _write_report(path: Path | None, log: io.BytesIO | None) -> None:
+    if path is not None and log is not None:
+        from muster.cli.view import write_report
+
+        write_report(path, log.getvalue())
 
 
 def _run(scenario: Scenario, progress_bar: ProgressBar, log: DecisionLogWriter | None) -> ScenarioResult:

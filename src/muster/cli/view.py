@@ -12,11 +12,13 @@ from muster.cli.errors import UserError, file_error
 from muster.cli.screen import DIM, styled, to_stdout
 from muster.config import load_policy
 from muster.decision_log import BadDecisionLog
+from muster.private_file import open_private
 from muster.web.api_access import LoopbackAccess, is_local
 from muster.web.api_server import ApiServer
 from muster.web.dry_runs import DryRuns
 from muster.web.http_server import BadAddress, read_address, serving_api
 from muster.web.recorded_views import RecordedViews, at_one_moment, recorded
+from muster.web.report_file import MAX_REPORT_FRAMES, report_html
 from muster.web.view_source import NotReady
 
 
@@ -48,6 +50,19 @@ def read_views(options: ClusterOptions) -> RecordedViews:
         raise UserError(f"{options.cluster}: {error}") from None
     state = read_cluster_state(options)
     return at_one_moment(state.policy, list(state.objects), now=state.now)
+
+
+def write_report(path: Path, log: bytes) -> None:
+    """The report about a decision log."""
+    try:
+        views = recorded(log.splitlines(keepends=True), file=str(path), most=MAX_REPORT_FRAMES)
+    except NotReady as error:
+        raise UserError(f"--html: {error}") from None
+    try:
+        with open_private(path, "wb") as file:
+            file.write(report_html(views).encode())
+    except OSError as error:
+        raise file_error(path, error, why="the report cannot be written: ") from None
 
 
 async def _serve(views: RecordedViews, address: tuple[str, int]) -> int:

@@ -1,0 +1,243 @@
+"""The page in a real browser: what it shows is what the API says, whatever the cluster is and whatever its objects are called."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.commands import muster
+from tests.web.chromium import HOW, find_chromium
+from tests.web.served import BUSY, ask, scenario, serving
+
+from muster.cli.view import read_views
+from muster.config import default_policy
+from muster.web.cluster_view import ClusterView
+from muster.web.recorded_views import RecordedViews, at_one_moment
+
+HOSTILE = "<script>window.pwned=1</script><img src=x onerror='window.pwned=1'> \x1b[31mred \u202eder \u2028 </script>"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    webdriver = pytest.importorskip("selenium.webdriver", reason=HOW)
+    if (found := find_chromium()) is None:
+        pytest.skip(HOW)
+    options = webdriver.ChromeOptions()
+    options.binary_location = found[0]
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1440,1000"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(found[1]))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture(scope="module")
+def views(tmp_path_factory: pytest.TempPathFactory) -> RecordedViews:
+    return read_views(scenario(tmp_path_factory.mktemp("page")))
+
+
+@pytest.fixture(scope="module")
+def page(views: RecordedViews) -> Iterator[str]:
+    with serving(views) as address:
+        yield address
+
+
+class Shown:
+    """What the browser shows."""
+
+    def __init__(self, driver: Any, url: str) -> None:
+        self.driver = driver
+        driver.get("about:blank")
+        # What ended before is not this page's.
+        driver.get_log("browser")
+        driver.get(url)
+        self.until(lambda: "in use" in self.text("#headline"))
+
+    def until(self, check: Callable[[], Any]) -> Any:
+        deadline = time.monotonic() + 40
+        while not (found := check()):
+            assert time.monotonic() < deadline, self.text("body")
+            time.sleep(0.05)
+        return found
+
+    def run(self, script: str) -> Any:
+        return self.driver.execute_script(script)
+
+    def text(self, selector: str) -> str:
+        return str(self.run(f"const e = document.querySelector({selector!r}); return e ? e.innerText : ''"))
+
+    def errors(self) -> list[str]:
+        return [line["message"] for line in self.driver.get_log("browser") if line["level"] == "SEVERE"]
+
+
+class ChangedViews:
+    """Others' views with something else in them."""
+
+    def __init__(self, views: RecordedViews, change: Callable[[ClusterView], None]) -> None:
+        self._views = views
+        self._change = change
+
+    def version(self) -> int:
+        return 1
+
+    async def view(self, at: float | None = None) -> ClusterView:
+        found = replace(copy.deepcopy(await self._views.view(at)), encoded={})
+        self._change(found)
+        return found
+
+    def entries(self, gang: str) -> list[dict[str, Any]]:
+        return self._views.entries(gang)
+
+    async def question_state(self) -> bytes:
+        return await self._views.question_state()
+
+
+def test_the_views_show_what_the_api_says(browser: Any, page: str) -> None:
+    cluster = ask(f"{page}/api/v1/cluster")[1]
+    summary = cluster["summary"]
+    shown = Shown(browser, f"{page}/#/")
+    assert f"{summary['used']} of {summary['allocatable']} GPU in use" in shown.text("#headline")
+    waiting = next(row for row in cluster["gangs"] if row["stage"] == "waiting")
+    assert waiting["gang"] in shown.text("main")
+    assert waiting["why"] in shown.text("main")
+    assert [name in shown.text("main") for name in ("prod", "research", "rack a", "by queue")] == [True, True, False, False]
+    assert shown.run("return document.querySelector('canvas').width") > 400
+
+    shown.run("location.hash = '#/gangs'")
+    shown.until(lambda: all(row["gang"] in shown.text("main") for row in cluster["gangs"] if row["stage"] != "finished"))
+    shown.run("const f = document.getElementById('filter'); f.value = 'huge'; f.dispatchEvent(new Event('input'))")
+    assert "1 gang" in shown.text("main")
+    assert "prod/xl" not in shown.text("main tbody")
+
+    shown.run("location.hash = '#/evictions'")
+    row = cluster["evictions"][0]
+    shown.until(lambda: row["gang"] in shown.text("main") and f"{row['lostGpuHours']:.1f}" in shown.text("main"))
+    assert shown.errors() == []
+
+
+def test_a_gang_says_what_was_decided_and_what_would_be(browser: Any, page: str) -> None:
+    shown = Shown(browser, f"{page}/#/gang/research%2Fhuge")
+    shown.until(lambda: "waiting" in shown.text("main") and "waits" in shown.text("main"))
+    shown.run("document.querySelector('main button').click()")
+    shown.until(lambda: "cannot run" in shown.text("main") and "1 of 1 in its queue" in shown.text("main"))
+
+
+def test_a_job_is_planned_and_drawn(browser: Any, page: str) -> None:
+    shown = Shown(browser, f"{page}/#/plan")
+    shown.run("document.getElementById('job').value = '{name: new, namespace: prod, queue: prod, pods: 1, requests: {gpu: 1}}'")
+    shown.run("document.querySelector('main form button').click()")
+    shown.until(lambda: "prod/new" in shown.text("main"))
+    assert shown.run("return state.marked.size") == ("can run" in shown.text("main"))
+
+
+def test_the_past_is_one_key_away(browser: Any, page: str) -> None:
+    shown = Shown(browser, f"{page}/#/")
+    shown.run("const m = document.getElementById('moment'); m.dispatchEvent(new KeyboardEvent('keydown', {key: 'Home'}))")
+    shown.until(lambda: "before the end" in shown.text("#moment-text"))
+    assert "prod/xl" not in shown.text("main")
+    assert "Nobody was evicted." in shown.text("main")
+
+
+def test_the_map_can_be_read_without_a_mouse(browser: Any, page: str) -> None:
+    shown = Shown(browser, f"{page}/#/")
+    key = "document.querySelector('canvas').dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowRight'}))"
+    shown.run(key)
+    first = shown.run("return document.getElementById('map-said').textContent")
+    shown.run(key)
+    second = shown.run("return document.getElementById('map-said').textContent")
+    assert (first.split(",")[0], second.split(",")[0]) == ("a1", "a2")
+    assert "of 8 GPU, ready: " in first
+    unnamed = (
+        "return [...document.querySelectorAll('input, select, textarea, canvas, button')].filter((e) => e.checkVisibility() && "
+    )
+    unnamed += "!(e.labels && e.labels.length) && !e.ariaLabel && !e.textContent).length"
+    for view in ("", "gangs", "plan"):
+        shown.run(f"location.hash = '#/{view}'")
+        time.sleep(0.1)
+        assert shown.run(unnamed) == 0
+
+
+def test_text_of_others_is_shown_as_text(browser: Any, views: RecordedViews) -> None:
+    def change(view: ClusterView) -> None:
+        for row in view.gangs:
+            row.update(gang=f"{row['gang']}{HOSTILE}", why=HOSTILE, stage="waiting")
+        for node in view.nodes:
+            node.update(node=f"{node['node']}{HOSTILE}", state=HOSTILE, domain=HOSTILE)
+        for domain in view.domains:
+            domain.update(domain=HOSTILE, title=HOSTILE)
+        for queue in view.queues:
+            queue["queue"] += HOSTILE
+        for row in view.evictions:
+            row.update(gang=HOSTILE, why=HOSTILE, cause=HOSTILE)
+
+    with serving(ChangedViews(views, change)) as address:
+        for view in ("", "gangs", "evictions", "plan"):
+            shown = Shown(browser, f"{address}/#/{view}")
+            if view != "plan":
+                assert "<script>window.pwned=1</script>" in shown.text("main")
+                assert "\\u001b[31mred \\u202eder" in shown.text("main")
+            assert shown.run("return document.querySelectorAll('main script, main img').length") == 0
+            assert shown.run("return window.pwned === undefined")
+            assert shown.errors() == []
+
+
+def test_five_thousand_nodes_are_drawn_at_once(browser: Any, views: RecordedViews) -> None:
+    def change(view: ClusterView) -> None:
+        first = view.nodes[0]
+        view.nodes[:] = [{**first, "node": f"n{number:04}", "domain": f"1:r{number // 16:03}"} for number in range(5000)]
+        rack = view.domains[0]
+        view.domains[:] = [{**rack, "domain": f"1:r{number:03}", "title": f"rack r{number:03}"} for number in range(313)]
+
+    with serving(ChangedViews(views, change)) as address:
+        shown = Shown(browser, f"{address}/#/")
+        shown.run("window.map = new ClusterMap(); document.body.append(map.node); map.show(state.cluster, 'gang', new Set())")
+        assert shown.run("return map.cells.length") == 5000
+        draw_ms = shown.run(
+            "const began = performance.now(); for (let i = 0; i < 10; i++) map.draw(); return (performance.now() - began) / 10"
+        )
+        # 16 ms are 60 frames a second; the machines of tests are busy.
+        assert draw_ms < 100
+        print("drawn in", draw_ms, "ms")
+
+
+def test_an_empty_cluster_is_a_page_too(browser: Any) -> None:
+    with serving(at_one_moment(default_policy(), [], now=0.0)) as address:
+        shown = Shown(browser, f"{address}/#/")
+        shown.until(lambda: "No gang waits." in shown.text("main"))
+        assert "no gangs" in shown.text("#headline")
+        assert shown.errors() == []
+
+
+def test_a_scheduler_that_stops_is_noticed_and_its_figures_stay(browser: Any, views: RecordedViews) -> None:
+    with serving(views) as address:
+        shown = Shown(browser, f"{address}/#/")
+        shown.until(lambda: "research/huge" in shown.text("main"))
+        shown.driver.set_network_conditions(offline=True, latency=0, download_throughput=0, upload_throughput=0)
+    try:
+        shown.until(lambda: "The connection is lost" in shown.text("#trouble"))
+        assert "research/huge" in shown.text("main")
+    finally:
+        shown.driver.delete_network_conditions()
+
+
+def test_a_report_opens_from_a_file_and_shows_the_same(browser: Any, views: RecordedViews, tmp_path: Path) -> None:
+    (tmp_path / "scenario.yaml").write_text(BUSY.replace("two racks", "two racks </script><script>window.pwned=1</script>"))
+    ran = muster("sim", "-q", str(tmp_path / "scenario.yaml"), "--html", str(tmp_path / "report.html"))
+    assert ran.code == 0, ran.err
+    shown = Shown(browser, (tmp_path / "report.html").as_uri())
+    rows = views.frame(len(views.times) - 1).gangs
+    assert [row["gang"] for row in rows] == shown.run("return state.cluster.gangs.map((row) => row.gang)")
+    assert next(row["why"] for row in rows if row["gang"] == "research/huge") in shown.text("main")
+    shown.run("const m = document.getElementById('moment'); m.dispatchEvent(new KeyboardEvent('keydown', {key: 'Home'}))")
+    shown.until(lambda: "before the end" in shown.text("#moment-text"))
+    assert "prod/xl" not in shown.text("main")
+    shown.run("location.hash = '#/gang/research%2Fllm'")
+    shown.until(lambda: "on 2 nodes" in shown.text("main"))
+    assert shown.run("return window.pwned === undefined")
+    assert shown.errors() == []
