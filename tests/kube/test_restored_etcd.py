@@ -107,9 +107,25 @@ def test_only_a_version_that_falls_is_a_restored_server() -> None:
         async with scripted_server(*replies) as (scripted, access):
             client = Client(access)
             try:
-                return await until_restored(client, interval_s=0.01)
+                return await until_restored(client, received=lambda: 0, interval_s=0.01)
             finally:
                 await client.close()
                 assert not scripted.replies
 
     assert asyncio.run(asyncio.wait_for(steps(), 60)) == "the server's version fell from 9 to 8"
+
+
+def test_a_version_below_what_a_watch_received_is_a_restored_server() -> None:
+    async def steps() -> str:
+        async def reply(_: web.Request) -> web.StreamResponse:
+            return web.json_response({"metadata": {"resourceVersion": "8"}, "items": []})
+
+        received = iter((7, 12))
+        async with scripted_server(reply, reply) as (_, access):
+            client = Client(access)
+            try:
+                return await until_restored(client, received=lambda: next(received), interval_s=0.01)
+            finally:
+                await client.close()
+
+    assert asyncio.run(asyncio.wait_for(steps(), 60)) == "the server's version fell from 12 to 8"

@@ -13,7 +13,7 @@ from typing import Any, Final
 from tests.harness.blocking_client import BlockingClient, RequestRefused
 from tests.harness.etcd_reset import ResettableServers as Servers
 from tests.harness.live_harness import LiveHarness
-from tests.trust.tenant import FORGERIES, NAMESPACE
+from tests.trust.tenant import NAMESPACE, ON_SERVER
 from tests.trust.tenant_run import AboutOthers, played
 
 from muster.kube.read.api_resources import resource_of
@@ -97,7 +97,7 @@ def test_all_that_she_writes_changes_nothing_that_is_decided_about_others(server
     expected = run_on(servers_with_kinds)
     servers_with_kinds.reset()
     with tenant(servers_with_kinds, tmp_path) as her:
-        found = run_on(servers_with_kinds, *FORGERIES, access=her)
+        found = run_on(servers_with_kinds, *ON_SERVER, access=her)
     for cycle, wanted in zip(found.decided, expected.decided, strict=True):
         assert cycle == wanted
-    assert her.written > 2 * len(FORGERIES), her.refused
+    assert her.written > 2 * len(ON_SERVER), her.refused

@@ -92,6 +92,8 @@ def _generic(value: str) -> Manifest:
 
 
 FORGERIES: Final = (*TABLE, *map(_generic, VALUES))
+ON_SERVER: Final = (*TABLE, *map(_generic, ("true", "99999h", "a\nb\x1b[31m\u202e")))
+"""Those that are written to a real server as well, which takes its time for each of some hundred pods of a value."""
 
 
 def forged_objects(forgery: Manifest, uids: Mapping[str, str], *, number: int) -> list[Manifest]:

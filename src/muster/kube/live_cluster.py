@@ -259,6 +259,10 @@ class LiveCluster:
     def health(self) -> dict[GroupKind, WatchHealth]:
         return {kind: one.health for kind, one in self._reflectors.items()}
 
+    def newest_version(self) -> int:
+        """The newest version of the API server's data that any watch received."""
+        return max(one.health.newest_version for one in self._reflectors.values())
+
 
 def _condition_subject(ref: ApiObjectRef) -> tuple[str, str] | None:
     """Subject and key of a condition on this object."""

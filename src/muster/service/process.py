@@ -198,7 +198,7 @@ class _Service:
         )
         scheduling_loop.start()
         try:
-            code = await self._ending(client)
+            code = await self._ending(client, cluster)
             await self._shut_down(scheduling_loop, cluster, code)
             return code
         finally:
@@ -206,8 +206,8 @@ class _Service:
             await asyncio.gather(watching, return_exceptions=True)
             await client.close()
 
-    async def _ending(self, client: Client) -> int:
-        restored = asyncio.create_task(until_restored(client))
+    async def _ending(self, client: Client, cluster: LiveCluster) -> int:
+        restored = asyncio.create_task(until_restored(client, received=cluster.newest_version))
         futures: set[asyncio.Future[Any]] = {restored, self._exit_code}
         await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
         if self._exit_code.done():

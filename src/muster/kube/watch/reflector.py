@@ -18,6 +18,7 @@ import msgspec
 import structlog
 
 from muster.kube.read.api_resources import ApiResource
+from muster.kube.read.text_values import read_version
 from muster.kube.watch.client import FORBIDDEN, NO_RESPONSE, NOT_FOUND, TOO_MANY_REQUESTS, ApiError, Client, api_error_of_status
 from muster.kube.watch.object_tracker import ObjectTracker, WatchUpdate
 
@@ -72,6 +73,16 @@ class WatchHealth:
     not_served: bool = False
     resource_version: str = ""
     """From which the watch continues; empty where a list is needed."""
+    forgotten_version: int = 0
+    """The newest one that it continued from before a list was needed."""
+
+    @property
+    def newest_version(self) -> int:
+        """The newest version that the server is known to have had."""
+        return max(self.forgotten_version, read_version(self.resource_version))
+
+    def forget_version(self) -> None:
+        self.forgotten_version, self.resource_version = self.newest_version, ""
 
     def silent_for_s(self) -> float:
         """The time since the last response or event; 0 for a resource that is not served or forbidden."""
@@ -268,7 +279,7 @@ class Reflector:
         self.health.disconnects += 1
         self._failed_watch_lists += not self.health.resource_version
         if self._must_relist(error):
-            self.health.resource_version = ""
+            self.health.forget_version()
         log.info("watch disconnected", resource=self.resource.plural, group=self.resource.group, error=str(error))
         return max(error.retry_after_s or 0.0, self._backoff_s())
 
@@ -280,7 +291,7 @@ class Reflector:
 
     def _handle_not_served(self) -> float:
         """The server does not serve it in this version: try the others, then wait. Objects that it had are deleted."""
-        self.health.resource_version = ""
+        self.health.forget_version()
         if self._untried_versions:
             self._objects.version, *self._untried_versions = self._untried_versions
             return 0.0

@@ -1,12 +1,14 @@
 """Notices that the API server's data went back to an earlier state: its etcd was restored from a backup.
 
 Watches do not tell: a server whose versions are below the one that a watch starts at just stays silent, and what was deleted since
-the backup is there again. So its present version is read from time to time; it never falls otherwise.
+the backup is there again. So its present version is read from time to time; it never falls otherwise. What watches received since
+it was last read counts as well: a server that is restored soon after many writes is soon beyond the version read before them.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -20,10 +22,13 @@ _PATH: Final = "/api/v1/namespaces"
 _TIMEOUT_S: Final = 5.0
 
 
-async def until_restored(client: Client, *, interval_s: float = CHECK_INTERVAL_S) -> str:
-    """Returns what happened once the server's version is lower than it was. A server that does not answer tells nothing."""
+async def until_restored(client: Client, *, received: Callable[[], int], interval_s: float = CHECK_INTERVAL_S) -> str:
+    """Returns what happened once the server's version is lower than it was. A server that does not answer tells nothing.
+
+    `received`: the newest version that any watch has had."""
     newest = 0
     while True:
+        newest = max(newest, received())
         try:
             version = await _present_version(client)
         except (ApiError, msgspec.DecodeError):
