@@ -86,3 +86,19 @@ def test_tables_show_first_what_needs_attention(workspace: Path) -> None:
     assert muster("gangs", "-o", "xml", "--cluster", "cluster.yaml", cwd=workspace).code == 64
     document = json.loads(ask(workspace, "why", "llm", "-o", "json"))
     assert (document["gang"]["stage"], document["position"]) == ("waiting", 1)
+
+
+def test_a_table_is_shown_again_until_somebody_interrupts(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("muster.cli.tables.time.sleep", pause)
+    result = muster("gangs", "--watch", "-c", "cluster.yaml", cwd=workspace)
+    assert result.code == 130
+    assert result.out.count("gang ") == 2
+    assert pauses == [5.0, 5.0]
+    assert muster("nodes", "-w", "-c", "missing.yaml", cwd=workspace).code == 64

@@ -271,6 +271,7 @@ def _add_table(name: str, sentence: str) -> None:
         queue: Annotated[str, typer.Option(help="Only gangs of this queue.")] = "",
         stage: Annotated[str, typer.Option(help="Only gangs of this stage, such as waiting.")] = "",
         everything: Annotated[bool, typer.Option("--all", "-A", help="All rows, of all namespaces.")] = False,
+        watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again every few seconds, until interrupted.")] = False,
         output: Annotated[str, _OUTPUT] = "",
         json: Annotated[bool, _JSON] = False,
     ) -> None:
@@ -280,7 +281,12 @@ def _add_table(name: str, sentence: str) -> None:
         json = _is_json(output, json=json)
         looked_at = ClusterOptions(cluster, policy, False, as_scheduler, kubeconfig, context, quiet=json, at=at, to_the_end=True)
         options = tables.TableOptions(namespace, queue, stage, everything, json, output == "wide")
-        _end(name, json=json, work=lambda: getattr(tables, name)(looked_at, options), bad_input=USAGE_ERROR)
+
+        def show() -> int:
+            code: int = getattr(tables, name)(looked_at, options)
+            return code
+
+        _end(name, json=json, work=lambda: tables.watched(show) if watch else show(), bad_input=USAGE_ERROR)
 
 
 _add_table("queues", "List the queues with what they use and deserve, and the gangs that wait in them.")

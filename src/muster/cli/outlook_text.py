@@ -15,7 +15,8 @@ from muster.start_time import Start
 
 OUTLOOK_QUESTIONS = 2
 """When it starts, and with which changes: they share the time."""
-_NOW_S = 1.0
+_SOON_S = 60.0
+"""A bound that is nearer says nothing."""
 
 
 def deadline(seconds: float) -> Callable[[], bool]:
@@ -58,7 +59,7 @@ def _when(start: Start, now: float, seconds: float) -> str:
 
 
 def _bound(start: Start, now: float) -> str:
-    return f"not before {_time_of_day(start.not_before_s, now)}" if start.not_before_s > _NOW_S else "not known"
+    return f"not before {_time_of_day(start.not_before_s, now)}" if start.not_before_s >= _SOON_S else "not known"
 
 
 def _moment(in_s: float, now: float) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +25,7 @@ from muster.queue_report import queue_rows
 from muster.state.world import World
 
 MAX_ROWS = 40
+_WATCH_S = 5.0
 _READY = "ready"
 
 
@@ -36,6 +39,17 @@ class TableOptions:
     everything: bool = False
     json: bool = False
     wide: bool = False
+
+
+def watched(show: Callable[[], int]) -> int:
+    """Show it again and again, on a terminal in the same place. An interrupt ends it, and whatever `show` finds wrong."""
+    screen = to_stdout()
+    while True:
+        if screen.console.is_terminal:
+            screen.console.clear()
+        show()
+        sys.stdout.flush()
+        time.sleep(_WATCH_S)
 
 
 def queues(cluster: ClusterOptions, options: TableOptions) -> int:
