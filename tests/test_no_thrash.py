@@ -22,3 +22,12 @@ def test_nobody_is_evicted_in_the_second_half_of_an_hour(first: int) -> None:
         report = run_recreated_victims(seed)
         assert report.ok, f"\n{report.name}\n{report.explain()}"
         assert late_evictions(report) == [], report.name
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", [1, 31, 33] if "MUSTER_SEEDS" not in os.environ else range(TREES // 2))
+def test_nor_where_fair_shares_are_reclaimed(seed: int) -> None:
+    report = run_recreated_victims(seed, settings={"reclaimFor": "fairShare"})
+    assert report.ok, f"\n{report.name}\n{report.explain()}"
+    assert late_evictions(report) == [], report.name

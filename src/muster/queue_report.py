@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from muster.engine.fair_shares import fair_shares
 from muster.engine.hooks import Policy
+from muster.engine.past_use import past_use
 from muster.engine.session import Session
 from muster.engine.shares import cluster_total, dominant_share
 from muster.model.queue import ROOT_QUEUE
@@ -27,8 +29,9 @@ class QueueRow:
     """One queue; the root comes first and every parent before its children.
 
     `share` is the dominant share of what it deserves, or of the cluster where it deserves nothing (`share_of` says which).
-    `planned` is what will be used when all that is under way has happened, `reclaimable` whether queues elsewhere may reclaim from
-    it. `waiting` counts gangs with unplaced members, and `requested` is what those members request.
+    `fair_share` is what it deserves as far as it asks for it, and its part of what that leaves; `past_use` what it used on
+    average before. `planned` is what will be used when all that is under way has happened, `reclaimable` whether queues elsewhere
+    may reclaim from it. `waiting` counts gangs with unplaced members, and `requested` is what those members request.
     """
 
     queue: str
@@ -38,6 +41,8 @@ class QueueRow:
     nominated: ResourceAmounts
     planned: ResourceAmounts
     deserved: ResourceAmounts
+    fair_share: ResourceAmounts
+    past_use: ResourceAmounts
     guarantee: ResourceAmounts
     limit: ResourceAmounts
     reclaimable: bool
@@ -86,6 +91,8 @@ def _row(s: Session, queue: str, depth: int, waiting: dict[str, int], requested:
         nominated=_amounts(s.world, ledger.nominated(queue)),
         planned=_amounts(s.world, ledger.planned(queue)),
         deserved=deserved.items,
+        fair_share=() if node is None else _amounts(s.world, fair_shares(s).rows[ledger.row[queue]]),
+        past_use=tuple(sorted((s.world.columns.names[column], round(use)) for column, use in past_use(s, queue).items())),
         guarantee=() if node is None else node.guarantee.items,
         limit=() if node is None else node.limit.items,
         reclaimable=all(level.reclaimable for key in ledger.path(queue) if (level := s.world.facts.tree.nodes.get(key))),

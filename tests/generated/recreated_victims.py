@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from random import Random
 
 from tests.generated.objects import Document, Objects
@@ -46,5 +47,6 @@ def late_evictions(report: Report) -> list[str]:
     ]
 
 
-def run_recreated_victims(seed: int) -> Report:
-    return run(from_document(recreated_victims_document(seed), file=f"<recreated victims, seed {seed}>"))
+def run_recreated_victims(seed: int, *, settings: Mapping[str, object] | None = None) -> Report:
+    policy = {"policy": {"base": "default", "settings": dict(settings)}} if settings else {}
+    return run(from_document({**recreated_victims_document(seed), **policy}, file=f"<recreated victims, seed {seed}>"))

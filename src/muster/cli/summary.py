@@ -151,11 +151,18 @@ def _queues(report: Report, resource: str, screen: Screen) -> list[Text]:
     return queue_table(rows, resource, screen)
 
 
-def queue_table(rows: Sequence[QueueRow], resource: str, screen: Screen) -> list[Text]:
+def queue_table(rows: Sequence[QueueRow], resource: str, screen: Screen, *, fair: bool = False) -> list[Text]:
+    """`fair`: with the fair shares, and past use where there is any."""
     unit = short_name(resource)
     columns = ["queue", f">{unit} used", ">nominated", ">deserved", ">guarantee", ">limit", "share", "", "pending", ""]
     names = _tree_lines(rows, screen)
     cells = [_queue_cells(row, name, resource, screen) for row, name in zip(rows, names, strict=True)]
+    for title, field in (("past", "past_use"), ("fair", "fair_share")) if fair else ():
+        found = [dict(getattr(row, field)) for row in rows]
+        if any(found):
+            columns.insert(4, f">{title}")
+            for line, amounts in zip(cells, found, strict=True):
+                line.insert(4, show_amount(resource, amounts[resource]) if resource in amounts else "")
     return lay_out(columns, cells, width=screen.width)
 
 

@@ -59,7 +59,7 @@ def queues(cluster: ClusterOptions, options: TableOptions) -> int:
     if options.json:
         return _as_json("queues", rows, state)
     screen = to_stdout()
-    screen.print_lines(queue_table(rows, main_resource(world), screen))
+    screen.print_lines(queue_table(rows, main_resource(world), screen, fair=True))
     return _end(screen, state)
 
 

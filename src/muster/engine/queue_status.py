@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
+from muster.engine.fair_shares import fair_shares
 from muster.engine.guarantees import guarantees
 from muster.engine.quota import BY_QUEUE
 from muster.engine.reporting import condition_news, is_news
@@ -42,7 +43,8 @@ def _changed(s: Session, gangs: Sequence[str], before: QueuesReported | None, no
     """Queues that exist as objects and whose usage or gangs changed since."""
     log = s.world.changes.ledger.since(before.ledger) if before is not None else None
     # What one queue requests can change what another may have.
-    is_shared = bool(s.policy.describes_queues) and before is not None and before.demand != now.demand
+    is_shared = bool(s.policy.describes_queues) or s.policy.settings.reclaim_for == "fairShare"
+    is_shared = is_shared and before is not None and before.demand != now.demand
     if before is None or log is None or before.queues != now.queues or is_shared:
         return sorted(s.world.facts.queues.keys() & s.world.facts.tree.nodes.keys())
     queues = {*log, *(role.queue for key in gangs for role in s.world.facts.gangs[key].roles)}
@@ -88,8 +90,15 @@ def _fields(s: Session, queue: Queue) -> StatusFields:
     else:
         names = {name for name, value in zip(s.world.columns.names, s.world.ledger.used(queue.key).tolist(), strict=True) if value}
         own = (*_amounts(s.world, queue.key, "allocated", names), *_counts(s, queue))
+    if s.policy.settings.reclaim_for == "fairShare":
+        own = (*own, *_fair_share(s, queue.key))
     more = (field for plugin in s.policy.describes_queues for field in plugin.queue_fields(s, queue.key))
     return tuple(sorted((*own, *more)))
+
+
+def _fair_share(s: Session, key: str) -> StatusFields:
+    shares = zip(s.world.columns.names, fair_shares(s).rows[s.world.ledger.row[key]].tolist(), strict=True)
+    return tuple((f"fairShare.{name}", written(name, value)) for name, value in sorted(shares) if value)
 
 
 def _amounts(world: World, key: str, word: str, names: Iterable[str]) -> StatusFields:

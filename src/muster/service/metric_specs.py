@@ -47,6 +47,8 @@ METRICS: Final = (
     ),
     _gauge("queue_used", "queue", "resource", description="Resources used by a queue, in cores, bytes or devices."),
     _gauge("queue_deserved", "queue", "resource", description="Resources deserved by a queue, in the same units."),
+    _gauge("queue_fair_share", "queue", "resource", description="Fair shares of a queue, in the same units."),
+    _gauge("queue_past_use", "queue", "resource", description="Resources used by a queue on average before, in the same units."),
     _gauge("queue_share", "queue", description="Share of a queue: the largest ratio of used to deserved over all resources."),
     _gauge(
         "pending_gangs",

@@ -75,9 +75,10 @@ class Metrics:
         self._cycles = self._counter("cycles_total")
         self._cycle_s = self._histogram("cycle_duration_seconds")
         self._phase_s = self._histogram("cycle_phase_duration_seconds")
-        self._used, self._deserved, self._share = (
-            self._gauge(name, self.queue_registry) for name in ("queue_used", "queue_deserved", "queue_share")
-        )
+        self._share = self._gauge("queue_share", self.queue_registry)
+        self._queue_amounts = {
+            field: self._gauge(f"queue_{field}", self.queue_registry) for field in ("used", "deserved", "fair_share", "past_use")
+        }
         self._gangs = self._gauge("pending_gangs")
         self._pods = self._gauge("pending_pods")
         self._decisions = self._counter("decisions_total")
@@ -177,12 +178,9 @@ class Metrics:
 
     def _update_queue_gauges(self, rows: list[QueueRow]) -> None:
         _replace_series(self._share, {(_queue_label(row),): row.share for row in rows})
-        _replace_series(
-            self._used, {(_queue_label(row), name): _in_base_units(name, value) for row in rows for name, value in row.used}
-        )
-        _replace_series(
-            self._deserved, {(_queue_label(row), name): _in_base_units(name, value) for row in rows for name, value in row.deserved}
-        )
+        for field, gauge in self._queue_amounts.items():
+            amounts = ((_queue_label(row), name, value) for row in rows for name, value in getattr(row, field))
+            _replace_series(gauge, {(queue, name): _in_base_units(name, value) for queue, name, value in amounts})
 
     # -- registration ----------------------------------------------------------------------------------------------------------
 

@@ -182,6 +182,8 @@ BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
 
 # --- Annotations of Muster ------------------------------------------------------------------------------------------------
 QUEUE_NAMESPACES: Final = "muster.dev/namespaces"
+QUEUE_LENDING_LIMIT: Final = "muster.dev/lending-limit"
+QUEUE_BORROWING_LIMIT: Final = "muster.dev/borrowing-limit"
 """On a Queue or an ElasticQuota: JSON list of the namespaces whose pods may be in it; those of all others may not."""
 LAST_CHECKPOINT: Final = "muster.dev/last-checkpoint"
 """When the pod last wrote a checkpoint, such as 2026-03-01T12:00:00Z (RFC 3339)."""

@@ -22,6 +22,9 @@ _STATE = {state.value: state for state in QueueState} | {"": QueueState.OPEN, "U
 def read_queue(written: wire.WireQueue, *, problems: Problems) -> Queue:
     meta, spec = written.metadata, written.spec
     status = status_texts(written.status)
+    deserved = read_resources(spec.deserved, problems=problems, field="spec.deserved")
+    limit = read_resources(spec.capability, problems=problems, field="spec.capability")
+    guarantee = read_resources(spec.guarantee.resource, problems=problems, field="spec.guarantee.resource")
     return Queue(
         key=f"queue/{meta.name}",
         uid=meta.uid,
@@ -29,9 +32,9 @@ def read_queue(written: wire.WireQueue, *, problems: Problems) -> Queue:
         version=read_version(meta.resource_version),
         parent=f"queue/{spec.parent}" if spec.parent not in ("", names.ROOT_VOLCANO_QUEUE) else "",
         weight=_weight(spec.weight, problems=problems),
-        limit=read_resources(spec.capability, problems=problems, field="spec.capability"),
-        deserved=read_resources(spec.deserved, problems=problems, field="spec.deserved"),
-        guarantee=read_resources(spec.guarantee.resource, problems=problems, field="spec.guarantee.resource"),
+        limit=_within_borrowing_limit(meta, limit, deserved, problems=problems),
+        deserved=deserved,
+        guarantee=_beyond_lending_limit(meta, guarantee, deserved, problems=problems),
         reclaimable=spec.reclaimable,
         priority=spec.priority,
         state=_state(status.get("state", ""), problems=problems),
@@ -55,8 +58,9 @@ def read_quota(written: wire.WireElasticQuota, *, group: str, problems: Problems
         version=read_version(meta.resource_version),
         parent=f"quota/?/{parent}" if parent not in ("", names.ROOT_QUOTA) else "",
         weights=_weights(meta, limit=limit, problems=problems),
-        limit=limit,
+        limit=_within_borrowing_limit(meta, limit, deserved, problems=problems),
         deserved=deserved,
+        guarantee=_beyond_lending_limit(meta, Resources(), deserved, problems=problems),
         lends=meta.labels.get(names.QUOTA_ALLOW_LENT_RESOURCE) != "false",
         is_parent=meta.labels.get(names.QUOTA_IS_PARENT) == "true",
         tree=meta.labels.get(names.QUOTA_TREE, ""),
@@ -65,6 +69,33 @@ def read_quota(written: wire.WireElasticQuota, *, group: str, problems: Problems
         status=status_texts(written.status),
         problems=problems.all(),
     )
+
+
+def _within_borrowing_limit(meta: wire.ObjectMeta, limit: Resources, deserved: Resources, *, problems: Problems) -> Resources:
+    """Who may borrow no more than this beyond what it deserves has a limit there."""
+    found = dict(limit.items)
+    for name, value in _read_limit(meta, names.QUEUE_BORROWING_LIMIT, problems=problems).items:
+        found[name] = min(found.get(name, deserved[name] + value), deserved[name] + value)
+    return Resources.of(found)
+
+
+def _beyond_lending_limit(meta: wire.ObjectMeta, guarantee: Resources, deserved: Resources, *, problems: Problems) -> Resources:
+    """What it deserves and does not lend is guaranteed to it."""
+    found = dict(guarantee.items)
+    for name, value in _read_limit(meta, names.QUEUE_LENDING_LIMIT, problems=problems).items:
+        if deserved[name] > value:
+            found[name] = max(found.get(name, 0), deserved[name] - value)
+    return Resources.of(found)
+
+
+def _read_limit(meta: wire.ObjectMeta, annotation: str, *, problems: Problems) -> Resources:
+    """A list that cannot be read limits nothing."""
+    written = read_annotation(meta.annotations, annotation, _read_amounts, problems=problems)
+    return read_resources(written or {}, problems=problems, field=f"metadata.annotations[{annotation}]")
+
+
+def _read_amounts(text: str) -> wire.ResourceList:
+    return read_json(text, dict[str, str | int | float], advice='is no resource list; write for example {"nvidia.com/gpu": 4}')
 
 
 def _weight(written: int, *, problems: Problems) -> int:
