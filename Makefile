@@ -60,7 +60,7 @@ crashes: setup  ## Kill the scheduler at every write of every scenario (long).
 	MUSTER_CRASH_POINTS=200 $(BIN)/pytest -n $(WORKERS) -m crash --timeout 0
 
 soak: setup  ## Run the seeded simulations over many seeds (SEEDS=1000), and on a real server every scenario and long storms.
-	MUSTER_SEEDS=$(SEEDS) MUSTER_FAULT_STEPS=10000 MUSTER_CONTRACT=all $(BIN)/pytest -n $(WORKERS) -m soak --timeout 0
+	MUSTER_SEEDS=$(SEEDS) MUSTER_FAULT_STEPS=10000 MUSTER_CONTRACT=all MUSTER_HOSTILE_PODS=2000 $(BIN)/pytest -n $(WORKERS) -m soak --timeout 0
 
 reliability: setup  ## Measure one row of docs/reliability.md (ROW=soak AMOUNT=100000) and write it there.
 	$(BIN)/python -m tools.reliability $(ROW) $(if $(AMOUNT),--amount $(AMOUNT))

@@ -243,3 +243,38 @@ def test_volume_claims_are_named_and_tie_the_signature_to_its_namespace() -> Non
 def test_plain_pods_of_all_namespaces_have_one_signature() -> None:
     one, two = (read_pod(namespace=namespace, spec={"nodeSelector": {"a": "b"}}).signature for namespace in ("x", "y"))
     assert one == two
+
+
+# --- More than anybody needs --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("field", "spec", "most"),
+    [
+        (
+            f"spec.affinity.podAntiAffinity.{REQUIRED}",
+            {"affinity": {"podAntiAffinity": {REQUIRED: [{"topologyKey": "zone", "labelSelector": {}}] * 33}}},
+            32,
+        ),
+        (
+            f"spec.affinity.podAffinity.{PREFERRED}",
+            {"affinity": {"podAffinity": {PREFERRED: [{"weight": 1, "podAffinityTerm": {"topologyKey": "zone"}}] * 33}}},
+            32,
+        ),
+        (
+            f"spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms",
+            {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{}] * 65}}}},
+            64,
+        ),
+        (
+            "spec.topologySpreadConstraints",
+            {"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}] * 17},
+            16,
+        ),
+    ],
+)
+def test_a_pod_that_lists_more_constraints_than_anybody_needs_gets_no_node(field: str, spec: Manifest, most: int) -> None:
+    pod = read_pod(spec={"containers": [], **spec})
+    problem = next(one for one in pod.problems if one.unsupported)
+    assert problem.field == field
+    assert f"has {most + 1} entries, and {most} are honoured at most, so the pod gets no node" in problem.text

@@ -21,6 +21,8 @@ DEFERRED = "gangs deferred"
 
 _LOOKED_AT = 8
 """So many times the budget are looked at in a cycle, as long as some of them succeed."""
+_PART_BESIDE_NEW = 4
+"""A crowded namespace has this part of its budget in a cycle in which another one has new gangs: these are to be bound at once."""
 _SIGNATURES_OF_ONE = 4
 """So many different members cost one attempt."""
 _PLACEMENTS_OF_ONE = 8
@@ -32,14 +34,15 @@ class AttemptBudget:
         self._s = s
         self._most = s.policy.settings.max_refused_attempts
         self._debts = s.world.memory.attempt_debts
-        self._exhausted = frozenset(namespace for namespace, debt in self._debts.items() if 2 * debt >= self._most)
-        """Namespaces that used up their budget in the cycle before."""
+        self._exhausted = frozenset(namespace for namespace, debt in self._debts.items() if _PART_BESIDE_NEW * debt >= self._most)
+        """Namespaces that used up their budget, or that part of it, in the cycle before."""
         self._unbounded = self._with_nominations()
         """Gangs that are attempted whatever was refused before them."""
         self._in_turn: dict[str, set[str]] = {}
         """By namespace, those that an attempt is kept for in this cycle and that did not have it yet."""
         self._refused_kinds: set[Hashable] = set()
         """New gangs like one of these are refused as quickly."""
+        self._crowded_beside_new: frozenset[str] = frozenset()
         self._is_new, self._domains_before = False, 0
         """Of the gang that has its attempt now."""
         s.world.memory.pay_attempts(self._most)
@@ -52,6 +55,10 @@ class AttemptBudget:
         crowded = [name for name, theirs in waiting.items() if len(theirs) > self._left(name)]
         if not crowded:
             return list(gangs)
+        attempts = self._s.world.memory.attempts
+        others = (gang for name, theirs in waiting.items() if name not in crowded for gang in theirs)
+        if any(not attempts[gang.key].count for gang in others):
+            self._crowded_beside_new = frozenset(crowded)
         for namespace in crowded:
             waiting[namespace] = self._of_crowded(namespace, waiting[namespace])
         return [gang for theirs in waiting.values() for gang in theirs]
@@ -80,7 +87,8 @@ class AttemptBudget:
             self._refused_kinds.add(_kind(gang))
 
     def _left(self, namespace: str) -> int:
-        return self._most - self._debts.get(namespace, 0)
+        most = max(2, self._most // _PART_BESIDE_NEW) if namespace in self._crowded_beside_new else self._most
+        return most - self._debts.get(namespace, 0)
 
     def _domains(self) -> int:
         return self._s.stats.get("domains tried", 0)

@@ -53,6 +53,12 @@ class Problems(msgspec.Struct, gc=False):
         """The field asks for what is not honoured."""
         self.extend((Problem(self.field[: 2 * MAX_VALUE_LENGTH], advice, unsupported=True),))
 
+    def at_most(self, most: int, items: tuple[T, ...]) -> tuple[T, ...]:
+        """The first of a list. Whoever lists more than anybody needs does not get a node: each cycle would look at all of them."""
+        if len(items) > most:
+            self.add_unsupported(f"has {len(items)} entries, and {most} are honoured at most, so the pod gets no node; use fewer")
+        return items[:most]
+
     def extend(self, problems: Iterable[Problem]) -> None:
         for problem in problems:
             if problem.unsupported:

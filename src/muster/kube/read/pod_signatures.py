@@ -21,6 +21,7 @@ from muster.model.pod_constraints import HostPort
 from muster.model.resource_amounts import Resources
 
 _MAX_PORT = 65535
+MAX_SPREAD_CONSTRAINTS = 16
 MAX_SPEC_KEY_BYTES = 8192
 """A spec of more bytes than this is not cached: it is hardly the template of many pods."""
 
@@ -95,7 +96,9 @@ def _signature(
     spec: wire.PodSpec, request: Resources, *, claims: tuple[str, ...], namespace: str, problems: Problems
 ) -> PodSignature:
     affinity = spec.affinity
-    spread = problems.each("spec.topologySpreadConstraints", spec.topology_spread_constraints)
+    spread_field = "spec.topologySpreadConstraints"
+    constraints = problems.at(spread_field).at_most(MAX_SPREAD_CONSTRAINTS, spec.topology_spread_constraints)
+    spread = problems.each(spread_field, constraints)
     return PodSignature(
         request=request,
         node_selector=tuple(sorted(spec.node_selector.items())),

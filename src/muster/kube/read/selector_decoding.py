@@ -27,6 +27,12 @@ from muster.model.pod_constraints import (
     whole_number,
 )
 
+MAX_POD_TERMS = 32
+MAX_NODE_TERMS = 64
+MAX_REQUIREMENTS = 64
+MAX_VALUES = 1024
+"""Entries of one list. Beyond that the pod gets no node."""
+
 _SET_OPERATORS = (Operator.IN, Operator.NOT_IN)
 _PRESENCE_OPERATORS = (Operator.EXISTS, Operator.DOES_NOT_EXIST)
 _LABEL_OPERATORS = (*_SET_OPERATORS, *_PRESENCE_OPERATORS)
@@ -52,29 +58,33 @@ def node_affinity(written: wire.WireNodeAffinity, *, problems: Problems) -> Node
     required = written.required
     if required is None and not written.preferred:
         return NO_NODE_AFFINITY
+    preferred = problems.at(wire.PREFERRED).at_most(MAX_NODE_TERMS, written.preferred)
     return NodeAffinity(
         required=None if required is None else node_terms(required, problems=problems.at(wire.REQUIRED)),
         preferred=tuple(
             WeightedNodeTerm(term.weight, _node_term(term.preference, problems=place))
-            for term, place in problems.each(wire.PREFERRED, written.preferred)
+            for term, place in problems.each(wire.PREFERRED, preferred)
             if _is_valid_weight(term.weight, problems=place)
         ),
     )
 
 
 def node_terms(written: wire.NodeSelector, *, problems: Problems) -> tuple[NodeTerm, ...]:
-    terms = problems.each("nodeSelectorTerms", written.node_selector_terms)
+    bounded = problems.at("nodeSelectorTerms").at_most(MAX_NODE_TERMS, written.node_selector_terms)
+    terms = problems.each("nodeSelectorTerms", bounded)
     return tuple(_node_term(term, problems=place) for term, place in terms)
 
 
 def pod_affinity(written: wire.WirePodAffinity, *, problems: Problems) -> PodAffinity:
     if not written.required and not written.preferred:
         return NO_POD_AFFINITY
+    required = problems.at(wire.REQUIRED).at_most(MAX_POD_TERMS, written.required)
+    preferred = problems.at(wire.PREFERRED).at_most(MAX_POD_TERMS, written.preferred)
     return PodAffinity(
-        required=tuple(_pod_term(term, problems=place) for term, place in problems.each(wire.REQUIRED, written.required)),
+        required=tuple(_pod_term(term, problems=place) for term, place in problems.each(wire.REQUIRED, required)),
         preferred=tuple(
             WeightedPodTerm(term.weight, _pod_term(term.pod_affinity_term, problems=place))
-            for term, place in problems.each(wire.PREFERRED, written.preferred)
+            for term, place in problems.each(wire.PREFERRED, preferred)
             if _is_valid_weight(term.weight, problems=place)
         ),
     )
@@ -139,6 +149,7 @@ def _requirements(
     written: tuple[wire.SelectorRequirement, ...], *, operators: tuple[Operator, ...], problems: Problems, field: str
 ) -> tuple[Requirement, ...] | None:
     """All of them, or None if one is invalid."""
+    written = problems.at(field).at_most(MAX_REQUIREMENTS, written)
     found = (_requirement(one, operators=operators, problems=place) for one, place in problems.each(field, written))
     valid = tuple(one for one in found if one is not None)
     return valid if len(valid) == len(written) else None
@@ -154,7 +165,7 @@ def _requirement(written: wire.SelectorRequirement, *, operators: tuple[Operator
     if fault:
         problems.at("values").add(list(written.values), advice=fault)
         return None
-    return Requirement(written.key, operator, written.values)
+    return Requirement(written.key, operator, problems.at("values").at_most(MAX_VALUES, written.values))
 
 
 def _why_invalid(operator: Operator, written: wire.SelectorRequirement) -> str:
