@@ -88,3 +88,15 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     assert done.stdout == "{\n"
     assert "Traceback" not in done.stderr
     assert "bug" not in done.stderr
+
+
+@pytest.mark.parametrize("form", ["wide", "json"])
+def test_a_reader_that_closes_our_output_is_no_failure(tmp_path: Path, form: str) -> None:
+    (tmp_path / "small.yaml").write_text(SMALL_SCENARIO)
+    command = [sys.executable, "-m", "muster", "gangs", "-c", "small.yaml", "-o", form]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        running.stdout.close()
+        complaint = running.stderr.read()
+    assert (running.returncode, complaint) == (0, b"")

@@ -34,10 +34,6 @@ def run(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         print("\ninterrupted", file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our output has closed it, as `head` does.
-        sys.stderr.close()
-        return OK
     except Exception as error:  # Whatever arrives here is a bug, in Muster or in a plugin of the user.
         if DEBUG in arguments:
             raise

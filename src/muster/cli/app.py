@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -503,7 +505,13 @@ def _end(command: str, *, work: Callable[[], int], json: bool = False, bad_input
     from muster.yaml_positions import InputError
 
     try:
-        raise typer.Exit(work())
+        code = work()
+        sys.stdout.flush()
+        raise typer.Exit(code)
+    except BrokenPipeError:
+        # The reader of our output has closed it, as `head` does: Typer would call that a failure, and so would the last flush.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit() from None
     except (UserError, InputError) as error:
         if json:
             from muster.cli.json_output import errors_document, write_json

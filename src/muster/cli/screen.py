@@ -30,9 +30,16 @@ def styled(*parts: TextPart) -> Text:
     return Text.assemble(*(printable(part) if isinstance(part, str) else (printable(part[0]), part[1]) for part in parts))
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """The reader has closed our output, as `head` does: that is no failure."""
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(0)
+
+
 class Screen:
     def __init__(self, file: IO[str], *, quiet: bool = False) -> None:
-        self.console = Console(file=file, highlight=False, markup=False, emoji=False, soft_wrap=True)
+        self.console = _Console(file=file, highlight=False, markup=False, emoji=False, soft_wrap=True)
         self._quiet = quiet
         columns = os.environ.get("COLUMNS", "")
         bounded = self.console.is_terminal or columns.isdigit()
