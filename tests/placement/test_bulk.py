@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
@@ -118,3 +118,19 @@ def test_pods_go_where_they_would_go_one_by_one(sort: str, numbered: bool) -> No
     for seed in range(3):
         case = many(CONSTRAINTS[sort], seed=seed, numbered=numbered)
         assert places(case, all_plugins()) == places(case, one_by_one())
+
+
+@dataclass(frozen=True)
+class NotesWhoIsAsked(WithoutBulkState):
+    asked: list[str] = field(default_factory=list)
+
+    def has_inter_pod_constraints(self, s: Session, pod: Pod) -> bool:
+        self.asked.append(pod.uid)
+        return super().has_inter_pod_constraints(s, pod)
+
+
+@pytest.mark.parametrize(("numbered", "times"), [(False, 2), (True, 60)], ids=["two revisions", "each with its number"])
+def test_plugins_are_asked_once_about_members_that_look_alike(numbered: bool, times: int) -> None:
+    notes = NotesWhoIsAsked(next(plugin for plugin in all_plugins() if isinstance(plugin, InterPodFits)))
+    places(many({}, seed=0, numbered=numbered), [*all_plugins(), notes])
+    assert len(notes.asked) == times

@@ -265,7 +265,8 @@ class ScoresDomainsAhead(Plugin, Protocol):
 
 @runtime_checkable
 class InterPodFits(Plugin, Protocol):
-    """A check over more than the row itself: other pods, other nodes, devices. Asked again after every move."""
+    """A check over more than the row itself: other pods, other nodes, devices. Asked again after every move. Members of one gang
+    with the same signature, namespace, labels and nominated node get the same answers."""
 
     def has_inter_pod_constraints(self, s: Session, pod: Pod) -> bool: ...
 

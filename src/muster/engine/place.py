@@ -144,11 +144,18 @@ def _equal_runs(s: Session, pods: Sequence[Pod]) -> Iterator[tuple[Sequence[Pod]
         while end < len(pods) and inter_pod_constraints.inter_pod_keys is not None:
             b = pods[end]
             alike = (a.signature is b.signature or a.signature == b.signature) and members[a.uid] == members[b.uid]
-            if not alike or (is_constrained and inter_pod_constraints_of(s, b) != inter_pod_constraints):
+            if not alike:
+                break
+            if is_constrained and not _is_like(pods[end - 1], b) and inter_pod_constraints_of(s, b) != inter_pod_constraints:
                 break
             end += 1
         yield pods[start:end], inter_pod_constraints
         start = end
+
+
+def _is_like(a: Pod, b: Pod) -> bool:
+    """Do plugins see the same other pods for both? Of one signature they are."""
+    return a.namespace == b.namespace and a.labels == b.labels and a.nominated_node == b.nominated_node
 
 
 def _place_equal_pods(
