@@ -18,7 +18,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "placement.md").read_text(encoding=
 
 def test_the_plugins_of_the_page_exist() -> None:
     table = re.findall(r"^\| `([\w-]+)` \|", PAGE, flags=re.MULTILINE)
-    assert table == ["ports", "pod-affinity", "pod-affinity-preference", "spread-constraints", "volumes"]
+    assert table == ["ports", "pod-affinity", "pod-affinity-preference", "spread-constraints", "volumes", "best-fit", "fgd"]
     assert set(table) <= set(PLUGINS)
 
 
