@@ -112,13 +112,15 @@ class QueueComparison:
             why = self._why_protected(level, freed)
             if why:
                 return why
+        if not may_cross and (crossed := next(filter(None, (self._why_crosses(level, freed) for level in pair.giving)), "")):
+            return crossed
         if not borrowers_give and self._nobody_has_share(pair, freed):
             if outranks and other.startswith("quota/"):
                 # A job of a quota takes by priority from those who only borrow: what it took so is not taken back by size.
                 return f"{show_queue(other)} and {show_queue(self.queue)} only borrow, and its job has the higher priority"
             return self._why_share_not_larger(pair, freed, self._least_usage(pair))
         for level in pair.giving:
-            why = self._why_within(pair, level, freed, may_cross=may_cross)
+            why = self._why_within(pair, level, freed)
             if why:
                 return why
         return ""
@@ -143,10 +145,8 @@ class QueueComparison:
         at = int(below.argmax())
         return self._why_below(level, "guarantee", freed, at, int(counted[at])) if below.any() else ""
 
-    def _why_within(self, pair: QueuePair, level: str, freed: Amounts, *, may_cross: bool) -> str:
+    def _why_within(self, pair: QueuePair, level: str, freed: Amounts) -> str:
         """All plugins with an opinion must find it over its share, in something contested that the unit frees."""
-        if not may_cross and (crossed := self._why_crosses(level, freed)):
-            return crossed
         planned, before = self.s.world.ledger.planned_list(level), self._planned_before(level)
         for share in self._configured(level):
             if any(before[at] >= amount > planned[at] for at, amount in share.amounts.items()):
