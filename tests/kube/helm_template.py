@@ -1,4 +1,5 @@
-"""The subset of Helm's templates that the chart may use: values, the namespace, JSON and checksums."""
+"""The subset of Helm's templates that the chart may use: values, the namespace, JSON and checksums, files, and parts that a value
+switches on."""
 
 from __future__ import annotations
 
@@ -14,6 +15,9 @@ import yaml
 _TAG = re.compile(r"\{\{ (\.[\w.]+)(?: \| (toJson|sha256sum))? \}\}")
 
 
+_IF = re.compile(r"^[ ]*\{\{- if (\.[\w.]+) \}\}\n(.*?)^[ ]*\{\{- end \}\}\n", re.MULTILINE | re.DOTALL)
+_FILE = re.compile(r"\{\{ \.Files\.Get \"([\w./]+)\" \| toJson \}\}")
+
 _FUNCTIONS: dict[str | None, Callable[[Any], str]] = {
     None: str,
     "toJson": json.dumps,
@@ -28,17 +32,19 @@ def render(chart: Path, *, namespace: str, **changed: Any) -> list[dict[str, Any
     return [
         document
         for template in sorted((chart / "templates").glob("*.yaml"))
-        for document in yaml.safe_load_all(_fill(template.read_text(), scope=scope))
+        for document in yaml.safe_load_all(_fill(template.read_text(), scope=scope, chart=chart))
+        if document is not None
     ]
 
 
-def _fill(text: str, *, scope: dict[str, Any]) -> str:
-    def value(tag: re.Match[str]) -> str:
-        found: Any = scope
-        for part in tag[1].strip(".").split("."):
-            found = found[part]
-        return _FUNCTIONS[tag[2]](found)
+def _fill(text: str, *, scope: dict[str, Any], chart: Path) -> str:
+    def found(path: str) -> Any:
+        value: Any = scope
+        for part in path.strip(".").split("."):
+            value = value[part]
+        return value
 
-    filled = _TAG.sub(value, text)
-    assert "{{" not in filled, "the chart uses more of Helm than can be tested here"
-    return filled
+    switched = _IF.sub(lambda tag: tag[2] if found(tag[1]) else "", text)
+    filled = _TAG.sub(lambda tag: _FUNCTIONS[tag[2]](found(tag[1])), switched)
+    assert "{{" not in _FILE.sub("", filled), "the chart uses more of Helm than can be tested here"
+    return _FILE.sub(lambda tag: json.dumps((chart / tag[1]).read_text()), filled)

@@ -1,5 +1,7 @@
 """The deployment: the same objects as manifest and as chart, and a role with exactly the permissions that are needed."""
 
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from muster.config import load_policy
 from muster.crds.crd_definitions import definitions, name_of
 from muster.kube.read.api_resources import WATCHED
 from muster.lab.assets import Assets
+from muster.service.metric_specs import METRICS
 
 DEPLOY = ROOT / "deploy"
 NAMESPACE = "muster-system"
@@ -66,6 +69,45 @@ def test_another_policy_replaces_the_pods() -> None:
 
     assert template() == template()
     assert template(policy="schedulerNames: [muster, volcano]\n") != template()
+
+
+def test_what_is_off_by_default_can_be_switched_on() -> None:
+    def made(**values: Any) -> dict[tuple[str, str], dict[str, Any]]:
+        found = render(DEPLOY / "chart", namespace=NAMESPACE, **values)
+        return {(each["kind"], each["metadata"]["name"]): each for each in found}
+
+    off = {"serviceMonitor": False, "prometheusRule": False, "dashboard": False, "queueMetrics": False}
+    all_on = dict.fromkeys(off, True)
+    plain_objects, on = made(), made(monitoring=all_on, api={"enabled": True, "secret": "own"})
+    assert on.keys() - plain_objects.keys() == {
+        *(("Service", "muster-metrics"), ("ServiceMonitor", "muster"), ("PrometheusRule", "muster")),
+        *(("ConfigMap", "muster-dashboard"), ("Service", "muster-api"), ("ClusterRole", "muster-api")),
+        ("ClusterRoleBinding", "muster-api"),
+    }
+    spec = on["Deployment", "muster"]["spec"]["template"]["spec"]
+    assert {"--queue-metrics", "--api-address=:8443"} < set(spec["containers"][0]["args"])
+    assert {"name": "api", "secret": {"secretName": "own"}} in spec["volumes"]
+    only = made(monitoring={**off, "dashboard": True})
+    assert only.keys() - plain_objects.keys() == {("ConfigMap", "muster-dashboard")}
+
+
+def test_the_alerts_are_those_of_the_documents_and_name_metrics_that_exist() -> None:
+    values = {"serviceMonitor": False, "prometheusRule": True, "dashboard": True, "queueMetrics": False}
+    rule, board = [
+        each
+        for each in render(DEPLOY / "chart", namespace=NAMESPACE, monitoring=values)
+        if each["kind"] == "PrometheusRule" or each["metadata"]["name"] == "muster-dashboard"
+    ]
+    rules = rule["spec"]["groups"][0]["rules"]
+    document = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8").split("## Alerts", 1)[1]
+    written = re.findall(r"^\| [^|`]+ \| `([^`]+)`(?: for (\d+ m))? \| (.*) \|$", document, re.MULTILINE)
+    assert [(each["expr"], each.get("for", "").replace("m", " m"), each["annotations"]["summary"]) for each in rules] == written
+    panels = json.loads(board["data"]["muster.json"])["panels"]
+    queries = [each["expr"] for each in rules] + [target["expr"] for panel in panels for target in panel["targets"]]
+    known = {metric.name for metric in METRICS}
+    named = {re.sub(r"_(bucket|sum|count)$", "", name) for query in queries for name in re.findall(r"muster_\w+", query)}
+    assert named <= known
+    assert len({panel["id"] for panel in panels}) == len(panels) > 10
 
 
 def test_the_version_is_the_same_everywhere() -> None:

@@ -49,6 +49,23 @@ METRICS: Final = (
     _gauge("queue_deserved", "queue", "resource", description="Resources deserved by a queue, in the same units."),
     _gauge("queue_fair_share", "queue", "resource", description="Fair shares of a queue, in the same units."),
     _gauge("queue_past_use", "queue", "resource", description="Resources used by a queue on average before, in the same units."),
+    _gauge("queue_limit", "queue", "resource", description="Limit of a queue, in the same units; nothing where there is none."),
+    _gauge(
+        "queue_guarantee", "queue", "resource", description="Guarantee of a queue, in the same units; nothing where there is none."
+    ),
+    _gauge(
+        "queue_pending_gangs",
+        "queue",
+        "code",
+        description="Gangs with members without a node, by queue and by the code of their last verdict; none: not attempted yet.",
+    ),
+    _histogram("gang_wait_seconds", "queue", description="Time from the creation of a gang to its first bind, by queue."),
+    _counter(
+        "lost_gpu_hours_total",
+        "queue",
+        "for_queue",
+        description="GPU-hours lost by evictions, restarts included, by queue and by the queue that gains.",
+    ),
     _gauge("queue_share", "queue", description="Share of a queue: the largest ratio of used to deserved over all resources."),
     _gauge(
         "pending_gangs",

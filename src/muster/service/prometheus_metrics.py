@@ -28,6 +28,11 @@ from muster.service.metric_specs import METRICS, PREFIX, MetricSpec
 from muster.state.world import World
 
 _BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_QUEUE_AMOUNTS = ("used", "deserved", "limit", "guarantee", "fair_share", "past_use")
+_WAIT_BUCKETS_S = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 4 * 3600.0, 12 * 3600.0, 86_400.0, 3 * 86_400.0, 7 * 86_400.0)
+_MAX_QUEUES = 500
+"""Series of counters and histograms stay for ever, and queues come and go."""
+_OTHER_QUEUES = "other"
 _BIND_REQUEST = ("POST", "pods/binding")
 _STATUS_UPDATES: Final = frozenset(get_args(StatusEffect))
 _RESERVATION_STATS = {
@@ -76,9 +81,11 @@ class Metrics:
         self._cycle_s = self._histogram("cycle_duration_seconds")
         self._phase_s = self._histogram("cycle_phase_duration_seconds")
         self._share = self._gauge("queue_share", self.queue_registry)
-        self._queue_amounts = {
-            field: self._gauge(f"queue_{field}", self.queue_registry) for field in ("used", "deserved", "fair_share", "past_use")
-        }
+        self._queue_amounts = {field: self._gauge(f"queue_{field}", self.queue_registry) for field in _QUEUE_AMOUNTS}
+        self._pending = self._gauge("queue_pending_gangs", self.queue_registry)
+        self._waits = self._histogram("gang_wait_seconds", self.queue_registry, buckets=_WAIT_BUCKETS_S)
+        self._lost = self._counter("lost_gpu_hours_total", self.queue_registry)
+        self._queues: set[str] = set()
         self._gangs = self._gauge("pending_gangs")
         self._pods = self._gauge("pending_pods")
         self._decisions = self._counter("decisions_total")
@@ -157,6 +164,19 @@ class Metrics:
                 if isinstance(effect, Evict):
                     self._evictions.labels(effect.cause, effect.method).inc()
 
+    def count_wait(self, queue: str, wait_s: float) -> None:
+        """A gang is bound for the first time."""
+        self._waits.labels(self._bounded(queue)).observe(wait_s)
+
+    def count_lost(self, queue: str, for_queue: str, gpu_hours: float) -> None:
+        self._lost.labels(self._bounded(queue), self._bounded(for_queue)).inc(gpu_hours)
+
+    def _bounded(self, queue: str) -> str:
+        if queue not in self._queues and len(self._queues) >= _MAX_QUEUES:
+            return _OTHER_QUEUES
+        self._queues.add(queue)
+        return queue
+
     def count_failures(self, events: Iterable[Event]) -> None:
         for event in events:
             if isinstance(event, BindFailed):
@@ -168,13 +188,17 @@ class Metrics:
         """Set the gauges of gangs, pods and queues after a cycle. A scrape sees all of them or none."""
         rows = list(rows)
         verdicts = (world.memory.attempts[gang].verdict for gang in world.placements.unplaced_members)
-        waiting = CountOf(verdict.code if verdict is not None and verdict.code else "none" for verdict in verdicts)
+        codes = [verdict.code if verdict is not None and verdict.code else "none" for verdict in verdicts]
+        queues = [world.facts.gangs[gang].queue for gang in world.placements.unplaced_members]
+        waiting = CountOf(codes)
         with self._render_lock:
             _replace_series(self._gangs, {(code,): float(gangs) for code, gangs in waiting.items()})
             self._pods.set(sum(world.placements.unplaced_members.values()))
             self._active_reservations.labels("reserved").set(len(world.placements.reserved))
             self._active_reservations.labels("nominated").set(len(world.placements.reservations) - len(world.placements.reserved))
             self._update_queue_gauges(rows)
+            pending = CountOf(zip(queues, codes, strict=True))
+            _replace_series(self._pending, {key: float(gangs) for key, gangs in pending.items()})
 
     def _update_queue_gauges(self, rows: list[QueueRow]) -> None:
         _replace_series(self._share, {(_queue_label(row),): row.share for row in rows})
@@ -188,13 +212,15 @@ class Metrics:
         metric = _BY_NAME[name]
         return Gauge(metric.name, metric.description, metric.labels, registry=registry or self.registry)
 
-    def _counter(self, name: str) -> Counter:
+    def _counter(self, name: str, registry: CollectorRegistry | None = None) -> Counter:
         metric = _BY_NAME[name]
-        return Counter(metric.name, metric.description, metric.labels, registry=self.registry)
+        return Counter(metric.name, metric.description, metric.labels, registry=registry or self.registry)
 
-    def _histogram(self, name: str) -> Histogram:
+    def _histogram(
+        self, name: str, registry: CollectorRegistry | None = None, buckets: tuple[float, ...] = _BUCKETS_S
+    ) -> Histogram:
         metric = _BY_NAME[name]
-        return Histogram(metric.name, metric.description, metric.labels, registry=self.registry, buckets=_BUCKETS_S)
+        return Histogram(metric.name, metric.description, metric.labels, registry=registry or self.registry, buckets=buckets)
 
 
 class _StateCollector(Collector):

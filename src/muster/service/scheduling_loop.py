@@ -22,7 +22,7 @@ from muster.rotating_decision_log import LatestObjects, RotatingDecisionLog
 from muster.scheduler import Scheduler
 from muster.service.prometheus_metrics import Metrics
 from muster.web.cluster_view import ClusterCopy, copy_cluster, main_resource
-from muster.web.run_history import RunHistory
+from muster.web.run_history import RunHistory, first_bound
 
 log = structlog.get_logger(__name__)
 
@@ -198,7 +198,10 @@ class SchedulingLoop:
         with self._between_cycles:
             self._take_events()
             outcome = self._scheduler.tick(self._clock())
-            self._history.record_evictions(self._scheduler.world, outcome)
+            for lost in self._history.record_evictions(self._scheduler.world, outcome):
+                self._metrics.count_lost(lost.queue, lost.for_queue, lost.lost_gpu_hours)
+            for gang in first_bound(self._scheduler.world, outcome):
+                self._metrics.count_wait(gang.queue, max(0.0, outcome.now - gang.created))
             self.cycles += 1
         self._cluster.execute(outcome.effects)
         self._last_cycle_s = self._metrics.end(outcome)

@@ -13,7 +13,9 @@ from typing import Any, Final
 from muster.cycle_log import CycleLogEntry
 from muster.forecast import lost_hours
 from muster.json_values import to_json
-from muster.model.effects import Evict, Outcome
+from muster.model.effects import Bind, Evict, Outcome
+from muster.model.gang import Gang
+from muster.model.pod import Phase
 from muster.model.queue import ROOT_QUEUE
 from muster.model.resource_amounts import GPU
 from muster.queue_report import QueueRow
@@ -89,6 +91,15 @@ class RunHistory:
                 del self._entries[next(iter(self._entries))]
         self._entries[gang] = found
         return found
+
+
+def first_bound(world: World, outcome: Outcome) -> list[Gang]:
+    """The gangs of which this cycle binds members, and none was bound before."""
+    members = world.facts.members
+    bound = [effect.uid for effect in outcome.effects if isinstance(effect, Bind) and effect.uid in members]
+    keys = dict.fromkeys(members[uid].gang for uid in bound)
+    gangs = [world.facts.gangs[key] for key in keys if key in world.facts.gangs]
+    return [gang for gang in gangs if not any(world.phase(pod) is Phase.BOUND for pod in gang.pods())]
 
 
 def _lost_work(world: World, group: list[Evict], queues: dict[str, str], now: float) -> EvictedWork:
