@@ -43,7 +43,7 @@ class AttemptBudget:
         self._refused_kinds: set[Hashable] = set()
         """New gangs like one of these are refused as quickly."""
         self._crowded_beside_new: frozenset[str] = frozenset()
-        self._is_new, self._domains_before = False, 0
+        self._is_new = False
         """Of the gang that has its attempt now."""
         s.world.memory.pay_attempts(self._most)
 
@@ -65,7 +65,7 @@ class AttemptBudget:
 
     def allows(self, gang: Gang) -> bool:
         """May this gang have its attempt, after what was refused in its namespace?"""
-        self._is_new, self._domains_before = not self._s.world.memory.attempts[gang.key].count, self._domains()
+        self._is_new = not self._s.world.memory.attempts[gang.key].count
         namespace = namespace_of(gang)
         in_turn = self._in_turn.get(namespace, set())
         if gang.key in in_turn:
@@ -77,21 +77,17 @@ class AttemptBudget:
         return False
 
     def charge(self, gang: Gang, result: AttemptResult) -> None:
-        """What the attempt cost, if it was refused: different members, in each domain that was tried."""
+        """What the attempt cost, if it was refused: its different members."""
         if result.verdict.ok or not self._s.world.memory.attempts[gang.key].count or self._is_like_a_refused_one(gang):
             return
         waiting = {pod.signature for pod in gang.pods() if pod.uid not in self._s.world.placements.by_uid}
-        domains = max(1, self._domains() - self._domains_before)
-        self._s.world.memory.charge_attempts(namespace_of(gang), -(-len(waiting) * domains // _SIGNATURES_OF_ONE))
+        self._s.world.memory.charge_attempts(namespace_of(gang), -(-len(waiting) // _SIGNATURES_OF_ONE))
         if self._is_new and len(waiting) == 1 and not self._s.has_inter_pod_constraints(gang.pods()[0]):
             self._refused_kinds.add(_kind(gang))
 
     def _left(self, namespace: str) -> int:
         most = max(2, self._most // _PART_BESIDE_NEW) if namespace in self._crowded_beside_new else self._most
         return most - self._debts.get(namespace, 0)
-
-    def _domains(self) -> int:
-        return self._s.stats.get("domains tried", 0)
 
     def _is_like_a_refused_one(self, gang: Gang) -> bool:
         return self._is_new and _kind(gang) in self._refused_kinds
