@@ -126,3 +126,14 @@ def test_the_answer_is_the_same_however_often_it_is_asked_and_is_bounded_in_time
     assert " runs if  (not all changes were tried: the time for this was over, --seconds 0)" in result.out
     result = muster("plan", "job.yaml", "-c", "cluster.yaml", cwd=tmp_path)
     assert " runs if  its minimum were 3: kubectl -n default patch" in result.out
+
+
+def test_answers_fit_a_screen_of_eighty_columns_and_commands_can_be_copied(tmp_path: Path) -> None:
+    asked(tmp_path, LIMITED, JOB)
+    plain = muster("plan", "job.yaml", "-c", "cluster.yaml", cwd=tmp_path).out
+    narrow = muster("plan", "job.yaml", "-c", "cluster.yaml", cwd=tmp_path, COLUMNS="80").out
+    assert max(map(len, plain.splitlines())) > 80 >= max(map(len, narrow.splitlines()))
+    assert narrow.replace(" \\\n", "\n").split() == plain.split()
+    [begin] = [at for at, line in enumerate(narrow.splitlines()) if "its minimum were 3: kubectl" in line]
+    assert narrow.splitlines()[begin].endswith(" \\")
+    assert narrow.splitlines()[begin + 1].startswith(" " * 10)

@@ -61,11 +61,11 @@ def plan(job: str, cluster: ClusterOptions, options: JobOptions, *, json: bool) 
     screen = to_stdout()
     for number, each in enumerate(answers):
         screen.print_lines([styled("")] * (number > 0))
-        screen.print_lines(forecast_lines(each.forecast))
-        screen.print_lines(start_rows(each.forecast, now=state.now, seconds=cluster.seconds))
-        screen.print_lines(remedy_rows(each.forecast, seconds=cluster.seconds))
-        screen.print_lines(rows_of("assumed", ["; ".join(each.assumed)] * bool(each.assumed)))
-    screen.print_lines(rows_of("note", notes))
+        screen.print_wrapped(forecast_lines(each.forecast))
+        screen.print_wrapped(start_rows(each.forecast, now=state.now, seconds=cluster.seconds))
+        screen.print_wrapped(remedy_rows(each.forecast, seconds=cluster.seconds))
+        screen.print_wrapped(rows_of("assumed", ["; ".join(each.assumed)] * bool(each.assumed)))
+    screen.print_wrapped(rows_of("note", notes))
     return code
 
 

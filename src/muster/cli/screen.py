@@ -6,6 +6,7 @@ Text may come from anybody's object, so markup in it is not interpreted, and wha
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import IO
@@ -62,6 +63,39 @@ class Screen:
     def print_lines(self, lines: Iterable[Text]) -> None:
         for line in lines:
             self.print_line(line)
+
+    def print_wrapped(self, lines: Iterable[Text]) -> None:
+        """Lines of a label and a text: what is longer than the screen goes on below, where the text begins."""
+        for line in lines:
+            self.print_lines([line] if self.width is None else _wrapped(line, width=self.width))
+
+
+def _wrapped(line: Text, *, width: int) -> Iterator[Text]:
+    """Words are not broken: most that are too long are parts of a command. So that a command can be copied, each of its lines but
+    the last ends with a backslash."""
+    label = _LABEL.match(line.plain)
+    indent = label.end() if label else 0
+    begin = line.plain.find(_COMMAND)
+    ends = list(_line_ends(line.plain, indent, width=width - len(_GOES_ON) * (begin >= 0)))
+    for number, part in enumerate(line.divide(ends)):
+        part.rstrip()
+        goes_on = 0 <= begin < ends[number] if number < len(ends) else False
+        yield (Text(" " * indent) if number else Text()) + part + (_GOES_ON if goes_on else "")
+
+
+def _line_ends(text: str, indent: int, *, width: int) -> Iterator[int]:
+    """Where the text goes on in another line, which is indented."""
+    left, begin = width, 0
+    for word in _WORD.finditer(text, indent):
+        if word.end() - begin > left and word.start() > max(begin, indent):
+            begin, left = word.start(), width - indent
+            yield begin
+
+
+_COMMAND = "kubectl -n "
+_GOES_ON = " \\"
+_WORD = re.compile(r"\S+")
+_LABEL = re.compile(r" (?=.{9}\S).{8} {1,2}| +")
 
 
 def to_stdout(*, quiet: bool = False) -> Screen:

@@ -47,7 +47,7 @@ def why(name: str, options: ClusterOptions, *, namespace: str, json: bool) -> in
         write_json("why", ok=True, errors=[], **to_json(told), logged=list(logged), notes=list(state.notes))
         return OK
     screen = to_stdout()
-    screen.print_lines(_lines(told, state, logged, options.seconds))
+    screen.print_wrapped(_lines(told, state, logged, options.seconds))
     return OK
 
 
