@@ -101,5 +101,5 @@ def _near(*, declared: bool) -> Measurement:
 
 WORKLOADS = (
     Workload(GROUP, "starts within 20 % of the wait, run times declared", "%", partial(_near, declared=True), 50.0),
-    Workload(GROUP, "starts within 20 % of the wait, of earlier gangs", "%", partial(_near, declared=False)),
+    Workload(GROUP, "starts within 20 % of the wait, of earlier gangs", "%", partial(_near, declared=False), 50.0),
 )
