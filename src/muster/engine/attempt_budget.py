@@ -1,4 +1,5 @@
-"""What the waiting gangs of one namespace may cost a cycle: so many refused attempts, whatever it wants.
+"""What the waiting gangs of one namespace may cost a cycle: so many refused attempts, whatever it wants. Where all gangs are in one
+namespace, nobody else waits for them, and nothing is bounded.
 
 Whoever has more gangs waiting than that gets them attempted in turn: the first of the order in every cycle, the others over several
 cycles, the one that was attempted longest ago first. What succeeds is not counted. Cost is counted in attempts and not in seconds,
@@ -8,13 +9,16 @@ so that equal events lead to equal decisions; what one attempt costs above the b
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
 
 from muster.engine import explain
 from muster.engine.nominations import AttemptResult
 from muster.engine.session import Session
 from muster.model.gang import Gang
 from muster.model.pod import RESERVATIONS
+from muster.model.topics import Topic
+from muster.state.derived_values import Derived
 from muster.state.memory import Attempts
 
 DEFERRED = "gangs deferred"
@@ -32,6 +36,7 @@ _PLACEMENTS_OF_ONE = 8
 class AttemptBudget:
     def __init__(self, s: Session) -> None:
         self._s = s
+        self._is_bounded = _has_several_namespaces(s)
         self._most = s.policy.settings.max_refused_attempts
         self._debts = s.world.memory.attempt_debts
         self._exhausted = frozenset(namespace for namespace, debt in self._debts.items() if _PART_BESIDE_NEW * debt >= self._most)
@@ -49,6 +54,8 @@ class AttemptBudget:
 
     def candidates(self, gangs: Sequence[Gang]) -> list[Gang]:
         """Of these gangs, those that may be attempted in this cycle."""
+        if not self._is_bounded:
+            return list(gangs)
         waiting: dict[str, list[Gang]] = {}
         for gang in gangs:
             waiting.setdefault(namespace_of(gang), []).append(gang)
@@ -65,6 +72,8 @@ class AttemptBudget:
 
     def allows(self, gang: Gang) -> bool:
         """May this gang have its attempt, after what was refused in its namespace?"""
+        if not self._is_bounded:
+            return True
         self._is_new = not self._s.world.memory.attempts[gang.key].count
         namespace = namespace_of(gang)
         in_turn = self._in_turn.get(namespace, set())
@@ -78,7 +87,12 @@ class AttemptBudget:
 
     def charge(self, gang: Gang, result: AttemptResult) -> None:
         """What the attempt cost, if it was refused: its different members."""
-        if result.verdict.ok or not self._s.world.memory.attempts[gang.key].count or self._is_like_a_refused_one(gang):
+        if (
+            not self._is_bounded
+            or result.verdict.ok
+            or not self._s.world.memory.attempts[gang.key].count
+            or self._is_like_a_refused_one(gang)
+        ):
             return
         waiting = {pod.signature for pod in gang.pods() if pod.uid not in self._s.world.placements.by_uid}
         self._s.world.memory.charge_attempts(namespace_of(gang), -(-len(waiting) // _SIGNATURES_OF_ONE))
@@ -104,7 +118,7 @@ class AttemptBudget:
         """Half of the budget is for the first of the order, half for those whose turn it is. The next of the order are looked at as
         long as any of these succeed, and all new ones unless the budget was used up in the cycle before."""
         attempts, left = self._s.world.memory.attempts, self._left(namespace)
-        in_order = sorted(gangs, key=_order)
+        in_order = sorted(gangs, key=self._s.gang_key)
         head, others = max(0, left - left // 2), max(0, left // 2)
         in_turn = in_order[:head] + heapq.nsmallest(others, in_order[head:], key=lambda gang: _last_attempt(attempts[gang.key]))
         self._in_turn[namespace] = {gang.key for gang in in_turn}
@@ -128,7 +142,42 @@ class AttemptBudget:
 
 def charge_search(s: Session, gang: Gang, *, placements: int) -> None:
     """A search for victims found no plan, after so many placements."""
+    if not _has_several_namespaces(s):
+        return
     s.world.memory.charge_attempts(namespace_of(gang), placements // _PLACEMENTS_OF_ONE)
+
+
+class _Namespaces:
+    """How many gangs each namespace has."""
+
+    def __init__(self) -> None:
+        self.of_gang: dict[str, str] = {}
+        self.gangs: Counter[str] = Counter()
+
+
+_NAMESPACES: Derived[_Namespaces] = Derived("namespaces of gangs", follows=Topic.GANGS)
+
+
+def _has_several_namespaces(s: Session) -> bool:
+    facts = s.world.facts
+
+    def put(known: _Namespaces, keys: Iterable[str]) -> None:
+        for key in dict.fromkeys(keys):
+            before, gang = known.of_gang.pop(key, None), facts.gangs.get(key)
+            if before is not None:
+                known.gangs[before] -= 1
+                if not known.gangs[before]:
+                    del known.gangs[before]
+            if gang is not None:
+                known.of_gang[key] = namespace_of(gang)
+                known.gangs[namespace_of(gang)] += 1
+
+    def build() -> _Namespaces:
+        known = _Namespaces()
+        put(known, facts.gangs)
+        return known
+
+    return len(_NAMESPACES.of(s.world, build, update=put).gangs) > 1
 
 
 def namespace_of(gang: Gang) -> str:
@@ -143,7 +192,3 @@ def _kind(gang: Gang) -> Hashable:
 
 def _last_attempt(attempts: Attempts) -> float:
     return attempts.tried_at if attempts.count else 0.0
-
-
-def _order(gang: Gang) -> tuple[int, float, str]:
-    return -gang.priority, gang.created, gang.key

@@ -41,7 +41,7 @@ class PolicySettings:
     max_placements: int = option(4096, "So many placements are tried for a gang in one cycle, at most, to find its victims.")
     max_refused_attempts: int = option(
         16,
-        "So many attempts of a namespace are refused in one cycle; its other waiting gangs have their turn in the next ones.",
+        "Beside others, so many attempts of a namespace are refused in one cycle; the rest of its gangs have their turn later.",
         minimum=2,
     )
     eviction_pause_s: float = option(
