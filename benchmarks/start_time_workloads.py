@@ -13,13 +13,13 @@ from collections.abc import Iterator, Mapping
 from functools import cache, partial
 
 from muster.bench.workload import Measurement, Workload
+from muster.forecast.start_time import RunTimes, Start, run_times_of, starts_of
 from muster.model.effects import Bind
 from muster.model.events import Upsert
 from muster.model.pod import Pod, PodStatusPhase
 from muster.scenario.loader import from_document
 from muster.scenario.scenario_runner import ScenarioRunner
 from muster.scenario.syntax_tree import SubmitStep
-from muster.start_time import RunTimes, Start, run_times_of, starts_of
 
 GROUP = "start"
 SEEDS = range(2)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from muster.workloads import KINDS, BadWorkload, WorkloadOptions, expand, kind_of
+from muster.jobs.workloads import KINDS, BadWorkload, WorkloadOptions, expand, kind_of
 
 POD = "{spec: {containers: [{name: m, resources: {limits: {nvidia.com/gpu: 8}}}]}}"
 RAY = f"{{headGroupSpec: {{template: {POD}}}, workerGroupSpecs: [{{groupName: w, replicas: 4, minReplicas: 2, template: {POD}}}]}}"

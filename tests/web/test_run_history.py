@@ -7,7 +7,7 @@ import re
 import pytest
 
 from muster.cycle_log import CycleLogEntry
-from muster.forecast import world_of
+from muster.forecast.dry_run import world_of
 from muster.model.effects import Bind, Evict, Outcome
 from muster.model.node import Node
 from muster.model.pod import Pod, PodSignature

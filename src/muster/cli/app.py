@@ -201,8 +201,8 @@ def plan(
     """Predict whether a job would run, on which nodes, and which pods would be evicted for it. Nothing is changed."""
     from muster.cli.cluster_state import ClusterOptions
     from muster.cli.plan import plan as make_plan
-    from muster.job_input import JobOptions
-    from muster.workloads import WorkloadOptions
+    from muster.jobs.job_input import JobOptions
+    from muster.jobs.workloads import WorkloadOptions
 
     json = _is_json(output, json=json)
     looked_at = ClusterOptions(

@@ -15,7 +15,7 @@ import yaml
 
 from muster.cli.errors import UserError
 from muster.cli.text_files import read_text
-from muster.job_input import list_items
+from muster.jobs.job_input import list_items
 from muster.scenario.field_reader import Field
 from muster.scenario.step_parser import parse_manifest
 from muster.scenario.symbol_table import is_manifest

@@ -27,6 +27,7 @@ from muster.cli.text_format import count, join_names
 from muster.config import default_policy, load_policy
 from muster.decision_log import DecisionLogWriter
 from muster.engine.hooks import Policy
+from muster.forecast.start_time import RunTimes, run_times_of
 from muster.kube.read.decoder import BadObject, Decoder
 from muster.kube.read.names import DEFAULT_SCHEDULER
 from muster.model.events import ClusterObject, Upsert
@@ -38,7 +39,6 @@ from muster.scenario.syntax_tree import Scenario
 from muster.sim.api_kinds import KINDS
 from muster.sim.virtual_clock import VIRTUAL_START
 from muster.snapshot.snapshot_file import captured_at
-from muster.start_time import RunTimes, run_times_of
 
 LOG_SUFFIX = ".jsonl"
 _CYCLE_LINE = b'{"cycle":'

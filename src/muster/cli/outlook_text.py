@@ -10,8 +10,8 @@ from rich.text import Text
 
 from muster.cli.screen import rows_of
 from muster.cli.text_format import count, duration, queue_name
-from muster.forecast import RUNS_NOW, Forecast
-from muster.start_time import Start
+from muster.forecast.dry_run import RUNS_NOW, Forecast
+from muster.forecast.start_time import Start
 
 OUTLOOK_QUESTIONS = 2
 """When it starts, and with which changes: they share the time."""

@@ -16,7 +16,7 @@ from muster.cli.json_output import write_json
 from muster.cli.outlook_text import OUTLOOK_QUESTIONS, deadline, remedy_rows, start_rows
 from muster.cli.screen import BAD, BOLD, GOOD, NOTE, rows_of, styled, to_stdout
 from muster.cli.text_format import compact_names, count, queue_name
-from muster.forecast import (
+from muster.forecast.dry_run import (
     CANNOT_RUN,
     RUNS_AFTER_EVICTION,
     RUNS_NOW,
@@ -26,7 +26,7 @@ from muster.forecast import (
     NoSuchJob,
     forecast,
 )
-from muster.job_input import BadJob, JobOptions, plan_answers, plan_document, read_job
+from muster.jobs.job_input import BadJob, JobOptions, plan_answers, plan_document, read_job
 from muster.state.derived.topology_domains import WHOLE_CLUSTER
 
 _MAX_ALTERNATIVES = 6

@@ -15,8 +15,8 @@ from muster.cli.screen import BOLD, DIM, NOTE, PLAIN, Screen, TextPart, styled, 
 from muster.cli.summary import STAGE_ORDER, STAGE_STYLES, queue_table, where
 from muster.cli.text_format import amount_of, compact_names, count, duration, queue_name
 from muster.cli.text_table import lay_out
-from muster.forecast import observed
-from muster.gang_report import ObservedGang, ObservedNode, observed_gangs, observed_nodes
+from muster.forecast.dry_run import observed
+from muster.forecast.gang_report import ObservedGang, ObservedNode, observed_gangs, observed_nodes
 from muster.json_values import to_json
 from muster.model.gang import Stage
 from muster.model.queue import DEFAULT_QUEUE

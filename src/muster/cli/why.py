@@ -18,8 +18,8 @@ from muster.cli.plan import forecast_lines
 from muster.cli.screen import BOLD, GOOD, NOTE, rows_of, styled, to_stdout
 from muster.cli.text_format import amount, compact_names, count, duration, join_names, queue_name
 from muster.engine.session import Session
-from muster.forecast import CANNOT_RUN, DryRun, Forecast, dry_run, with_outlook
-from muster.gang_report import GangAnswer, ObservedGang, described, find_gang, with_cycle
+from muster.forecast.dry_run import CANNOT_RUN, DryRun, Forecast, dry_run, with_outlook
+from muster.forecast.gang_report import GangAnswer, ObservedGang, described, find_gang, with_cycle
 from muster.json_values import to_json
 from muster.model.gang import Gang, Stage
 from muster.model.resource_amounts import CPU, short_name, show_amount

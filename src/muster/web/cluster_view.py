@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from muster.engine.hooks import Policy
-from muster.gang_report import observed_gangs, observed_nodes
+from muster.forecast.gang_report import observed_gangs, observed_nodes
 from muster.json_values import to_json
 from muster.model.gang import Stage
 from muster.model.pod import RELEASING, Phase

@@ -20,15 +20,15 @@ import msgspec
 from muster.config import default_policy, load_policy
 from muster.engine.hooks import Policy
 from muster.engine.session import Session
-from muster.forecast import NoSuchJob, dry_run, forecast, with_outlook
-from muster.gang_report import GangAnswer, described, with_cycle
-from muster.job_input import BadJob, JobOptions, plan_answers, plan_document, read_job
+from muster.forecast.dry_run import NoSuchJob, dry_run, forecast, with_outlook
+from muster.forecast.gang_report import GangAnswer, described, with_cycle
+from muster.forecast.start_time import RunTimes
+from muster.jobs.job_input import BadJob, JobOptions, plan_answers, plan_document, read_job
+from muster.jobs.workloads import WorkloadOptions
 from muster.json_values import to_json
 from muster.model.events import ClusterObject
 from muster.model.gang import Gang
-from muster.start_time import RunTimes
 from muster.web.dry_runs import BAD_QUESTION, NOT_FOUND, OK, DryRunAnswer
-from muster.workloads import WorkloadOptions
 from muster.yaml_positions import InputError
 
 

@@ -11,7 +11,7 @@ from muster.config import load_policy
 from muster.cycle_log import CycleLog
 from muster.decision_log import BadDecisionLog, LogHeader, read_decision_log
 from muster.engine.hooks import Policy
-from muster.forecast import dry_run, observed
+from muster.forecast.dry_run import dry_run, observed
 from muster.model.effects import Outcome, PodEffect
 from muster.model.events import ClusterObject
 from muster.queue_report import queue_rows

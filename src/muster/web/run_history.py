@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from muster.cycle_log import CycleLogEntry
-from muster.forecast import lost_hours
+from muster.forecast.dry_run import lost_hours
 from muster.json_values import to_json
 from muster.model.effects import Bind, Evict, Outcome
 from muster.model.gang import Gang

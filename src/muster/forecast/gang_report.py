@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from muster.engine.session import Session
-from muster.forecast import DryRun, Forecast
+from muster.forecast.dry_run import DryRun, Forecast
+from muster.forecast.start_time import queue_order
 from muster.model.effects import Evict
 from muster.model.gang import Gang, Stage
 from muster.model.pod import PLACED, UNPLACED, Phase
 from muster.model.resource_amounts import NOTHING
 from muster.plugins.pdb import budgets_covering
 from muster.queue_report import QueueRow, ResourceAmounts, queue_rows
-from muster.start_time import queue_order
 from muster.state.gangs.gang_stage import stage
 from muster.state.world import World
 

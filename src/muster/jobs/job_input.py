@@ -8,7 +8,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from muster.engine.hooks import Policy
-from muster.forecast import Forecast, joined
+from muster.forecast.dry_run import Forecast, joined
+from muster.jobs.workloads import (
+    BadWorkload,
+    ExpandedWorkload,
+    WorkloadOptions,
+    expand,
+    find,
+    kind_of,
+    kind_with_paths,
+    template_paths,
+)
 from muster.json_values import to_json
 from muster.kube.read.object_references import POD, Manifest
 from muster.model.events import ClusterObject, PriorityClass, Upsert
@@ -24,7 +34,6 @@ from muster.scenario.symbol_table import SymbolTable, is_manifest
 from muster.scenario.syntax_tree import GangSpec
 from muster.sim.api_kinds import KINDS, BadManifest, ref_of
 from muster.sim.cluster import SimCluster
-from muster.workloads import BadWorkload, ExpandedWorkload, WorkloadOptions, expand, find, kind_of, kind_with_paths, template_paths
 from muster.yaml_positions import InputFaults, YamlValue, read_yaml_documents, yaml_value
 
 _SCENARIO_KEYS = ("nodes", "gangs", "steps")

@@ -9,15 +9,15 @@ from muster.engine.cycle import run_session
 from muster.engine.evict.eviction_plan import Plan
 from muster.engine.hooks import Policy
 from muster.engine.session import EvictionAttempt, Session
+from muster.forecast.remedies import Remedy, remedies_of
+from muster.forecast.start_time import MayGoOn, RunTimes, Start, queue_order, starts_of, without_evictions
 from muster.model.effects import Bind, Nominate, Outcome, Reserve
 from muster.model.events import ClusterObject, Upsert
 from muster.model.gang import Gang
 from muster.model.pod import Pod
 from muster.model.resource_amounts import GPU
 from muster.plugins.pdb import budgets_covering
-from muster.remedies import Remedy, remedies_of
 from muster.scheduler import new_store
-from muster.start_time import MayGoOn, RunTimes, Start, queue_order, starts_of, without_evictions
 from muster.state.store import Store
 from muster.state.world import World
 
