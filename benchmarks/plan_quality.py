@@ -31,7 +31,7 @@ class Fault(Enum):
     NOT_FOUND = "none found"
     HIGHER_PRIORITY = "higher priority"
     WORSE_ORDER = "worse order"
-    """A whole gang for a surplus seat, another queue's turn, a later action: any other key before the cost."""
+    """A whole gang for a surplus pod, another queue's turn, a later action: any other key before the cost."""
     TORN = "torn"
     FORBIDDEN = "forbidden"
     NEEDLESS = "needless"

@@ -95,6 +95,33 @@ def test_no_document_uses_a_retired_word(document: Path) -> None:
     assert re.findall(rf"^.*\b(?:{'|'.join(RETIRED)})\b.*$", text, flags=re.MULTILINE) == []
 
 
+RETIRED_IN_CODE = (
+    *("deeds?", "seats?", "onenode", "heirs", "census", "rosters?", "gangbook", "graves?", "scribe", "annals", "venues?", "lone"),
+    *("dialects?", "redeem(?:s|ed|ing)?", "islands?", "wish(?:es)?", "village", "story", "breach(?:es)?", "laws?", "gathering"),
+    *("unseated", "entangled", "blame[sd]?"),
+)
+"""Those that have no other meaning in a module, whatever it is about."""
+CODE = sorted(path for folder in ("src", "tests", "benchmarks", "tools", "examples") for path in (ROOT / folder).rglob("*.py"))
+SPEAKS_OF_OLD_WORDS = ("test_documentation.py", "key_tables.py")
+ALLOWED_IN_CODE = ('SINGLE_POD = "lone"', "lone surrogates")
+"""What Histories of clusters have, and Unicode's own word."""
+
+
+def test_no_module_and_no_scenario_uses_a_retired_word() -> None:
+    retired = re.compile(rf"^.*(?:\b|_)(?:{'|'.join(RETIRED_IN_CODE)})(?:\b|_).*$", flags=re.MULTILINE | re.IGNORECASE)
+    files = [path for path in CODE if path.name not in SPEAKS_OF_OLD_WORDS] + sorted((ROOT / "scenarios").rglob("*.yaml"))
+    found = {path.relative_to(ROOT).as_posix(): retired.findall(_without_allowed(path)) for path in files}
+    assert {name: lines for name, lines in found.items() if lines} == {}
+    assert [path for path in files if retired.search(path.stem.replace("-", "_"))] == []
+
+
+def _without_allowed(path: Path) -> str:
+    text = path.read_text(encoding="utf-8")
+    for allowed in ALLOWED_IN_CODE:
+        text = text.replace(allowed, "")
+    return text
+
+
 # -- files -------------------------------------------------------------------------------------------------------------------------
 
 

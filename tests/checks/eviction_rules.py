@@ -76,7 +76,7 @@ class EvictionRules:
         found = snapshot_of(world.facts, self._before or {}, now=world.now, rules=self._rules)
         return replace(found, history=self._history(found), began_with=dict(self._before or {}))
 
-    # -- plans -----------------------------------------------------------------------------------------------------------------
+    # -- plans ---------------------------------------------------------------------------------------------------------------------
 
     def plans(self, world: World, outcome: Outcome) -> Iterator[tuple[JudgedPlan, Snapshot]]:
         """The plans of the last cycle, each with the world just before it."""
@@ -165,7 +165,7 @@ class EvictionRules:
         for name in judgement.crossing:
             self._crossed.append(((name, s.gangs[plan.asker].full_name), plan.victims))
 
-    # -- what earlier cycles showed --------------------------------------------------------------------------------------------
+    # -- what earlier cycles showed ------------------------------------------------------------------------------------------------
 
     def _observe(self, world: World) -> None:
         """Since when each gang has had fewer members than a minimum; at first sight, since its youngest member was created."""
@@ -197,7 +197,7 @@ class EvictionRules:
 
 
 def _is_below(world: World, gang: Gang) -> bool:
-    """Some members have a seat, and fewer than a minimum have one or are nominated to one."""
+    """Some members are placed, and fewer than a minimum are placed or nominated."""
     phases = {role.name: [world.phase(pod) for pod in role.pods] for role in gang.roles}
     if not any(phase in SEATED for found in phases.values() for phase in found):
         return False

@@ -61,10 +61,10 @@ def test_all_errors_are_reported_and_valid_files_beside_them_too(tmp_path: Path)
 
 
 def test_a_scenario_is_not_a_policy(tmp_path: Path) -> None:
-    (tmp_path / "story.yaml").write_text("name: a\nnodes: []\nsteps: []\n")
-    result = muster("check", "story.yaml", cwd=tmp_path)
+    (tmp_path / "scenario.yaml").write_text("name: a\nnodes: []\nsteps: []\n")
+    result = muster("check", "scenario.yaml", cwd=tmp_path)
     assert result.code == 2
-    assert "this is a scenario, not a policy: try `muster sim story.yaml`" in result.err
+    assert "this is a scenario, not a policy: try `muster sim scenario.yaml`" in result.err
 
 
 def test_json_has_the_policy_or_the_errors(tmp_path: Path) -> None:

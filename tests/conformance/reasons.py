@@ -171,8 +171,8 @@ def reclaims_for_gangs(differing: DifferingCase) -> bool:
 
 def _serves_whole(differing: DifferingCase) -> bool:
     """Does somebody get capacity here, and everybody who does at least its minimum?"""
-    seats = _placed_counts(differing, differing.result.pipelined)
-    return bool(seats) and all(count >= differing.facts.groups[title].min for title, count in seats.items())
+    placed = _placed_counts(differing, differing.result.pipelined)
+    return bool(placed) and all(count >= differing.facts.groups[title].min for title, count in placed.items())
 
 
 def _may_evict_all(differing: DifferingCase) -> bool:
@@ -314,7 +314,7 @@ def others_are_not_stopped(differing: DifferingCase) -> bool:
 
 
 def surplus_in_one_go(differing: DifferingCase) -> bool:
-    """Volcano serves gangs by turns once they have their minimum; here a gang gets all that fits when it is its turn."""
+    """Volcano serves gangs one after the other once they have their minimum; here a gang gets all that fits when it is its turn."""
     ours, theirs = (differing.facts.count_by_group(pods) for pods in (differing.result.binds, differing.volcano_binds))
     more = [title for title in ours if ours[title] > theirs[title]]
     less = [title for title in theirs if theirs[title] > ours[title]]

@@ -1,4 +1,4 @@
-"""Generated worlds in which every GPU is a device with an index: nodes fail, gangs come and go, and no law breaks."""
+"""Generated worlds in which every GPU is a device with an index: nodes fail, gangs come and go, and no invariant is violated."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SPREADING = {"plugins": [{"devices": {"strategy": "spread"}} if plugin == "devic
 
 
 def with_devices(made: dict[str, Any], api_flavour: str, chance: Random) -> dict[str, Any]:
-    """The same story, in the form of an API flavour: nodes say which GPUs they have, and gangs ask for parts of them."""
+    """The same scenario, in the form of an API flavour: nodes say which GPUs they have, and gangs ask for parts of them."""
     for node in _nodes(made):
         count = node.pop("gpu", 0)
         if count:

@@ -7,7 +7,7 @@ from muster.scenario.loader import from_document
 
 
 def test_a_half_written_plan_whose_gang_was_deleted_evicts_nobody() -> None:
-    story = {
+    scenario = {
         "name": "torn",
         "policy": {
             "plugins": ["priority", "fit", "binpack", "nominated"],
@@ -23,5 +23,5 @@ def test_a_half_written_plan_whose_gang_was_deleted_evicts_nobody() -> None:
             {"expect": {"writes": {"delete": 0, "evict": 0}, "bound": ["low"], "nominated": [], "stable": 50}},
         ],
     }
-    report = run(from_document(story))
+    report = run(from_document(scenario))
     assert report.ok, report.explain()

@@ -24,7 +24,7 @@ class ApiUser:
     """`versions` are the served ones. Several threads may share one."""
 
     def __init__(self, api: BlockingClient, versions: Mapping[GroupKind, str]) -> None:
-        self._door = api
+        self._api = api
         self._turn = threading.Lock()
         self._versions = versions
         self._namespaces = {DEFAULT_NAMESPACE}
@@ -67,9 +67,9 @@ class ApiUser:
 
     def _ask(self, method: str, path: str, *, body: object | None = None, content_type: str = "application/json") -> Any:
         with self._turn:
-            return self._door.request(method, path, body=body, content_type=content_type)
+            return self._api.request(method, path, body=body, content_type=content_type)
 
-    # -- how -------------------------------------------------------------------------------------------------------------------
+    # -- how -----------------------------------------------------------------------------------------------------------------------
 
     def _create(self, ref: ApiObjectRef, manifest: Manifest) -> Manifest:
         """What stands in a status the server takes only afterwards. A pod that stands somewhere already is bound when it says so,

@@ -1,4 +1,4 @@
-"""A story on a real API server whose scheduler, a process, dies at one of its writes; and how it ends."""
+"""A scenario on a real API server whose scheduler, a process, dies at one of its writes; and how it ends."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _POD_EFFECTS = (Bind, Evict, Reserve, Nominate, Release)
 
 
 class _LiveSteps(ScenarioRunner):
-    """The steps of a story, as users would do them; the scheduler lives elsewhere."""
+    """The steps of a scenario, as users would do them; the scheduler lives elsewhere."""
 
     def __init__(self, scenario: Scenario, backend: RealTimeBackend) -> None:
         super().__init__(scenario, cluster=backend)

@@ -24,7 +24,7 @@ class BackgroundLoop:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        # Connections that were closed a moment ago end in the next turns of the loop.
+        # Connections that were closed a moment ago end in the next iterations of the loop.
         self.run(asyncio.sleep(_LAST_ITERATIONS_S))
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()

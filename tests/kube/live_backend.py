@@ -1,6 +1,6 @@
-"""The ground that stories stand on: a real API server with a user, kubelets, and a gate through which schedulers come.
+"""A real API server with a user, kubelets, and schedulers behind a recording proxy.
 
-Users and kubelets do not come through the gate. Schedulers are processes, each with a door of its own.
+Users and kubelets do not go through the proxy. Schedulers are processes, each with a listener of its own.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ProcessHarness:
 
     def __init__(self, servers: Servers, fork_server: ForkServer, folder: Path, *, one_by_one: bool = False) -> None:
         self.processes: dict[str, SchedulerProcess] = {}
-        """The schedulers by the names of their doors, dead ones included."""
+        """The schedulers by the names of their listeners, dead ones included."""
         self._servers = servers
         self._fork_server = fork_server
         self._folder = folder
@@ -70,10 +70,10 @@ class ProcessHarness:
     async def _open_kubelets(self) -> SettlingKubelets:
         return await SettlingKubelets(self._client, startup_s=START_S).__aenter__()
 
-    # -- schedulers ------------------------------------------------------------------------------------------------------------
+    # -- schedulers ----------------------------------------------------------------------------------------------------------------
 
     def scheduler(self, name: str, *options: str) -> SchedulerProcess:
-        """A new process behind a new door of this name."""
+        """A new process behind a new listener of this name."""
         url = self.background.run(self.proxy.listener(name))
         config = self._folder / f"{name}.json"
         config.write_text(json.dumps(_kubeconfig(url)))
@@ -84,7 +84,7 @@ class ProcessHarness:
         for process in self.processes.values():
             process.kill()
 
-    # -- kubelets --------------------------------------------------------------------------------------------------------------
+    # -- kubelets ------------------------------------------------------------------------------------------------------------------
 
     def settle(self) -> None:
         """Nodes are ready, and all that kubelets have to do now is done."""

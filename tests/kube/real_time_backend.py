@@ -1,6 +1,6 @@
-"""A real API server as a place for stories that take their time, with `muster run` as a process that may die at any write.
+"""A real API server as a backend for scenarios that take their time, with `muster run` as a process that may die at any write.
 
-Steps of a story wait until the cluster is at rest: a scheduler runs and is ready, it writes nothing and has nothing to write, and
+Steps of a scenario wait until the cluster is at rest: a scheduler runs and is ready, writes nothing and has nothing to write, and
 nothing happens by itself soon.
 """
 
@@ -29,7 +29,7 @@ from muster.sim.executor import Write
 
 _QUIET_S = 0.7
 _LONG_QUIET_S = 1.3
-"""While claims are open or somebody leaves, the scheduler looks once in a second, whatever happens."""
+"""While pods are reserved, nominated or terminating, the scheduler looks once in a second, whatever happens."""
 _SOON_S = 8.0
 _SETTLE_TIMEOUT_S = 240.0
 _POLL_S = 0.05
@@ -61,7 +61,7 @@ class NotSettled(Exception):
 
 
 class RealTimeBackend(ProcessHarness):
-    """The venue of one story. Nobody schedules before `start`."""
+    """The backend of one scenario. Nobody schedules before `start`."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class RealTimeBackend(ProcessHarness):
         self.proxy.before, self.proxy.after = self._before, self._after
         return self
 
-    # -- dying -----------------------------------------------------------------------------------------------------------------
+    # -- dying ---------------------------------------------------------------------------------------------------------------------
 
     async def _before(self, proxied: ProxiedRequest) -> bool:
         return self._may_proceed(proxied, is_done=False)
@@ -107,7 +107,7 @@ class RealTimeBackend(ProcessHarness):
         self.process.kill()
         return False
 
-    # -- the scheduler ---------------------------------------------------------------------------------------------------------
+    # -- the scheduler -------------------------------------------------------------------------------------------------------------
 
     @property
     def _listener(self) -> str:
@@ -150,7 +150,7 @@ class RealTimeBackend(ProcessHarness):
         finally:
             process.signal(signal.SIGCONT)
 
-    # -- rest ------------------------------------------------------------------------------------------------------------------
+    # -- rest ----------------------------------------------------------------------------------------------------------------------
 
     def wait_until_settled(self) -> None:
         """Whoever rests already goes on doing so."""
@@ -199,7 +199,7 @@ class RealTimeBackend(ProcessHarness):
         self._is_waiting = any((pod.get("status") or {}).get("nominatedNodeName") for pod in self.listed("Pod"))
         return ""
 
-    # -- the venue of a story --------------------------------------------------------------------------------------------------
+    # -- the backend of a scenario -------------------------------------------------------------------------------------------------
 
     def apply(self, manifest: Mapping[str, Any]) -> Manifest:
         return self.user.apply(manifest)
@@ -233,7 +233,7 @@ class RealTimeBackend(ProcessHarness):
         return time.time()
 
     def advance(self, seconds: float) -> None:
-        """Time alone matters only to claims: where none is open, nobody waits for it to pass."""
+        """Time alone matters only to reservations and nominations: without any, nobody waits for it to pass."""
         until = time.monotonic() + seconds
         self.wait_until_settled()
         written = len(self.proxy.writes)

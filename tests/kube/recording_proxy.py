@@ -1,6 +1,6 @@
 """A gate on loopback between schedulers and their API server: it sees every request, counts the writes, and can let one hang.
 
-Each scheduler comes through a door of its own, which is closed for good when that scheduler dies: what it sent with its last
+Each scheduler has a listener of its own, which is closed for good when that scheduler dies: what it sent with its last
 breath, and the gate has not passed on yet, never reaches the server.
 """
 
@@ -97,7 +97,7 @@ def _labels(body: Any) -> dict[str, Any]:
 
 
 Hook = Callable[[ProxiedRequest], Awaitable[bool]]
-"""May it go on? If not, it hangs until its door is closed. A hook may take its time."""
+"""May it go on? If not, it hangs until its listener is closed. A hook may take its time."""
 
 
 async def _always(_: ProxiedRequest) -> bool:
@@ -150,7 +150,7 @@ class RecordingProxy:
                     await self.close(name)
 
     async def listener(self, name: str) -> str:
-        """The URL of a new door."""
+        """The URL of a new listener."""
         app = web.Application(client_max_size=2**24)
         runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True, access_log=None)
         listener = self._listeners[name] = _Listener(name, runner)
@@ -173,7 +173,7 @@ class RecordingProxy:
         await asyncio.gather(*listener.forwarding, return_exceptions=True)
         await listener.runner.cleanup()
 
-    # -- one request -----------------------------------------------------------------------------------------------------------
+    # -- one request ---------------------------------------------------------------------------------------------------------------
 
     async def _handle(self, listener: _Listener, request: web.Request) -> web.StreamResponse:
         raw = await request.read()

@@ -1,4 +1,4 @@
-"""The door to the network: what it repeats, what it bounds, and what it says when it fails."""
+"""The client of the API server: what it repeats, what it bounds, and what it says when it fails."""
 
 import asyncio
 import sys
@@ -20,7 +20,7 @@ def run_async(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(asyncio.wait_for(test(), timeout=300))
 
 
-# --- Answers ------------------------------------------------------------------------------------------------------------------
+# --- Answers ----------------------------------------------------------------------------------------------------------------------
 
 
 def test_a_busy_server_is_retried_when_it_says() -> None:
@@ -139,7 +139,7 @@ def test_a_path_is_counted_by_what_it_is_about(path: str, kind: str) -> None:
     assert resource_of_path(path) == kind
 
 
-# --- Bounds -------------------------------------------------------------------------------------------------------------------
+# --- Bounds -----------------------------------------------------------------------------------------------------------------------
 
 
 def test_no_more_requests_are_under_way_than_allowed() -> None:
@@ -175,7 +175,7 @@ def test_a_write_carries_its_timeout() -> None:
     run_async(steps)
 
 
-# --- The lease ----------------------------------------------------------------------------------------------------------------
+# --- The lease --------------------------------------------------------------------------------------------------------------------
 
 
 def test_nothing_is_written_without_the_lease_and_all_may_be_read() -> None:
@@ -218,7 +218,7 @@ def test_a_write_that_waited_in_line_until_the_lease_was_over_is_not_sent() -> N
     run_async(steps)
 
 
-# --- Credentials --------------------------------------------------------------------------------------------------------------
+# --- Credentials ------------------------------------------------------------------------------------------------------------------
 
 
 def test_credentials_that_the_server_refuses_are_read_again_once_for_all_who_wait() -> None:
@@ -259,7 +259,7 @@ def test_credentials_that_are_refused_though_they_are_new_are_an_error() -> None
     run_async(steps)
 
 
-# --- Streams ------------------------------------------------------------------------------------------------------------------
+# --- Streams ----------------------------------------------------------------------------------------------------------------------
 
 
 async def lines_of(access: Access, *, idle_timeout_s: float = 10.0, min_bytes: int = 1) -> list[bytes]:
@@ -372,7 +372,7 @@ def test_the_end_of_a_watch_arrives_however_little_came_before_it() -> None:
     run_async(steps)
 
 
-# --- A real server ------------------------------------------------------------------------------------------------------------
+# --- A real server ----------------------------------------------------------------------------------------------------------------
 
 
 def test_a_real_server_is_reached_by_a_certificate_and_says_what_it_refuses(servers: Servers) -> None:

@@ -1,7 +1,7 @@
 """Killing the real scheduler loses nothing: a process is killed before and after each of its writes to a real API server, in turn.
 
-The next one finds what is there, and in the end all is as if nobody had died: nobody bound or evicted twice, no claim lost and none
-left behind. `make crashes` does it at every write of every story; otherwise a sample is taken.
+The next one finds what is there, and in the end all is as if nobody had died: nobody bound or evicted twice, no reservation
+lost and none left behind. `make crashes` does it at every write of every scenario; otherwise a sample is taken.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ CHOSEN = [ALL[name] for name in (ALL if "MUSTER_CRASH_POINTS" in os.environ else
 
 @pytest.fixture(scope="module")
 def kinds(servers: Servers) -> None:
-    """The custom objects that the stories are made of."""
+    """The custom objects that the scenarios are made of."""
     install_kinds(servers)
 
 

@@ -43,7 +43,7 @@ def one(kind: str) -> dict[str, Any]:
     return found
 
 
-# --- The objects --------------------------------------------------------------------------------------------------------------
+# --- The objects ------------------------------------------------------------------------------------------------------------------
 
 
 def test_the_chart_and_the_plain_manifests_are_the_same_objects() -> None:
@@ -93,7 +93,7 @@ def test_what_is_off_by_default_can_be_switched_on() -> None:
 
 def test_the_alerts_are_those_of_the_documents_and_name_metrics_that_exist() -> None:
     values = {"serviceMonitor": False, "prometheusRule": True, "dashboard": True, "queueMetrics": False}
-    rule, board = [
+    rule, dashboard = [
         each
         for each in render(DEPLOY / "chart", namespace=NAMESPACE, monitoring=values)
         if each["kind"] == "PrometheusRule" or each["metadata"]["name"] == "muster-dashboard"
@@ -102,7 +102,7 @@ def test_the_alerts_are_those_of_the_documents_and_name_metrics_that_exist() -> 
     document = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8").split("## Alerts", 1)[1]
     written = re.findall(r"^\| [^|`]+ \| `([^`]+)`(?: for (\d+ m))? \| (.*) \|$", document, re.MULTILINE)
     assert [(each["expr"], each.get("for", "").replace("m", " m"), each["annotations"]["summary"]) for each in rules] == written
-    panels = json.loads(board["data"]["muster.json"])["panels"]
+    panels = json.loads(dashboard["data"]["muster.json"])["panels"]
     queries = [each["expr"] for each in rules] + [target["expr"] for panel in panels for target in panel["targets"]]
     known = {metric.name for metric in METRICS}
     named = {re.sub(r"_(bucket|sum|count)$", "", name) for query in queries for name in re.findall(r"muster_\w+", query)}
@@ -134,7 +134,7 @@ def test_the_process_runs_as_nobody_and_cannot_write_to_its_file_system() -> Non
     assert "USER 65532:65532" in (DEPLOY / "Dockerfile").read_text()
 
 
-# --- The role -----------------------------------------------------------------------------------------------------------------
+# --- The role ---------------------------------------------------------------------------------------------------------------------
 
 
 def granted() -> dict[str, set[tuple[str, str]]]:
@@ -315,8 +315,8 @@ def _reports_errors(cluster: FixtureCluster) -> None:
 
 def _deletes_for_a_pod(cluster: FixtureCluster) -> None:
     cluster.priority("higher", 2000)
-    cluster.pod("lone", priorityClassName="higher")
-    eventually(lambda: "lone" in cluster.placed())
+    cluster.pod("single", priorityClassName="higher")
+    eventually(lambda: "single" in cluster.placed())
 
 
 def _evicts_softly_for_a_job(cluster: FixtureCluster) -> None:

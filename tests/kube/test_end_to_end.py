@@ -1,4 +1,4 @@
-"""Stories that break gang schedulers, told on a real API server with `muster run` as a process: a budget that refuses, crashes in
+"""What breaks gang schedulers, run on a real API server with `muster run` as a process: a budget that refuses, crashes in
 the middle of a plan, another scheduler on the same nodes, a leader that is cut off."""
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def test_a_victim_that_its_budget_refuses_is_not_retried_and_the_gang_is_planned
             _running_pod(harness, f"low{number}", node=f"n{number}", priority=2 if number == 5 else 1, leave_s=0, labels=labels)
 
         async def before(proxied: ProxiedRequest) -> bool:
-            """Its budget changes its mind when the claims are written and two others have left."""
+            """Its budget changes its mind when the nominations are written and two others have left."""
             if proxied.verb == "evict" and proxied.object == "default/low3":
                 while len(await asyncio.to_thread(_pod_names, harness) & {"low1", "low2", "low4"}) > 1:
                     await asyncio.sleep(0.05)

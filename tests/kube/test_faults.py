@@ -1,5 +1,5 @@
-"""Generated stories on a real server through a storm: requests are refused, lost and done all the same, watches cut and stale. No
-law is broken, and once the sky clears the scheduler knows what the server knows.
+"""Generated scenarios on a real server through a storm: requests are refused, lost and done all the same, watches cut and stale. No
+invariant is violated, and once it is over the scheduler knows what the server knows.
 
 MUSTER_FAULT_STEPS says how many events there are in all.
 """
@@ -26,7 +26,7 @@ from muster.scenario.syntax_tree import RunStep
 
 STEPS = int(os.environ.get("MUSTER_FAULT_STEPS", "120"))
 EVENTS_PER_RUN = 60
-"""Events of one story."""
+"""Events of one scenario."""
 PACE = WriteLimits(events_per_s=0, timeout_s=0.5, stall_timeout_s=1.0, release_timeout_s=2.0)
 WATCH_PACE = reflector.WatchTiming(idle_timeout_s=1.5, initial_wait_s=0.02, max_wait_s=0.3, watch_s=10.0)
 CUT_SHORT_SHARE = 0.4
@@ -114,7 +114,7 @@ def differences(play: ScenarioRunner) -> list[str]:
             found.append(f"{title} is bound to {bound!r}, and known to be on {seated!r} ({phase.name})")
         claimed = meta["uid"] in planned and not bound
         if claimed != (phase in RESERVATIONS) and not meta.get("deletionTimestamp"):
-            found.append(f"{title}: a claim stands on its object: {claimed}, and in the scheduler: {phase.name}")
+            found.append(f"{title}: a reservation stands on its object: {claimed}, and in the scheduler: {phase.name}")
     there = {pod["metadata"]["uid"] for pod in pods}
     found.extend(f"{world.facts.pods[uid].full_name} is gone, and not known to be" for uid in world.facts.pods if uid not in there)
     return found

@@ -39,7 +39,7 @@ def eventually(holds: Callable[[], bool], *, within_s: float = 20.0) -> bool:
     return True
 
 
-# --- The servers --------------------------------------------------------------------------------------------------------------
+# --- The servers ------------------------------------------------------------------------------------------------------------------
 
 
 def test_the_servers_serve_the_kinds_of_kubernetes_and_its_own_gangs(servers: Servers) -> None:
@@ -150,7 +150,7 @@ def test_a_port_that_is_in_use_by_now_is_no_reason_to_give_up(assets: Assets, mo
     assert chosen == []
 
 
-# --- Where the programs come from ---------------------------------------------------------------------------------------------
+# --- Where the programs come from -------------------------------------------------------------------------------------------------
 
 
 def test_the_programs_of_a_named_folder_are_taken_and_one_that_lacks_some_is_named(
@@ -213,7 +213,7 @@ def test_a_build_that_fails_shows_the_output_of_the_compiler_and_leaves_nothing(
     assert [left.name for left in (tmp_path / "cache").iterdir()] == ["kube-1.2.lock"]
 
 
-# --- What the tests need ------------------------------------------------------------------------------------------------------
+# --- What the tests need ----------------------------------------------------------------------------------------------------------
 
 _COMPILER = """
 [ "$1" = env ] && { echo go1.26.1; exit 0; }
@@ -247,13 +247,13 @@ class ClientOf:
         (folder / "user.crt").write_bytes(b64decode(user["client-certificate-data"]))
         (folder / "user.key").write_bytes(b64decode(user["client-key-data"]))
         port = int(servers.url.rpartition(":")[2])
-        self._door = BlockingClient(port, ca_file=servers.ca_file, certificate=folder / "user.crt", key=folder / "user.key")
+        self._client = BlockingClient(port, ca_file=servers.ca_file, certificate=folder / "user.crt", key=folder / "user.key")
 
     def __enter__(self) -> BlockingClient:
-        return self._door
+        return self._client
 
     def __exit__(self, *_: object) -> None:
-        self._door.close()
+        self._client.close()
 
 
 def _runs(pid: int) -> bool:

@@ -327,16 +327,16 @@ def test_nodes_keep_a_lease_that_is_renewed(kubeconfig: Path) -> None:
 def test_the_cleaner_is_a_program_of_its_own_that_deletes_what_is_marked(kubeconfig: Path) -> None:
     async def steps(here: KubeletFixture) -> None:
         await here.run("marked", termination_seconds="0")
-        await here.run("spared", termination_seconds="0", cleanup_after_seconds="600")
+        await here.run("unmarked", termination_seconds="0", cleanup_after_seconds="600")
         await here.run("other")
         await here.advance(2)
         mark = {"metadata": {"labels": {SOFT: "true"}}}
-        for name in ("marked", "spared"):
+        for name in ("marked", "unmarked"):
             await here.ask("PATCH", f"{PODS}/{name}", body=mark, content_type="application/merge-patch+json")
         async with asyncio.timeout(120):
             while "marked" in await here.phases():
                 await asyncio.sleep(0.05)
-        assert set(await here.phases()) == {"spared", "other"}
+        assert set(await here.phases()) == {"unmarked", "other"}
 
     command = [sys.executable, "-m", "tests.harness.soft_eviction_cleaner", "--kubeconfig", str(kubeconfig), "--after", "0.1"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as cleaner:

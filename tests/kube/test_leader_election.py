@@ -53,7 +53,7 @@ async def lease_of(client: Client) -> dict[str, Any]:
     return spec
 
 
-# --- A real server ------------------------------------------------------------------------------------------------------------
+# --- A real server ----------------------------------------------------------------------------------------------------------------
 
 
 def test_one_leads_and_renews_while_another_waits_until_it_is_released(servers: Servers) -> None:
@@ -91,7 +91,7 @@ def test_a_lease_that_nobody_renews_is_taken_when_its_duration_is_over(servers: 
     async def steps() -> None:
         access = await read_access(servers.kubeconfig())
         client = Client(access)
-        # Its clock is wrong by years in either direction, and nobody minds.
+        # Its clock is wrong by years in either direction, and it makes no difference.
         for year in ("2001", "2093"):
             stamp = f"{year}-01-01T00:00:00.000000Z"
             spec = {"holderIdentity": "dead", "leaseDurationSeconds": 1, "renewTime": stamp, "acquireTime": stamp}
@@ -184,7 +184,7 @@ def test_a_candidate_without_rights_never_leads_and_can_be_stopped(servers: Serv
     run_async(steps)
 
 
-# --- A server that fails ------------------------------------------------------------------------------------------------------
+# --- A server that fails ----------------------------------------------------------------------------------------------------------
 
 
 class LeaseServer:

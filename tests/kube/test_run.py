@@ -25,7 +25,7 @@ def cluster(servers: Servers) -> Iterator[FixtureCluster]:
         yield FixtureCluster(api)
 
 
-# --- Scheduling ---------------------------------------------------------------------------------------------------------------
+# --- Scheduling -------------------------------------------------------------------------------------------------------------------
 
 
 def test_a_gang_is_bound_and_the_process_ends_when_asked(cluster: FixtureCluster, kubeconfig: Path) -> None:
@@ -78,7 +78,7 @@ def test_a_gang_that_is_refused_is_reported_once_and_shows_in_the_metrics(cluste
         assert refused["gang"] == "default/big"
         # A pod that uses nothing causes another cycle, and no other verdict.
         cluster.pod("small", cpu="0", schedulerName="other")
-        cluster.pod("lone", cpu="1")
+        cluster.pod("single", cpu="1")
         muster_run.wait_for_log("bind")
         eventually(lambda: muster_run.metric("muster_pending_pods") == 4)
         assert muster_run.metric(f'muster_pending_gangs{{code="{refused["code"]}"}}') == 1
@@ -103,7 +103,7 @@ def _settled(muster_run: RunProcess) -> float:
     return muster_run.metric("muster_cycles_total") if muster_run.metric("muster_last_iteration_age_seconds") > 2 else 0.0
 
 
-# --- One leader ---------------------------------------------------------------------------------------------------------------
+# --- One leader -------------------------------------------------------------------------------------------------------------------
 
 
 def test_a_standby_takes_over_when_the_leader_is_killed_and_at_once_when_it_goes(cluster: FixtureCluster, kubeconfig: Path) -> None:
@@ -147,7 +147,7 @@ def test_a_standby_can_be_asked_to_stop(kubeconfig: Path) -> None:
         assert first.get("/readyz")[1] == "leading\n"
 
 
-# --- The decision log -----------------------------------------------------------------------------------------------------------
+# --- The decision log -------------------------------------------------------------------------------------------------------------
 
 
 def test_the_decision_log_of_a_live_run_can_be_run_again(cluster: FixtureCluster, kubeconfig: Path, tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_every_file_of_a_log_that_was_rotated_can_be_run_again_by_itself(
         assert first["muster"] == FORMAT
 
 
-# --- What is wrong --------------------------------------------------------------------------------------------------------------
+# --- What is wrong ----------------------------------------------------------------------------------------------------------------
 
 
 def test_a_cycle_that_fails_ends_the_process_with_a_traceback_in_the_log(

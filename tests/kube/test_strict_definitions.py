@@ -112,7 +112,7 @@ def define(servers: Servers, *definitions: Manifest) -> None:
         time.sleep(2)
 
 
-STORY = """
+SCENARIO = """
 name: a gang from its first pod to its end
 nodes: [{{name: n1, cpu: 4}}]
 queues: [{{name: q, deserved: {{cpu: 4}}}}]
@@ -125,7 +125,7 @@ steps:
 
 
 def statuses(servers: Servers, flavour: str, *, queue: str = "") -> dict[str, Manifest]:
-    (scenario,) = parse(STORY.format(flavour=flavour, queue=f"queue: {queue}," if queue else ""), file="<test>")
+    (scenario,) = parse(SCENARIO.format(flavour=flavour, queue=f"queue: {queue}," if queue else ""), file="<test>")
     with real_cluster(servers, scenario) as cluster:
         run(scenario, cluster=cluster)
         found = [*cluster.listed("PodGroup"), *cluster.listed("Queue")]

@@ -37,7 +37,7 @@ def run_async(steps: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(asyncio.wait_for(steps(), timeout=300))
 
 
-# --- News ---------------------------------------------------------------------------------------------------------------------
+# --- News -------------------------------------------------------------------------------------------------------------------------
 
 
 def watch_event(what: str, kind: str, name: str, version: int, **more: Any) -> bytes:
@@ -134,11 +134,11 @@ def test_news_does_not_wait_for_a_few_writes(monkeypatch: pytest.MonkeyPatch) ->
     run_async(steps)
 
 
-# --- Lines of the log ---------------------------------------------------------------------------------------------------------
+# --- Lines of the log -------------------------------------------------------------------------------------------------------------
 
 
 class BusyCluster:
-    """A cluster with one pod for one node, whose writer is as busy as the test says. Only what turns need."""
+    """A cluster with one pod for one node, whose writer is as busy as the test says. Only what the scheduling loop needs."""
 
     synced = True
     pending_writes = 1

@@ -133,7 +133,7 @@ def delete(server: FaultyServer) -> None:
     del server.pods["a"]
 
 
-# --- Binds --------------------------------------------------------------------------------------------------------------------
+# --- Binds ------------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ def test_a_pod_found_bound_elsewhere_loses_its_reservation() -> None:
     run_async(steps)
 
 
-# --- Claims -------------------------------------------------------------------------------------------------------------------
+# --- Reservations -----------------------------------------------------------------------------------------------------------------
 
 
 def test_a_reservation_is_written_onto_the_known_version_or_the_pod_is_read_again() -> None:
@@ -274,14 +274,14 @@ def test_a_reservation_that_can_never_be_written_is_reported_and_each_time_later
     async def steps() -> None:
         async with writer_fixture("a") as at:
             at.inject("patch a", *[InjectedFault(422, message="no such field")] * 3, InjectedFault(0, applied=True))
-            claim = at.nominate("a")
-            await at.write(claim)
+            nomination = at.nominate("a")
+            await at.write(nomination)
             (failed,) = at.reported
             assert isinstance(failed, ReservationFailed)
-            assert (failed.uid, failed.node, failed.since) == (claim.uid, "n1", claim.since)
+            assert (failed.uid, failed.node, failed.since) == (nomination.uid, "n1", nomination.since)
             assert "no such field" in failed.why
             # A scheduler that tries again at once is answered at its leisure.
-            await at.write(claim)
+            await at.write(nomination)
             assert len(at.reported) == 1
             async with asyncio.timeout(120):
                 while len(at.reported) < 2:
@@ -325,14 +325,14 @@ def test_evictions_are_cancelled_before_the_reservation_ends_and_reservations_en
             at.inject("patch v", InjectedFault(500))
             at.inject("patch a", InjectedFault(0))
             release = Release(at.uid("a"), "default/a", "n1", "default/a", "over", "Lost")
-            spare = CancelEviction(at.uid("v"), "default/v", "n1", "default/v", "it may stay", "Lost")
-            await at.write(at.bind("b"), release, spare)
+            cancel = CancelEviction(at.uid("v"), "default/v", "n1", "default/v", "it may stay", "Lost")
+            await at.write(at.bind("b"), release, cancel)
             assert [one for one in at.server.requests if "get" not in one] == ["patch v", "patch v", "patch a", "patch a", "bind b"]
 
     run_async(steps)
 
 
-# --- Evictions ----------------------------------------------------------------------------------------------------------------
+# --- Evictions --------------------------------------------------------------------------------------------------------------------
 
 
 def test_nominations_and_evictions_start_when_their_plan_is_saved() -> None:
@@ -471,7 +471,7 @@ def test_a_soft_eviction_marks_the_pod_once() -> None:
     run_async(steps)
 
 
-# --- Words --------------------------------------------------------------------------------------------------------------------
+# --- Words ------------------------------------------------------------------------------------------------------------------------
 
 
 def waits(name: str, why: str) -> Condition:
@@ -547,7 +547,7 @@ def test_a_status_update_that_could_not_be_written_is_written_later() -> None:
     run_async(steps)
 
 
-# --- Leading ------------------------------------------------------------------------------------------------------------------
+# --- Leading ----------------------------------------------------------------------------------------------------------------------
 
 
 def test_who_does_not_lead_writes_nothing_and_reports_nothing() -> None:

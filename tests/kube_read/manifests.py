@@ -1,4 +1,4 @@
-"""Manifests for tests: the shortest that say what a story needs, and ways to read them."""
+"""Manifests for tests: the shortest that say what a test needs, and ways to read them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a live cluster needs of an effect beyond the patches that the stories show."""
+"""What a live cluster needs of an effect beyond the patches that the scenarios show."""
 
 from __future__ import annotations
 

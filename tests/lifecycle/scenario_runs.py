@@ -1,4 +1,4 @@
-"""A story told up to its end, to look at what stands on the objects then."""
+"""A scenario run up to its end, to look at what stands on the objects then."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class _RecordingPlay(ScenarioRunner):
 
 
 def run_scenario(text: str) -> _RecordingPlay:
-    """The play after all its steps, whose expectations held and in which no law was broken."""
-    (scenario,) = parse("name: a story\n" + dedent(text), file="<test>")
+    """The run after all its steps, whose expectations held and in which no invariant was violated."""
+    (scenario,) = parse("name: a scenario\n" + dedent(text), file="<test>")
     play = _RecordingPlay(scenario, checks=run_checks(twin=False))
     play.set_up()
     for step in scenario.steps:

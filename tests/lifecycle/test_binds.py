@@ -1,4 +1,4 @@
-"""A bind that fails takes back that pod alone, and to the claim that it came from (A10, P5)."""
+"""A bind that fails takes back that pod alone, and to the nomination that it came from (A10, P5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A claim that could not be written is no claim: it ends, with a reason, and nobody counts on it."""
+"""A reservation that could not be written is none: it ends, with a reason, and nobody counts on it."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def gang_nominated_to_a_node() -> tuple[Store, Nominate]:
     store.fold(Upsert(PodGroup(ApiFlavour.VOLCANO, "default", "g", version=1, min_member=1, priority=5)))
     store.fold(Upsert(Pod("g-0", "default", "g-0", ONE_CPU, version=1, priority=5, membership=Membership(ApiFlavour.VOLCANO, "g"))))
     outcome = run_cycle(store.world(1000.0), POLICY)
-    (claim,) = (effect for effect in outcome.effects if isinstance(effect, Nominate))
+    (nomination,) = (effect for effect in outcome.effects if isinstance(effect, Nominate))
     assert [effect.uid for effect in outcome.effects if isinstance(effect, Evict)] == ["low"]
-    return store, claim
+    return store, nomination
 
 
 def test_a_nomination_that_could_not_be_written_ends_and_its_victim_is_not_evicted_for_a_while() -> None:
-    store, claim = gang_nominated_to_a_node()
-    store.fold(ReservationFailed("g-0", "n1", claim.since, "403 Forbidden"))
-    store.fold(EvictFailed("low", "its claim could not be written"))
+    store, nomination = gang_nominated_to_a_node()
+    store.fold(ReservationFailed("g-0", "n1", nomination.since, "403 Forbidden"))
+    store.fold(EvictFailed("low", "its nomination could not be written"))
     outcome = run_cycle(store.world(1001.0), POLICY)
     (release,) = (effect for effect in outcome.effects if isinstance(effect, Release))
     assert (release.pod, release.cause) == ("default/g-0", "ReservationLost")
@@ -48,7 +48,7 @@ def test_a_nomination_that_could_not_be_written_ends_and_its_victim_is_not_evict
 
 
 def test_a_failure_of_an_older_nomination_does_not_end_a_newer_one() -> None:
-    store, claim = gang_nominated_to_a_node()
-    store.fold(ReservationFailed("g-0", "n1", claim.since - 5.0, "timed out"))
+    store, nomination = gang_nominated_to_a_node()
+    store.fold(ReservationFailed("g-0", "n1", nomination.since - 5.0, "timed out"))
     assert not run_cycle(store.world(1001.0), POLICY).effects
     assert store.world(1001.0).placements.by_uid["g-0"].phase is Phase.NOMINATED

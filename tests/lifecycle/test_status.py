@@ -12,7 +12,7 @@ HEAD = "nodes: [{name: n1, gpu: 2}]\n"
 
 
 @pytest.mark.parametrize(
-    ("story", "koordinator", "volcano"),
+    ("steps", "koordinator", "volcano"),
     [
         (
             "- submit: {name: g, apiFlavour: FLAVOUR, pods: 2, initialPods: 1, requests: {gpu: 1}}\n- cycle: 2\n",
@@ -27,9 +27,9 @@ HEAD = "nodes: [{name: n1, gpu: 2}]\n"
         ("- submit: GANG, runDuration: 10s, exitPhase: Failed}\n- run: 30s\n", "Failed", "Completed"),
     ],
 )
-def test_every_phase_as_its_flavour_writes_it(story: str, koordinator: str, volcano: str) -> None:
+def test_every_phase_as_its_flavour_writes_it(steps: str, koordinator: str, volcano: str) -> None:
     for flavour, phase in (("koordinator", koordinator), ("sigs", koordinator), ("volcano", volcano)):
-        play = run_scenario(HEAD + "steps:\n" + story.replace("GANG", GANG).replace("FLAVOUR", flavour))
+        play = run_scenario(HEAD + "steps:\n" + steps.replace("GANG", GANG).replace("FLAVOUR", flavour))
         assert status(play, "g")["phase"] == phase, flavour
 
 
@@ -43,22 +43,22 @@ def test_the_counts_and_the_start_are_written() -> None:
 
 
 def test_the_start_survives_a_restart() -> None:
-    story = HEAD + "steps:\n- submit: {name: g, apiFlavour: koordinator, pods: 3, requests: {gpu: 1}}\n- cycle: 2\n"
-    before = status(run_scenario(story), "g")["scheduleStartTime"]
-    after = status(run_scenario(story + "- advance: 1h\n- restart\n- cycle: 3\n"), "g")["scheduleStartTime"]
+    steps = HEAD + "steps:\n- submit: {name: g, apiFlavour: koordinator, pods: 3, requests: {gpu: 1}}\n- cycle: 2\n"
+    before = status(run_scenario(steps), "g")["scheduleStartTime"]
+    after = status(run_scenario(steps + "- advance: 1h\n- restart\n- cycle: 3\n"), "g")["scheduleStartTime"]
     assert after == before
 
 
 @pytest.mark.parametrize("flavour", ["koordinator", "sigs", "volcano"])
 def test_what_a_pod_group_says_already_is_not_written_again_after_a_restart(flavour: str) -> None:
-    story = "steps:\n- submit: GANG}\n- run: 10s\n- cycle\n- restart\n- cycle: 2\n"
-    play = run_scenario(HEAD + story.replace("GANG", GANG).replace("FLAVOUR", flavour))
+    steps = "steps:\n- submit: GANG}\n- run: 10s\n- cycle\n- restart\n- cycle: 2\n"
+    play = run_scenario(HEAD + steps.replace("GANG", GANG).replace("FLAVOUR", flavour))
     assert not [effect for outcome in play.outcomes[-2:] for effect in outcome.effects if isinstance(effect, PodGroupStatus)]
 
 
 def test_what_happened_meanwhile_is_written_after_a_restart() -> None:
-    story = "steps:\n- submit: GANG, startupDuration: 10s}\n- cycle: 2\n- advance: 1m\n- restart\n- cycle: 2\n"
-    assert status(run_scenario(HEAD + story.replace("GANG", GANG).replace("FLAVOUR", "koordinator")), "g")["phase"] == "Running"
+    steps = "steps:\n- submit: GANG, startupDuration: 10s}\n- cycle: 2\n- advance: 1m\n- restart\n- cycle: 2\n"
+    assert status(run_scenario(HEAD + steps.replace("GANG", GANG).replace("FLAVOUR", "koordinator")), "g")["phase"] == "Running"
 
 
 def test_a_gang_of_one_runs_with_one() -> None:

@@ -79,11 +79,11 @@ def test_a_reservation_is_written_too_but_not_as_a_nomination() -> None:
 
 
 def test_all_of_a_reservation_is_removed_when_it_is_bound() -> None:
-    for story in (
+    for text in (
         PREEMPTING + "- run: 40s\n- expect: {bound: {g: 2}}\n",
         WAITING_ON_PERMIT + "- run: 70s\n- expect: {bound: {g: 2}}\n",
     ):
-        play = run_scenario(story)
+        play = run_scenario(text)
         assert not set(RESERVATION_ANNOTATIONS) & set(annotations_of(play, "g-0"))
         assert nominated(play, "g-0") is None
         assert play.cluster.listed("Plan") == []
@@ -124,8 +124,8 @@ def test_a_reservation_that_is_found_on_a_bound_pod_is_removed() -> None:
 
 
 def test_annotations_of_others_are_left_alone() -> None:
-    for story in (PREEMPTING, PREEMPTING + "- run: 40s\n", WAITING_ON_PERMIT, WAITING_ON_PERMIT + "- run: 70s\n"):
-        assert annotations_of(run_scenario(story), "g-0")["example.com/mine"] == "kept"
+    for text in (PREEMPTING, PREEMPTING + "- run: 40s\n", WAITING_ON_PERMIT, WAITING_ON_PERMIT + "- run: 70s\n"):
+        assert annotations_of(run_scenario(text), "g-0")["example.com/mine"] == "kept"
 
 
 def test_the_start_of_a_reservation_is_written_anew_after_its_wait_was_paused() -> None:

@@ -28,9 +28,9 @@ def needless_findings(s: Snapshot, plan: JudgedPlan, units: Sequence[Unit]) -> I
         if _is_enough(s, plan, members, rest, known):
             yield Finding("D8 needless", f"{shown(s, unit)} is evicted, and {gang.full_name} can be placed without that")
         elif unit.kind is UnitKind.WHOLE and unit.gang:
-            seat = _surplus_that_would_do(s, plan, members, unit, rest, known)
-            if seat:
-                text = f"{shown(s, unit)} ends, and its surplus {', '.join(seat)} would have been enough"
+            surplus = _surplus_that_would_do(s, plan, members, unit, rest, known)
+            if surplus:
+                text = f"{shown(s, unit)} ends, and its surplus {', '.join(surplus)} would have been enough"
                 yield Finding("D3 surplus", text)
 
 

@@ -14,9 +14,9 @@ from muster.model.pod import RESERVATIONS, Phase
 
 class UnitKind(Enum):
     SAFE = "safe"
-    """One seat of a broken gang, or above the minimum."""
+    """One placed pod of a broken gang, or above the minimum."""
     SINGLE = "single"
-    """One seat of a satisfied once-satisfied gang: it sorts with WHOLE."""
+    """One placed pod of a running once-satisfied gang: it sorts with WHOLE."""
     WHOLE = "whole"
 
 

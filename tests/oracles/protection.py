@@ -25,7 +25,7 @@ def protected_because(s: Snapshot, pod: Pod, plan: JudgedPlan) -> Iterator[tuple
     if gang is not None and gang.key == plan.asker:
         yield "D1 own pod", "it belongs to the gang that it is evicted for"
     if s.phase(pod.uid) not in (Phase.BOUND, Phase.BINDING):
-        yield "D9 seat", f"it has no node of its own but is {s.phase(pod.uid).name}"
+        yield "D9 placed", f"it has no node of its own but is {s.phase(pod.uid).name}"
     yield from never_evictable(s, pod)
     if is_too_young(s, pod, _action_for(s, pod, plan)) and (gang is None or gang.key not in s.history.stale):
         yield "D11 run time", f"it has run for {s.now - (started_at(s, pod) or 0):g} s of {s.rules.min_runtime_s:g} s"

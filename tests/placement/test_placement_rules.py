@@ -40,7 +40,7 @@ def placed(here: MadeWorld, *pods: Pod, phase: Phase = Phase.BINDING) -> list[st
     return [here.world.placement(each).node for each in pods]
 
 
-# -- words ---------------------------------------------------------------------------------------------------------------------
+# -- messages ----------------------------------------------------------------------------------------------------------------------
 
 
 def test_a_refusal_counts_nodes_by_reason_and_names_what_could_change_it() -> None:
@@ -84,7 +84,7 @@ def test_refusals_that_no_eviction_can_cure_are_distinguished() -> None:
 
 
 @pytest.mark.parametrize(
-    ("claim", "words"),
+    ("claim", "why"),
     [
         (None, "PersistentVolumeClaim default/data does not exist"),
         (VolumeClaim("default", "data", deleted=True), "PersistentVolumeClaim default/data is being deleted"),
@@ -108,7 +108,7 @@ def test_refusals_that_no_eviction_can_cure_are_distinguished() -> None:
         ),
     ],
 )
-def test_every_state_of_a_volume_claim_has_its_own_message(claim: VolumeClaim | None, words: str) -> None:
+def test_every_state_of_a_volume_claim_has_its_own_message(claim: VolumeClaim | None, why: str) -> None:
     classes = (
         StorageClass("now", provisioner=DRIVER),
         StorageClass("local", waits=True),
@@ -116,7 +116,7 @@ def test_every_state_of_a_volume_claim_has_its_own_message(claim: VolumeClaim | 
     )
     new = pod("new", gang="g", volume_claims=("data",))
     here = make_world(Case(nodes=(node("n1"),), pending_pods=(new,), things=(*classes, *([claim] if claim is not None else []))))
-    assert words in verdict(here, new).why
+    assert why in verdict(here, new).why
 
 
 def test_ports_in_use_are_named() -> None:
@@ -126,7 +126,7 @@ def test_ports_in_use_are_named() -> None:
     assert "1 node with host port 80/TCP, 443/TCP in use" in verdict(here, new).why
 
 
-# -- claims that wait for their first pod -----------------------------------------------------------------------------------------
+# -- claims that wait for their first pod ------------------------------------------------------------------------------------------
 
 
 def local(name: str, *, size: int = 1, nodes: tuple[str, ...] = ()) -> PersistentVolume:
@@ -241,7 +241,7 @@ def test_pods_that_share_a_bound_volume_claim_without_limits_have_no_inter_pod_c
     assert Volumes().has_inter_pod_constraints(here.s, new)
 
 
-# -- spread --------------------------------------------------------------------------------------------------------------------
+# -- spread ------------------------------------------------------------------------------------------------------------------------
 
 
 def test_a_pod_more_weighs_more_where_there_are_more_domains() -> None:
@@ -255,7 +255,7 @@ def test_a_pod_more_weighs_more_where_there_are_more_domains() -> None:
     assert scores == pytest.approx([0.0, 1.609438 / (1.386294 + 1.609438), 1.0], abs=1e-6)
 
 
-# -- facts that change ----------------------------------------------------------------------------------------------------------
+# -- facts that change -------------------------------------------------------------------------------------------------------------
 
 
 def test_other_labels_on_a_running_pod_count_from_then_on() -> None:

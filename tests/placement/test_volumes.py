@@ -1,4 +1,4 @@
-"""Volumes: the check and its slow twin agree on random worlds, and stories of each rule."""
+"""Volumes: the check and its slow twin agree on random worlds, and a scenario of each rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each plugin does for a person, told as small stories: a cluster, some pods, one cycle, and who went where or why not."""
+"""What each plugin does for a person, as small scenarios: a cluster, some pods, one cycle, and who went where or why not."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def why(outcome: Outcome) -> str:
     return verdict.why
 
 
-# -- order ------------------------------------------------------------------------------------------------------------------------
+# -- order -------------------------------------------------------------------------------------------------------------------------
 
 
 def test_the_more_important_pod_gets_the_last_capacity_although_it_came_later() -> None:

@@ -31,8 +31,8 @@ class WorldState:
     figures: tuple[tuple[str, tuple[bytes, ...]], ...]
     placements: dict[str, Placement]
     on_node: dict[str, dict[str, Pod]]
-    claims: dict[str, None]
-    going: dict[str, None]
+    reservations: dict[str, None]
+    releasing: dict[str, None]
     unplaced_members: dict[str, int]
     steps: int
 

@@ -64,14 +64,14 @@ class TwinCluster:
 
 @dataclass(frozen=True)
 class EvictionUnit:
-    """`sort`: a claim, a surplus member, or what counts as whole (a gang, a single pod, a member of a gang of single pods)."""
+    """`sort`: a reservation, a surplus member, or a whole (a gang, a single pod, a member of a gang of single pods)."""
 
     pods: tuple[TwinPod, ...]
     gang: TwinGang
     sort: int
 
 
-CLAIM, SURPLUS, WHOLE = 0, 1, 2
+RESERVATION, SURPLUS, WHOLE = 0, 1, 2
 
 
 @dataclass(frozen=True)
@@ -101,9 +101,9 @@ def choices_of(cluster: TwinCluster, gang: TwinGang, node: str) -> list[tuple[Ev
     """What may be evicted of a gang for a pod on this node: nothing, some members one by one, or all of it."""
     if gang.queue != "q" or gang.priority >= cluster.asking_pod.priority:
         return [()]
-    claims = tuple(pod for pod in gang.members if pod.reserved)
-    if claims:
-        return [(), (EvictionUnit(claims, gang, CLAIM),)] if claims[0].node == node else [()]
+    reservations = tuple(pod for pod in gang.members if pod.reserved)
+    if reservations:
+        return [(), (EvictionUnit(reservations, gang, RESERVATION),)] if reservations[0].node == node else [()]
     here = [pod for pod in gang.members if pod.node == node]
     most = len(gang.members) if gang.kind == "per pod" else len(gang.members) - gang.least
     sort = WHOLE if gang.kind == "per pod" else SURPLUS
@@ -120,7 +120,7 @@ def units_evicted(cluster: TwinCluster, evicted: Collection[str]) -> list[Evicti
     for gang in cluster.gangs:
         pods = tuple(pod for pod in gang.members if pod.name in evicted)
         if pods and gang.kind != "per pod" and len(pods) == len(gang.members):
-            units.append(EvictionUnit(pods, gang, CLAIM if pods[0].reserved else WHOLE))
+            units.append(EvictionUnit(pods, gang, RESERVATION if pods[0].reserved else WHOLE))
         else:
             units += [EvictionUnit((pod,), gang, WHOLE if gang.kind == "per pod" else SURPLUS) for pod in pods]
     return units
@@ -183,12 +183,12 @@ def _near(cluster: TwinCluster, node: str, there: Sequence[TwinPod], topology: s
 
 
 def key(cluster: TwinCluster, taken: Sequence[EvictionUnit]) -> Key:
-    """The one order of plans, up to the age of the gangs: the lower is better. Claims cost nothing."""
-    evicting = [unit for unit in taken if unit.sort != CLAIM]
+    """The one order of plans, up to the age of the gangs: the lower is better. Reservations cost nothing."""
+    evicting = [unit for unit in taken if unit.sort != RESERVATION]
     victims = [pod for unit in evicting for pod in unit.pods]
     return (
         broken_budgets(cluster, taken),
-        max((unit.sort for unit in evicting), default=CLAIM),
+        max((unit.sort for unit in evicting), default=RESERVATION),
         max((pod.priority for pod in victims), default=LOWEST_PRIORITY),
         sum(pod.priority - LOWEST_PRIORITY for pod in victims),
         sum(left_below_minimum(gang, victims) for gang in cluster.gangs),

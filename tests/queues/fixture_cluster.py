@@ -1,4 +1,4 @@
-"""A small cluster to tell stories about queues in: nodes, queues and gangs in a few words, and cycles whose binds come true."""
+"""A small cluster for scenarios of queues: nodes, queues and gangs in a few words, and cycles whose binds come true."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class FixtureCluster:
     def world(self) -> World:
         return self.scheduler.world
 
-    # -- what there is -----------------------------------------------------------------------------------------------------------
+    # -- what there is -------------------------------------------------------------------------------------------------------------
 
     def upsert(self, *things: ClusterObject) -> FixtureCluster:
         self._feed(Upsert(replace(thing, version=self._next())) for thing in things)
@@ -131,7 +131,7 @@ class FixtureCluster:
             self.pods.pop(uid, None)
         return self
 
-    # -- what happens ----------------------------------------------------------------------------------------------------------
+    # -- what happens --------------------------------------------------------------------------------------------------------------
 
     def cycle(self, count: int = 1) -> FixtureCluster:
         for _ in range(count):
@@ -149,7 +149,7 @@ class FixtureCluster:
         s.prepare()
         return s
 
-    # -- what came of it -------------------------------------------------------------------------------------------------------
+    # -- what came of it -----------------------------------------------------------------------------------------------------------
 
     @property
     def bound(self) -> list[str]:

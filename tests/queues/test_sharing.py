@@ -1,4 +1,4 @@
-"""Sharing out amounts: worked results, and laws that hold whatever the figures."""
+"""Sharing out amounts: worked results, and properties that hold whatever the figures."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -123,7 +123,7 @@ def test_a_branch_shares_out_what_it_got_itself() -> None:
     assert parts == {"p": 6, "q": 6, "p1": 5, "p2": 1}
 
 
-# -- laws --------------------------------------------------------------------------------------------------------------------------
+# -- properties --------------------------------------------------------------------------------------------------------------------
 
 amounts = st.integers(0, 60)
 

@@ -84,7 +84,7 @@ def pod_scheduled(cluster: SimCluster, name: str = "a") -> dict[str, Any]:
     return next((c for c in conditions if c["type"] == "PodScheduled"), {})
 
 
-# --- Binds --------------------------------------------------------------------------------------------------------------------
+# --- Binds ------------------------------------------------------------------------------------------------------------------------
 
 
 def test_a_bind_sets_the_node_and_the_condition_of_the_pod(cluster: SimCluster) -> None:
@@ -157,7 +157,7 @@ def test_a_bind_that_was_made_to_fail_works_the_next_time(cluster: SimCluster) -
     assert found(cluster, "Pod", "a")["spec"]["nodeName"] == "n1"
 
 
-# --- Claims -------------------------------------------------------------------------------------------------------------------
+# --- Reservations -----------------------------------------------------------------------------------------------------------------
 
 
 def test_a_nomination_is_written_on_the_pod(cluster: SimCluster) -> None:
@@ -244,7 +244,7 @@ def test_a_reservation_of_the_old_pod_is_not_written_onto_the_new_one_of_its_nam
     assert cluster.writes == []
 
 
-# --- Evictions ----------------------------------------------------------------------------------------------------------------
+# --- Evictions --------------------------------------------------------------------------------------------------------------------
 
 
 def test_evictions_come_after_all_nominations(cluster: SimCluster) -> None:
@@ -320,7 +320,7 @@ def test_an_eviction_can_be_made_to_fail(cluster: SimCluster) -> None:
     assert phase(cluster, "victim") == "leaving"
 
 
-# --- Words --------------------------------------------------------------------------------------------------------------------
+# --- Words ------------------------------------------------------------------------------------------------------------------------
 
 FULL = Condition("gang", "default/g", ok=False, code="InsufficientCapacity", why="1/2 members placed")
 DONE = Condition("gang", "default/g", ok=True, code="Scheduled", why="every member has a node")

@@ -271,13 +271,13 @@ def test_a_gang_group_is_the_same_whoever_comes_or_goes_first(first: str) -> Non
     members = {e.obj.name: e for e in things if isinstance(e, Upsert) and isinstance(e.obj, Pod) and e.obj.name[0] in "kx"}
     if first == "k gone last":
         left = [members["x-0"]]
-        turns: list[list[Event]] = [[group, *members.values()], [gone(group), gone(members["x-1"])], [gone(members["k-0"])]]
-        turns.append([gone(members["k-1"])])
+        batches: list[list[Event]] = [[group, *members.values()], [gone(group), gone(members["x-1"])], [gone(members["k-0"])]]
+        batches.append([gone(members["k-1"])])
     else:
         left = [group, *members.values()]
-        turns = [list(members.values()), [group]]
+        batches = [list(members.values()), [group]]
     store = Store()
-    for cycle in turns:
+    for cycle in batches:
         for event in cycle:
             store.fold(event)
         store.world(0.0)

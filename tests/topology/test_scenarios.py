@@ -1,4 +1,4 @@
-"""Every scenario about domains holds, and breaks no law on the way."""
+"""Every scenario about domains holds, and violates no invariant on the way."""
 
 from __future__ import annotations
 

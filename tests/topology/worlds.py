@@ -106,8 +106,8 @@ def violating_gangs(world: World) -> list[str]:
     for gang in world.facts.gangs.values():
         if not _is_in_one_domain(_placed_nodes(world, [pod.uid for pod in gang.pods()]), gang):
             found.append(gang.full_name)
-        apart = [cell.title for cell in gang.subgroups if not _is_in_one_domain(_placed_nodes(world, cell.members), cell)]
-        found.extend(f"{gang.full_name} {cell}" for cell in apart)
+        apart = [each.title for each in gang.subgroups if not _is_in_one_domain(_placed_nodes(world, each.members), each)]
+        found.extend(f"{gang.full_name} {title}" for title in apart)
     return found
 
 

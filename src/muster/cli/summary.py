@@ -43,7 +43,7 @@ STAGE_STYLES = {
     Stage.PREEMPTING.value: NOTE,
     Stage.WAITING_ON_PERMIT.value: NOTE,
     Stage.WAITING_FOR_PODS.value: NOTE,
-    Stage.SATISFIED.value: GOOD,
+    Stage.RUNNING.value: GOOD,
     Stage.FINISHED.value: PLAIN,
     _DELETED: PLAIN,
 }
@@ -290,7 +290,7 @@ class _EvictionIndex:
             texts.append(row.why)
         elif row.stage == Stage.WAITING_FOR_PODS.value:
             texts.append(f"{row.size} of at least {count(row.min, 'member exists', 'members exist')}")
-        elif row.stage == Stage.SATISFIED.value and row.members > row.min:
+        elif row.stage == Stage.RUNNING.value and row.members > row.min:
             texts.append(f"{row.members - row.min} above its minimum, evicted first when capacity is needed")
         return "; ".join(texts)
 

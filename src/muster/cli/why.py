@@ -86,7 +86,7 @@ def _lines(told: GangAnswer, state: ClusterState, logged: tuple[str, ...], secon
         yield from start_rows(found, now=state.now, seconds=seconds)
         yield from remedy_rows(found, seconds=seconds)
     yield from rows_of("queue", [_queue(told)] * (told.queue is not None))
-    yield from rows_of("holds", list(_claims(told)))
+    yield from rows_of("holds", list(_reservations(told)))
     yield from rows_of("log", list(logged))
     if waits and found.code != CANNOT_RUN:
         yield styled("")
@@ -119,13 +119,13 @@ def _headline(told: GangAnswer, *, waits: bool) -> Iterator[str | tuple[str, str
         yield (f"is {gang.stage}", NOTE)
         yield f" for {since}{placed}, {told.position} of {told.waiting_in_queue} in queue {queue_name(gang.queue)}."
         return
-    yield (f"is {gang.stage}", GOOD if gang.stage == Stage.SATISFIED.value else NOTE)
+    yield (f"is {gang.stage}", GOOD if gang.stage == Stage.RUNNING.value else NOTE)
     yield f" for {since}: {gang.placed} members, its minimum is {gang.min}; priority {gang.priority}."
 
 
 def _other_reason(told: GangAnswer) -> str:
     gang = told.gang
-    if told.claims:
+    if told.reservations:
         return "capacity is being released on its nominated nodes"
     if gang.size >= gang.min:
         return "nothing: the next cycle places it"
@@ -168,7 +168,7 @@ def _queue(told: GangAnswer) -> str:
     return f"{queue_name(row.queue)}: {'; '.join(parts) or 'no share or limit is configured'}"
 
 
-def _claims(told: GangAnswer) -> Iterator[str]:
-    for phase in dict.fromkeys(phase for phase, _ in told.claims):
-        nodes = Counter(node for each, node in told.claims if each == phase)
+def _reservations(told: GangAnswer) -> Iterator[str]:
+    for phase in dict.fromkeys(phase for phase, _ in told.reservations):
+        nodes = Counter(node for each, node in told.reservations if each == phase)
         yield f"{phase}: {compact_names(sorted(nodes))}"

@@ -21,7 +21,7 @@ from muster.model.pod import PLACED, PLACED_OR_NOMINATED, Pod, PodSignature
 from muster.model.topics import Topic
 from muster.state.derived.topology_domains import Domain
 from muster.state.derived_values import Derived
-from muster.state.gangs.gang_stage import count, is_satisfied, phases_that_count
+from muster.state.gangs.gang_stage import count, is_running, phases_that_count
 from muster.state.gangs.subgroups import placed_in_subgroup
 from muster.state.node_table import BoolColumn, IntColumn, NodeRows, RowIndex
 from muster.state.resource_columns import Amounts
@@ -258,7 +258,7 @@ def missing_members(world: World, ask: Ask) -> MissingMembers:
             counted[role] = counted.get(role, 0) + 1
         return MissingMembers(counted, len(ask.pods))
     gang = ask.gang
-    if ask.needed == 0 or (gang.match_policy is MatchPolicy.ONCE_SATISFIED and is_satisfied(world, gang)):
+    if ask.needed == 0 or (gang.match_policy is MatchPolicy.ONCE_SATISFIED and is_running(world, gang)):
         return MissingMembers({}, 0)
     phases = phases_that_count(world, gang, PLACED if ask.purpose is Purpose.ALLOCATE else PLACED_OR_NOMINATED)
     have = {role.name: count(world, role, phases) + role.succeeded for role in gang.roles}

@@ -1,6 +1,6 @@
 """The permit wait of gangs with reserved nodes is paused while one of their members is nominated.
 
-While victims terminate for it a gang is not to blame for waiting: a nomination has a bound of its own. So the time since when a
+While victims terminate for it a gang cannot help waiting: a nomination has a bound of its own. So the time since when a
 node is reserved is moved by the time for which a member was nominated, and saved so: a restart finds what was left of the wait.
 """
 

@@ -58,7 +58,7 @@ class GangAnswer:
     ahead: tuple[ObservedGang, ...]
     queue: QueueRow | None
     forecast: Forecast | None
-    claims: tuple[tuple[str, str], ...]
+    reservations: tuple[tuple[str, str], ...]
     """Nodes that are reserved or nominated: the phase, and the node."""
     loses: tuple[str, ...]
     """How many of its pods the next cycle evicts, and why."""
@@ -132,13 +132,13 @@ def described(s: Session, gang: Gang) -> GangAnswer:
     row = observed_gang(world, gang)
     return GangAnswer(
         gang=row,
-        since_s=_since(gang, world, runs=row.stage == Stage.SATISFIED.value),
+        since_s=_since(gang, world, runs=row.stage == Stage.RUNNING.value),
         position=position + 1,
         waiting_in_queue=len(in_queue),
         ahead=tuple(observed_gang(world, each) for each in in_queue[: max(0, position)]),
         queue=next((row for row in queue_rows(world, s.policy) if row.queue == gang.queue), None),
         forecast=None,
-        claims=tuple(sorted(_claims(gang, world))),
+        reservations=tuple(sorted(_reservations(gang, world))),
         loses=(),
         budgets=tuple(dict.fromkeys(key for pod in gang.pods() for key in budgets_covering(world, pod))),
         work_hours=_work_hours(gang, world),
@@ -150,7 +150,7 @@ def with_cycle(told: GangAnswer, run: DryRun, gang: Gang) -> GangAnswer:
     return replace(told, forecast=run.forecast(gang), loses=tuple(_losses(run, gang)))
 
 
-def _claims(gang: Gang, world: World) -> Iterator[tuple[str, str]]:
+def _reservations(gang: Gang, world: World) -> Iterator[tuple[str, str]]:
     for pod in gang.pods():
         placement = world.placements.by_uid.get(pod.uid, UNPLACED)
         if placement.phase in _CLAIMED:

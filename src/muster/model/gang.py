@@ -37,7 +37,7 @@ class Stage(Enum):
     WAITING = "waiting"
     WAITING_ON_PERMIT = "waiting-on-permit"
     PREEMPTING = "preempting"
-    SATISFIED = "running"
+    RUNNING = "running"
     TIMED_OUT = "timed-out"
     FINISHED = "finished"
 

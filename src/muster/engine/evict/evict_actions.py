@@ -39,7 +39,7 @@ from muster.model.effects import YES, Verdict
 from muster.model.gang import Gang, MatchPolicy
 from muster.model.pod import PLACED_OR_NOMINATED, Phase, Placement, Pod
 from muster.model.topics import Topic
-from muster.state.gangs.gang_stage import count, has_minimum, is_satisfied, phases_that_count, reaches_min
+from muster.state.gangs.gang_stage import count, has_minimum, is_running, phases_that_count, reaches_min
 from muster.state.gangs.subgroups import has_subgroup_minimums
 from muster.state.memory import ActivePlan
 from muster.state.trial import Trial
@@ -300,7 +300,7 @@ def _complete(s: Session, gang: Gang, pods: Sequence[Pod]) -> bool:
 
 
 def _is_scheduled_per_pod(s: Session, gang: Gang) -> bool:
-    return gang.match_policy is MatchPolicy.ONCE_SATISFIED and is_satisfied(s.world, gang)
+    return gang.match_policy is MatchPolicy.ONCE_SATISFIED and is_running(s.world, gang)
 
 
 def _report_refusal(s: Session, gang: Gang, refusal: Verdict, why: str, verdict: Verdict | None = None) -> None:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from muster.engine.evict.eviction_policy import STALE_GANGS_ACTION, EvictionRules
 from muster.engine.evict.plan_order import BudgetUse, violates_budget
-from muster.engine.evict.unit_membership import CLAIM, SURPLUS, WHOLE, Surplus, UnitEntries, unit_entries
+from muster.engine.evict.unit_membership import RESERVATION, SURPLUS, WHOLE, Surplus, UnitEntries, unit_entries
 from muster.engine.evict.victims import VictimTable, mask_of
 from muster.engine.explain import plural
 from muster.engine.hooks import Ask, DelaysEviction, Domain, ExplainsProtection, FiltersVictims
@@ -65,7 +65,7 @@ class EvictionUnits:
     pods: IntColumn
     created: FloatColumn
     evicts: BoolColumn
-    """False where the unit only gives up claims."""
+    """False where the unit only gives up reservations."""
     divides: BoolColumn
     has_siblings: BoolColumn
     """True where the gang is in other units, too."""
@@ -339,7 +339,7 @@ class _UnitsBuilder:
         by_unit = np.lexsort((table.rank[pod], position[unit]))
         violates = violates_budget(budgets, order)
         leading = (rank if ranks is not None else priority)[order]
-        leading = np.where(kind[order] == CLAIM, 0, leading)
+        leading = np.where(kind[order] == RESERVATION, 0, leading)
         first, second = (leading, kind[order]) if self.s.policy.settings.order == "priority" else (kind[order], leading)
         return EvictionUnits(
             victim=pod[by_unit],
@@ -460,8 +460,8 @@ def _placed_by_gang(victim_table: VictimTable) -> IntColumn:
     phase = victim_table.phase[:used]
     placed = victim_table.alive[:used] & ((phase == Phase.BOUND) | (phase == Phase.BINDING))
     total = len(victim_table.gangs)
-    seats: IntColumn = np.bincount(victim_table.gang[:used][placed], minlength=total)[:total]
-    return seats + victim_table.gang_succeeded[:total]
+    members: IntColumn = np.bincount(victim_table.gang[:used][placed], minlength=total)[:total]
+    return members + victim_table.gang_succeeded[:total]
 
 
 def _classes(violates: BoolColumn, first: IntColumn, second: IntColumn) -> IntColumn:

@@ -23,7 +23,7 @@ from muster.model.effects import YES, Verdict
 from muster.model.gang import Gang, MatchPolicy
 from muster.model.pod import PLACED, Pod
 from muster.state.gangs.broken_gangs import is_below_min
-from muster.state.gangs.gang_stage import count, is_satisfied
+from muster.state.gangs.gang_stage import count, is_running
 from muster.state.node_table import BoolColumn, IntColumn
 from muster.state.resource_columns import Amounts
 
@@ -49,7 +49,7 @@ def _order(s: Session, gang: Gang) -> tuple[object, ...]:
 def _is_stale(s: Session, gang: Gang) -> bool:
     if not is_below_min(s.world, gang.key) or gang.key in s.unsent_plans:
         return False
-    if gang.match_policy is MatchPolicy.ONCE_SATISFIED and is_satisfied(s.world, gang):
+    if gang.match_policy is MatchPolicy.ONCE_SATISFIED and is_running(s.world, gang):
         return False
     return not _may_complete(s, gang)
 

@@ -1,6 +1,6 @@
 """Which placed pods form a unit of eviction.
 
-A claim of a gang (reserved, nominated, or bound in this very cycle) ends as one and costs nothing. A surplus member is evicted
+Reserved, nominated and just bound members of a gang end as one unit and cost nothing. A surplus member is evicted
 alone; which members are the surplus is not decided beforehand: any of them, as many as the gang can do without. The rest of a gang
 is evicted only as a whole, and with it everything else that it has.
 """
@@ -22,7 +22,7 @@ from muster.state.gangs.gang_stage import count
 from muster.state.gangs.subgroups import placed_in_subgroup
 from muster.state.node_table import BoolColumn, IntColumn, RowIndex
 
-CLAIM, SURPLUS, WHOLE = 0, 1, 2
+RESERVATION, SURPLUS, WHOLE = 0, 1, 2
 """What a unit is, in the order in which units are evicted."""
 
 
@@ -82,14 +82,14 @@ def unit_entries(
     alone = evictable & (per_pod | broken | elastic[gang])
     together = evictable & ~per_pod & ~broken
     whole = together | (~bound & ~spared[gang])
-    claims = ~bound & ~(_completes_running(victim_table, gang, phase, served) | unsent)[gang]
+    reservations = ~bound & ~(_completes_running(victim_table, gang, phase, served) | unsent)[gang]
     numbers = np.arange(len(victim))
-    unit = np.concatenate([gang[claims], 2 * total + victim[alone], total + gang[whole]])
-    at = np.concatenate([numbers[claims], numbers[alone], numbers[whole]])
-    kind = np.repeat([CLAIM, SURPLUS, WHOLE], [claims.sum(), alone.sum(), whole.sum()])
+    unit = np.concatenate([gang[reservations], 2 * total + victim[alone], total + gang[whole]])
+    at = np.concatenate([numbers[reservations], numbers[alone], numbers[whole]])
+    kind = np.repeat([RESERVATION, SURPLUS, WHOLE], [reservations.sum(), alone.sum(), whole.sum()])
     kind[(kind == SURPLUS) & per_pod[at]] = WHOLE
     divides = (unit >= 2 * total) & ~elastic[gang[at]]
-    # Where nothing but claims would be evicted whole, these are a unit already.
+    # Where nothing but reservations would be evicted whole, these are a unit already.
     runs = mask_of(gang[together], total)
     keep = (unit < total) | (unit >= 2 * total) | runs[gang[at]]
     return UnitEntries(at[keep], unit[keep], kind[keep], divides[keep]), surplus

@@ -286,7 +286,7 @@ class VictimSelection:
 
     def allows_plan(self) -> bool:
         """With the members of the ask nominated: do the action's rules allow the plan as it is? Claims that end count like
-        victims: only who could evict a gang ends its claims."""
+        victims: only who could evict a gang ends its reservations."""
         verdict = self.search.rules.allows_plan([pod for pairs in self.before.values() for pod, _ in pairs])
         if not verdict.ok:
             self.refuse(verdict.why)

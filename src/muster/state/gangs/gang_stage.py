@@ -23,14 +23,14 @@ def count(world: World, role: Role, phases: Collection[Phase]) -> int:
     return placed
 
 
-def is_satisfied(world: World, gang: Gang) -> bool:
+def is_running(world: World, gang: Gang) -> bool:
     """True from the first bound member on, for as long as one is bound."""
     return any(count(world, role, _BOUND) for role in gang.roles)
 
 
 def reaches_min(world: World, gang: Gang, phases: Collection[Phase] = PLACED) -> bool:
     """True when every role has its minimum, and the gang its own, with members in these phases or already succeeded."""
-    if gang.match_policy is MatchPolicy.ONCE_SATISFIED and is_satisfied(world, gang):
+    if gang.match_policy is MatchPolicy.ONCE_SATISFIED and is_running(world, gang):
         return True
     phases = phases_that_count(world, gang, phases)
     return has_minimum(world, gang, phases) and has_subgroup_minimums(world, gang, phases)
@@ -88,8 +88,8 @@ def stage(world: World, gang: Gang) -> Stage:
         return Stage.FINISHED
     if any(pod.timed_out or pod.uid in world.memory.timed_out for pod in pods):
         return Stage.TIMED_OUT
-    if is_satisfied(world, gang):
-        return Stage.SATISFIED
+    if is_running(world, gang):
+        return Stage.RUNNING
     if gang.waiting_for or gang.invalid_because or not has_enough_members(gang):
         return Stage.WAITING_FOR_PODS
     phases = {world.phase(pod) for pod in pods}
