@@ -216,6 +216,8 @@ _PLAN: Final = {
                 "The UIDs of the pods that are evicted for it.",
             ),
             "cancelled": _list(_STRING, "The UIDs of pods whose soft eviction is being cancelled."),
+            "parts": _list(_STRING, "The names of other objects with the rest of a plan that is too large for one."),
+            "partOf": _described(_STRING, "Of such a rest: the name of the first object."),
         },
         description="Written by the scheduler, for the one that starts after it.",
     )

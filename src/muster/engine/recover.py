@@ -34,11 +34,7 @@ def recover(s: Session) -> None:
     _clear_bound(s)
     if s.world.memory.cycle > 1:
         return
-    plans = sorted(s.world.facts.saved_plans.values(), key=lambda plan: plan.name)
-    for plan in plans:
-        # One that is damaged has no gang, and ends.
-        s.world.memory.saved_plans.set(plan.gang if _is_sound(plan) else plan.name, plan)
-    plans = [plan for plan in plans if _is_sound(plan)]
+    plans = _saved_plans(s)
     _recover_marked(s, plans)
     continued = [(plan.gang, _continue_evictions(s, plan, entry)) for plan in plans for entry in plan.evictions]
     # Only now: what these very evictions cost their victims must not protect those that are left.
@@ -52,8 +48,25 @@ def recover(s: Session) -> None:
     s.world.placements.forget_steps(RECOVERED)
 
 
+def _saved_plans(s: Session) -> list[SavedPlan]:
+    """Those that are whole. What is left of others has no gang, and ends."""
+    found = s.world.facts.saved_plans
+    whole: list[SavedPlan] = []
+    used: set[str] = set()
+    for name, plan in sorted(found.items()):
+        rest = [found[part] for part in plan.parts if part in found and found[part].part_of == name]
+        if len(rest) == len(plan.parts) and not plan.part_of and all(map(_is_sound, (plan, *rest))):
+            whole.append(plan.with_rest(rest))
+            used |= {name, *plan.parts}
+    for name in sorted(found.keys() - used):
+        s.world.memory.saved_plans.set(name, SavedPlan(name, name=name) if found[name].part_of else found[name])
+    for plan in whole:
+        s.world.memory.saved_plans.set(plan.gang, plan)
+    return whole
+
+
 def _is_sound(plan: SavedPlan) -> bool:
-    return not plan.problems and plan.name == saved_plan_name(plan.gang)
+    return not plan.problems and (plan.part_of or plan.name) == saved_plan_name(plan.gang)
 
 
 def _clear_bound(s: Session) -> None:

@@ -6,6 +6,7 @@ kept for another gang, else at most once a minute.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from muster.engine.evict.eviction_units import MAX_COOLDOWN_S
@@ -16,8 +17,12 @@ from muster.model.saved_state import QUEUES_HISTORY, Losses, SavedHistory, Saved
 from muster.state.memory import Memory
 
 SAVE_EVERY_S = 60.0
-MAX_SUCCEEDED = 10_000
-"""Members of a namespace that succeeded."""
+MAX_BYTES = 700_000
+"""Of one object, about: etcd takes 1.5 MiB."""
+_FEW = 500
+"""So many entries are small enough, whatever their names."""
+_ENTRY_BYTES = 150
+"""Of an entry beside its names."""
 MAX_GANGS = 500
 """Of a namespace: those whose last loss is the longest ago are forgotten first."""
 
@@ -99,17 +104,40 @@ def _still_counts(gang: Gang | None, success: SavedSuccess) -> bool:
 
 
 def _bounded(history: SavedHistory) -> SavedHistory:
-    """Succeeded members of the gangs with the fewest: an object must not grow without bound."""
-    if sum(success.count for success in history.succeeded.values()) <= MAX_SUCCEEDED:
+    """An object must not grow without bound: what is the longest ago is forgotten first, but of succeeded members, which have no
+    time, those of the gangs with the most."""
+    if _is_small(history):
         return history
-    kept: dict[str, SavedSuccess] = {}
-    total = 0
-    for group, success in sorted(history.succeeded.items(), key=lambda each: (each[1].count, each[0])):
-        total += success.count
-        if total > MAX_SUCCEEDED:
+    kept = SavedHistory(history.name, past_use=history.past_use)
+    left = MAX_BYTES
+    for _, _, field, key, size in sorted(_entries(history)):
+        left -= size
+        if left < 0:
             break
-        kept[group] = success
-    return replace(history, succeeded=kept)
+        getattr(kept, field)[key] = getattr(history, field)[key]
+    return kept
+
+
+def _is_small(history: SavedHistory) -> bool:
+    """Most are: it is not worth while to measure them."""
+    entries = len(history.losses) + len(history.below_min_since) + len(history.cancelled_evictions) + len(history.waiting_since)
+    return entries <= _FEW and sum(success.count for success in history.succeeded.values()) <= _FEW
+
+
+def _entries(history: SavedHistory) -> Iterator[tuple[int, float, str, str, int]]:
+    """Whether it is a success, how long ago or how much it is, its field and key, and its size in bytes, about."""
+    for key, losses in history.losses.items():
+        texts = (key, *losses.plans, *(by for by, _ in losses.crossings))
+        yield 0, -losses.last_at, "losses", key, sum(_ENTRY_BYTES + len(text) for text in texts)
+    for key, since in history.below_min_since.items():
+        yield 0, -since, "below_min_since", key, _ENTRY_BYTES + len(key)
+    for uid, cancelled in history.cancelled_evictions.items():
+        yield 0, -cancelled.at, "cancelled_evictions", uid, _ENTRY_BYTES + len(uid)
+    for key, since in history.waiting_since.items():
+        yield 0, -since, "waiting_since", key, _ENTRY_BYTES + len(key)
+    for key, success in history.succeeded.items():
+        names = (key, *(text for one in success.members for text in (one.role, one.controller, *one.names)))
+        yield 1, success.count, "succeeded", key, _ENTRY_BYTES + sum(len(name) + 10 for name in names)
 
 
 def _newest(memory: Memory) -> list[tuple[str, Losses]]:

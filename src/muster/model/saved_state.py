@@ -5,7 +5,8 @@ They are in the scheduler's own namespace, where nobody else may write. What sta
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
 from muster.model.device import DeviceSlot
@@ -50,10 +51,29 @@ class SavedPlan:
     name: str = ""
     version: int = 0
     problems: tuple[Problem, ...] = ()
+    parts: tuple[str, ...] = ()
+    """The names of other objects with the rest of it, where it is too large for one."""
+    part_of: str = ""
+    """Of such a rest: the name of the first object."""
 
     @property
     def is_empty(self) -> bool:
         return not (self.members or self.evictions or self.cancelled)
+
+    def with_rest(self, rest: Iterable[SavedPlan]) -> SavedPlan:
+        """The whole plan. Victims of one eviction may be in several objects."""
+        pieces = (self, *rest)
+        entries: dict[str, SavedEvictions] = {}
+        for entry in (entry for piece in pieces for entry in piece.evictions):
+            known = entries.get(entry.plan)
+            entries[entry.plan] = entry if known is None else replace(known, victims=known.victims + entry.victims)
+        return replace(
+            self,
+            members=tuple(member for piece in pieces for member in piece.members),
+            evictions=tuple(entries.values()),
+            cancelled=tuple(uid for piece in pieces for uid in piece.cancelled),
+            parts=(),
+        )
 
 
 def saved_plan_name(gang: str) -> str:

@@ -6,6 +6,7 @@ The same calls in the same order give the same objects, UIDs and versions.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from enum import Enum
 from typing import Any, NamedTuple
@@ -51,7 +52,7 @@ class ObjectStore:
         """Of the last change, of whatever object."""
         self._clock = clock
         self._objects: dict[tuple[str, str], dict[ApiObjectRef, ManifestView]] = {kind: {} for kind in KINDS}
-        self._uids: set[str] = set()
+        self._brought_uids: set[str] = set()
         self._uids_made = 0
         self._changes: list[ObjectChange] = []
 
@@ -163,15 +164,25 @@ class ObjectStore:
 
     def _new_uid(self, wanted: Any) -> str:
         """The UID that the manifest brings, if no object ever had it; else the next one. None is ever used twice."""
-        if isinstance(wanted, str) and wanted and wanted not in self._uids:
-            self._uids.add(wanted)
+        if isinstance(wanted, str) and wanted and wanted not in self._brought_uids and not self._was_made(wanted):
+            self._brought_uids.add(wanted)
             return wanted
         uid = ""
-        while not uid or uid in self._uids:
+        while not uid or uid in self._brought_uids:
             self._uids_made += 1
-            uid = f"{self._uids_made:08x}-0000-4000-8000-{self._uids_made:012x}"
-        self._uids.add(uid)
+            uid = _made_uid(self._uids_made)
         return uid
+
+    def _was_made(self, uid: str) -> bool:
+        made = _MADE_UID.fullmatch(uid)
+        return made is not None and int(made[1], 16) <= self._uids_made and uid == _made_uid(int(made[1], 16))
+
+
+_MADE_UID = re.compile("([0-9a-f]{8,12})-.*")
+
+
+def _made_uid(number: int) -> str:
+    return f"{number:08x}-0000-4000-8000-{number:012x}"
 
 
 def _grace_left_s(metadata: ManifestView) -> int:

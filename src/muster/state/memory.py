@@ -385,7 +385,7 @@ class Memory:
                 reclaims=reclaims,
                 reclaimed_at=_last(plan.at, before.reclaimed_at, now.reclaimed_at, adds=adds[1], total=reclaims),
                 hours=hours,
-                crossings=tuple(sorted((key, count) for key, count in crossings.items() if count > 0)),
+                crossings=_bounded_crossings(crossings),
             ),
         )
         for uid, _ in plan.hours:
@@ -455,3 +455,12 @@ def _last(at: float, before: float, now: float, *, adds: float, total: float) ->
     if not total:
         return 0.0
     return at if adds else before if now == at else now
+
+
+def _bounded_crossings(crossings: dict[str, int]) -> tuple[tuple[str, int], ...]:
+    """Of many askers those with the most plans, which come to the bound first."""
+    most = sorted((-count, key) for key, count in crossings.items() if count > 0)[:_MAX_ASKERS]
+    return tuple(sorted((key, -count) for count, key in most))
+
+
+_MAX_ASKERS = 32

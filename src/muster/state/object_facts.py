@@ -130,7 +130,8 @@ class ObjectFacts:
         self._world.facts.saved_plans[plan.name] = plan
         if memory.cycle and plan.gang not in memory.saved_plans:
             # A scheduler that was cut off wrote it late: it ends.
-            memory.saved_plans.set(plan.gang, replace(plan, version=UNKNOWN))
+            late = SavedPlan(plan.name, name=plan.name) if plan.part_of else plan
+            memory.saved_plans.set(late.gang, replace(late, version=UNKNOWN))
 
     def _upsert_history(self, history: SavedHistory) -> None:
         self._world.facts.saved_histories[history.name] = history

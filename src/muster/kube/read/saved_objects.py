@@ -5,6 +5,9 @@ Only the scheduler writes them. One that cannot be decoded has been damaged: it 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+from hashlib import blake2b
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -31,6 +34,11 @@ from muster.model.saved_state import (
 PLAN: GroupKind = (names.MUSTER_GROUP, "Plan")
 HISTORY: GroupKind = (names.MUSTER_GROUP, "History")
 VERSION = "v1alpha1"
+
+MAX_PLAN_BYTES = 1_000_000
+"""Of the spec of one object: etcd takes 1.5 MiB."""
+_LONGEST_ENTRY = 1000
+"""Bytes of a member, about: the longest names that there can be."""
 
 _NonNegative = Annotated[int, msgspec.Meta(ge=0, le=2**52)]
 
@@ -59,6 +67,8 @@ class _PlanSpec(WireStruct, frozen=True):
     members: tuple[_WireMember, ...] = ()
     evictions: tuple[_WireEvictions, ...] = ()
     cancelled: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
+    part_of: str = ""
 
 
 class WirePlan(WireObject, frozen=True):
@@ -139,6 +149,8 @@ def read_plan(written: WirePlan, *, problems: Problems) -> SavedPlan:
         name=meta.name,
         version=read_version(meta.resource_version),
         problems=problems.all(),
+        parts=spec.parts,
+        part_of=spec.part_of,
     )
 
 
@@ -184,14 +196,53 @@ def history_ref(name: str, *, namespace: str) -> ApiObjectRef:
     return ApiObjectRef(*HISTORY, namespace, name)
 
 
-def plan_spec(plan: SavedPlan) -> Manifest:
-    """A merge patch replaces lists whole, so this is both the spec of a new Plan and the patch of one that exists."""
+def plan_specs(plan: SavedPlan) -> dict[str, Manifest]:
+    """The objects of a plan by name: one, or several where it is too large. The first one names all others, whose names no other
+    state of the plan has: until it is written these mean nothing, and from then on the plan is there whole.
+
+    A merge patch replaces lists whole, so these are both the specs of new objects and patches of those that exist.
+    """
+    if _is_small(plan):
+        return {plan.name: _plan_spec(plan)}
+    first, *rest = _pieces(plan)
+    state = blake2b(msgspec.json.encode(_plan_spec(plan)), digest_size=8).hexdigest()
+    parts = {f"{plan.name}-{state}-{number}": {**_plan_spec(piece), "partOf": plan.name} for number, piece in enumerate(rest, 1)}
+    return {plan.name: {**_plan_spec(first), "parts": list(parts)}, **parts}
+
+
+def _plan_spec(plan: SavedPlan) -> Manifest:
     return {
         "gang": plan.gang,
         "members": [_member_fields(member) for member in plan.members],
         "evictions": [msgspec.to_builtins(entry) for entry in plan.evictions],
         "cancelled": list(plan.cancelled),
+        "parts": [],
     }
+
+
+def _is_small(plan: SavedPlan) -> bool:
+    entries = len(plan.members) + len(plan.cancelled) + sum(len(entry.victims) for entry in plan.evictions)
+    return entries * _LONGEST_ENTRY <= MAX_PLAN_BYTES or len(msgspec.json.encode(_plan_spec(plan))) <= MAX_PLAN_BYTES
+
+
+def _pieces(plan: SavedPlan) -> Iterator[SavedPlan]:
+    """The plan in pieces that are small enough."""
+    empty = replace(plan, members=(), evictions=(), cancelled=())
+    entries = [
+        *((replace(empty, members=(member,))) for member in plan.members),
+        *((replace(empty, evictions=(replace(one, victims=(uid,)),))) for one in plan.evictions for uid in one.victims),
+        *((replace(empty, cancelled=(uid,))) for uid in plan.cancelled),
+    ]
+    size = 0
+    piece: list[SavedPlan] = []
+    for entry in entries:
+        more = len(msgspec.json.encode(_plan_spec(entry)))
+        if size + more > MAX_PLAN_BYTES and size:
+            yield empty.with_rest(piece)
+            size, piece = 0, []
+        size += more
+        piece.append(entry)
+    yield empty.with_rest(piece)
 
 
 def _member_fields(member: SavedMember) -> dict[str, Any]:

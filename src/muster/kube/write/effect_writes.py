@@ -7,7 +7,7 @@ pod that is deleted, or that is another one of the same name, writes nothing: th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from typing import Literal, NamedTuple, Protocol
 
 from muster.kube.read import names
@@ -21,7 +21,7 @@ from muster.kube.read.object_references import (
     volume_ref,
 )
 from muster.kube.read.pod_decoding import MAX_GRACE_S
-from muster.kube.read.saved_objects import history_ref, history_spec, new_object, plan_ref, plan_spec
+from muster.kube.read.saved_objects import history_ref, history_spec, new_object, plan_ref, plan_specs
 from muster.kube.write import patch_bodies
 from muster.kube.write.merge_patch import joined, merged
 from muster.kube.write.status_updates import conditions, is_gated, node_of
@@ -39,6 +39,7 @@ from muster.model.effects import (
     StateEffect,
 )
 from muster.model.events import BindFailed, EvictFailed, ReservationFailed, SaveFailed
+from muster.model.saved_state import SavedPlan
 from muster.model.volume import VolumeChoice
 
 
@@ -127,11 +128,11 @@ class EffectWrites:
     def sequence(self, effect: WrittenEffect) -> WriteSequence:
         match effect:
             case SavePlan(plan=plan):
-                return self._save(self.target(effect), plan_spec(plan))
+                return self._save_plan(plan)
             case SaveHistory(history=history):
                 return self._save(self.target(effect), history_spec(history))
-            case DeletePlan():
-                return self._delete(self.target(effect))
+            case DeletePlan(name=name):
+                return self._delete_plan(name)
             case Bind():
                 return self._bind(effect)
             case Reserve() | Nominate():
@@ -144,6 +145,27 @@ class EffectWrites:
                 return self._evict(effect)
 
     # -- objects of the scheduler's own ----------------------------------------------------------------------------------------
+
+    def _save_plan(self, plan: SavedPlan) -> WriteSequence:
+        """The first object last: it says which others count, so a plan is there whole or as it was."""
+        specs = plan_specs(plan)
+        before = self._parts(plan.name)
+        for name, spec in reversed(specs.items()):
+            yield from self._save(plan_ref(name, namespace=self._namespace), spec)
+        yield from self._delete_plans(name for name in before if name not in specs)
+        return ""
+
+    def _delete_plan(self, name: str) -> WriteSequence:
+        return self._delete_plans([name, *self._parts(name)])
+
+    def _delete_plans(self, plans: Iterable[str]) -> WriteSequence:
+        for name in plans:
+            yield from self._delete(plan_ref(name, namespace=self._namespace))
+        return ""
+
+    def _parts(self, plan: str) -> list[str]:
+        present = self._objects.peek(plan_ref(plan, namespace=self._namespace)) or {}
+        return list((present.get("spec") or {}).get("parts") or ())
 
     def _save(self, ref: ApiObjectRef, spec: Manifest) -> WriteSequence:
         purpose = f"save {ref.kind} {ref.full_name}"

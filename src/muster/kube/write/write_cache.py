@@ -154,6 +154,17 @@ class _CustomObject(msgspec.Struct, gc=False):
     status: dict[str, Any] | None = None
 
 
+class _CachedPlanSpec(msgspec.Struct, gc=False):
+    parts: list[str] | None = None
+
+
+class _CachedPlan(msgspec.Struct, gc=False):
+    """A plan that is too large for one object has parts."""
+
+    metadata: _ShortMeta
+    spec: _CachedPlanSpec = msgspec.field(default_factory=_CachedPlanSpec)
+
+
 class _CachedNode(msgspec.Struct, gc=False):
     metadata: _ShortMeta
     status: _CachedStatus = msgspec.field(default_factory=_CachedStatus)
@@ -167,7 +178,7 @@ class _CachedObject(msgspec.Struct, gc=False):
     status: _CachedStatus = msgspec.field(default_factory=_CachedStatus)
 
 
-_Cached = _CustomObject | _CachedNode | _CachedObject
+_Cached = _CustomObject | _CachedPlan | _CachedNode | _CachedObject
 
 
 def _store_newer(objects: dict[ApiObjectRef, _Cached], ref: ApiObjectRef, known: _Cached | None, cached: _Cached) -> None:
@@ -194,9 +205,10 @@ _UNBOUND_CONDITIONS = _BOUND_CONDITIONS | {POD_SCHEDULED}
 
 _DECODERS: dict[GroupKind, msgspec.json.Decoder[_Cached]] = {
     NODE: msgspec.json.Decoder(_CachedNode),
+    PLAN: msgspec.json.Decoder(_CachedPlan),
     **dict.fromkeys((POD, VOLUME, VOLUME_CLAIM), msgspec.json.Decoder(_CachedObject)),
     **dict.fromkeys(
-        (HYPERNODE, QUEUE, PLAN, HISTORY, *QUOTAS, *(one.key for one in WATCHED if one.kind == POD_GROUP_KIND)),
+        (HYPERNODE, QUEUE, HISTORY, *QUOTAS, *(one.key for one in WATCHED if one.kind == POD_GROUP_KIND)),
         msgspec.json.Decoder(_CustomObject),
     ),
 }
@@ -217,7 +229,7 @@ def _read(kind: GroupKind, raw: bytes, *, uid: str, version: str = "") -> _Cache
         _keep_fields(cached)
     elif isinstance(cached, _CachedNode):
         cached.status.conditions = _selected_conditions(cached.status.conditions, _BOUND_CONDITIONS)
-    else:
+    elif isinstance(cached, _CustomObject):
         cached.status = cached.status or {}
     return cached
 

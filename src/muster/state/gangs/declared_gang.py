@@ -233,7 +233,7 @@ def member_order(pod: Pod) -> tuple[int, str, int, float, str]:
     return (-pod.priority, stem, number, pod.created, pod.uid)
 
 
-@lru_cache(maxsize=100_000)
+@lru_cache(maxsize=16_384)
 def _numbered(name: str) -> tuple[str, int]:
     found = _LAST_NUMBER.match(name)
     return (found.group(1), int(found.group(2))) if found else (name, -1)

@@ -13,6 +13,9 @@ from math import inf
 from muster.model.pod import ApiFlavour, Membership, Pod, PodSignature, PodStatusPhase
 from muster.model.saved_state import SavedMembers, SavedSuccess
 
+MAX_SUCCEEDED = 10_000
+"""So many names of a gang are remembered: whoever makes pods that end at once must not fill the memory. The oldest go first."""
+
 
 @dataclass(slots=True)
 class _Succeeded:
@@ -40,6 +43,8 @@ class SucceededMembers:
         known = self._by_group.setdefault(group_key, _Succeeded())
         if known.pods.get(pod.name) is not pod:
             known.pods[pod.name] = pod
+            if len(known.pods) > MAX_SUCCEEDED:
+                del known.pods[next(iter(known.pods))]
             self._note_change(known)
 
     def _note_change(self, known: _Succeeded) -> None:
