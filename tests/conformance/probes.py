@@ -22,6 +22,7 @@ from muster.model.effects import Verdict
 from muster.model.gang import Gang, Subgroup
 from muster.plugins.topology import Topology
 from muster.state.derived.topology_domains import domain_tree
+from muster.state.gangs.subgroups import all_subgroups
 from muster.state.store import Store
 
 _EQUAL = 1e-6
@@ -117,7 +118,7 @@ def _gang_and_subgroup(s: Session, title: str) -> tuple[Gang, Subgroup | None]:
     for gang in s.world.facts.gangs.values():
         if gang.full_name == title:
             return gang, None
-        for subgroup in gang.subgroups:
+        for subgroup in all_subgroups(gang):
             if f"{gang.full_name}/{subgroup.title}" == title:
                 return gang, subgroup
     raise LookupError(title)

@@ -12,7 +12,7 @@ from tests.oracles.legality import Claimants, claimants_of, rights_findings
 from tests.oracles.packing import pack
 from tests.oracles.plain_amounts import request_of
 from tests.oracles.plan_order import PlanOrder, lost_hours
-from tests.oracles.plan_units import Unit, UnitKind, is_satisfied_once, keeps_minimums
+from tests.oracles.plan_units import Unit, UnitKind, is_satisfied_once, keeps_minimums, torn_subgroups, whole_subgroups
 from tests.oracles.protection import broken_budgets, protected_because
 from tests.oracles.snapshot import GANG_RECLAIM, JOB_PREEMPT, JudgedPlan, Snapshot
 
@@ -103,19 +103,29 @@ class _Search:
         for count in range(1, len(placed) + 1):
             for chosen in combinations(placed, count):
                 uids = {pod.uid for pod in chosen}
-                if not (once or gang.key in self.s.history.broken or keeps_minimums(self.s, gang, uids)):
+                free = once or gang.key in self.s.history.broken
+                if not free and (not keeps_minimums(self.s, gang, uids) or torn_subgroups(self.s, gang, uids)):
                     continue
                 # Members that differ in nothing that counts are tried once.
                 alike = tuple(sorted(repr(self._seen_as(pod)) for pod in chosen))
                 if alike not in seen:
                     seen.add(alike)
-                    yield tuple(Unit(kind, gang.key, (pod.uid,), pod.priority) for pod in chosen)
+                    whole = [] if free else whole_subgroups(self.s, gang, uids)
+                    alone = [(pod.uid,) for pod in chosen if not any(pod.uid in pods for pods in whole)]
+                    priority = self.s.pods
+                    yield tuple(
+                        Unit(kind, gang.key, pods, max(priority[uid].priority for uid in pods)) for pods in [*whole, *alone]
+                    )
 
     def _seen_as(self, pod: Pod) -> object:
         placement, role = self.s.placements[pod.uid], self.s.role_of(pod.uid)
         amounts = sorted(request_of(pod).items())
         labels = sorted(pod.labels.items())
-        return placement.node, placement.devices, amounts, pod.priority, role and role.name, lost_hours(self.s, pod), labels
+        subgroups = [
+            subgroup.title for subgroup in self.s.gangs[self.s.members[pod.uid].gang].subgroups if pod.uid in subgroup.members
+        ]
+        counted = role and role.name, subgroups
+        return placement.node, placement.devices, amounts, pod.priority, counted, lost_hours(self.s, pod), labels
 
     def _is_thinkable(self, unit: Unit) -> bool:
         """Whether a plan of this action could have the unit at all."""

@@ -10,7 +10,15 @@ from tests.oracles.contested import contested_dimensions, short_dimensions
 from tests.oracles.giving import Giving, Taker, freed_by_queue, order_of_giving
 from tests.oracles.packing import TooHardToPack, pack
 from tests.oracles.plain_amounts import shared_request_of, total
-from tests.oracles.plan_units import Unit, UnitKind, is_satisfied_once, needed_members, released_units, units_of_plan
+from tests.oracles.plan_units import (
+    Unit,
+    UnitKind,
+    complete_subgroups,
+    is_satisfied_once,
+    needed_members,
+    released_units,
+    units_of_plan,
+)
 from tests.oracles.protection import protection_findings
 from tests.oracles.queue_amounts import Ledger, ShareTable, below_common_ancestor, charge, ledger_of, share_tables
 from tests.oracles.snapshot import GANG_RECLAIM, JOB_PREEMPT, MOST_CROSSINGS, Finding, JudgedPlan, Snapshot
@@ -57,11 +65,14 @@ _RIGHTS = ("D1 priority", "D1 queue", "B6 giving")
 def _demand_findings(s: Snapshot, plan: JudgedPlan) -> Iterator[Finding]:
     gang = s.gangs[plan.asker]
     needed = needed_members(s, gang, plan.placed)
-    if len(plan.placed) > needed and not gang.subgroup_mins:
+    if len(plan.placed) > needed and not gang.subgroups:
         members = f"{len(plan.placed)} members of {gang.full_name}, which needs {needed}"
         yield Finding("D2 demand", f"{len(plan.victims)} pods are evicted for {members}")
     if plan.victims and len(plan.placed) < needed and not is_satisfied_once(s, gang):
         yield Finding("D9 minimum", f"{gang.full_name} gets {len(plan.placed)} nodes, and needs {needed}")
+    complete = complete_subgroups(s, gang, added=plan.placed)
+    if plan.victims and complete < gang.min_subgroups and not is_satisfied_once(s, gang):
+        yield Finding("D9 minimum", f"{gang.full_name} gets {complete} complete subgroups, and needs {gang.min_subgroups}")
 
 
 # -- priorities and shares ---------------------------------------------------------------------------------------------------------

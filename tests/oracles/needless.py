@@ -8,7 +8,7 @@ from itertools import combinations, islice
 
 from tests.oracles.legality import rights_findings, shown
 from tests.oracles.packing import TooHardToPack, is_packable_world, pack
-from tests.oracles.plan_units import Unit, UnitKind, keeps_minimums
+from tests.oracles.plan_units import Unit, UnitKind, keeps_minimums, torn_subgroups
 from tests.oracles.snapshot import Finding, JudgedPlan, Snapshot
 
 from muster.model.pod import Pod
@@ -71,7 +71,7 @@ def _surplus_that_would_do(
     surplus = len(s.placed_members(gang)) + sum(role.succeeded for role in gang.roles) - gang.min
     for count in range(1, surplus + 1):
         for chosen in islice(combinations(whole.pods, count), MOST_CHOICES):
-            if not keeps_minimums(s, gang, chosen):
+            if not keeps_minimums(s, gang, chosen) or torn_subgroups(s, gang, chosen):
                 continue
             singles = [Unit(UnitKind.SAFE, gang.key, (uid,), s.pods[uid].priority) for uid in chosen]
             if _is_enough(s, plan, members, [*rest, *singles], known):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from tests.oracles.snapshot import SEATED_OR_NOMINATED, STALE_GANGS, Finding, JudgedPlan, Snapshot
 
-from muster.model.gang import Gang, MatchPolicy
+from muster.model.gang import Gang, MatchPolicy, Subgroup
 from muster.model.pod import RESERVATIONS, Phase
 
 
@@ -55,7 +55,44 @@ def keeps_minimums(s: Snapshot, gang: Gang, gone: Collection[str]) -> bool:
         if loses and here < by_role[role.name]:
             return False
         left += here
-    return left >= least
+    if left < least:
+        return False
+    touched = not gone or any(not subgroup.members.isdisjoint(gone) for subgroup in gang.subgroups)
+    return not touched or complete_subgroups(s, gang, gone=gone) >= gang.min_subgroups
+
+
+def complete_subgroups(s: Snapshot, group: Gang | Subgroup, *, gone: Collection[str] = (), added: Collection[str] = ()) -> int:
+    """How many subgroups of a group are complete once some members are gone and others were placed."""
+    found = 0
+    for subgroup in group.subgroups:
+        members = [uid for uid in subgroup.members if uid in added or (s.phase(uid) in SEATED_OR_NOMINATED and uid not in gone)]
+        enough = len(members) + subgroup.succeeded >= subgroup.min
+        found += enough and complete_subgroups(s, subgroup, gone=gone, added=added) >= subgroup.min_subgroups
+    return found
+
+
+def torn_subgroups(s: Snapshot, group: Gang | Subgroup, gone: Collection[str]) -> list[str]:
+    """Subgroups of all levels that lose some of their members, and whose others stay although they are not complete."""
+    found: list[str] = []
+    for subgroup in group.subgroups:
+        stay = [uid for uid in subgroup.members if s.phase(uid) in SEATED_OR_NOMINATED and uid not in gone]
+        alone = replace(group, subgroups=(subgroup,))
+        if stay and not subgroup.members.isdisjoint(gone) and not complete_subgroups(s, alone, gone=gone):
+            found.append(subgroup.title)
+        found.extend(torn_subgroups(s, subgroup, gone))
+    return found
+
+
+def whole_subgroups(s: Snapshot, group: Gang | Subgroup, gone: Collection[str]) -> list[tuple[str, ...]]:
+    """The members of each subgroup, of the highest level that there is, that is evicted whole."""
+    found: list[tuple[str, ...]] = []
+    for subgroup in group.subgroups:
+        placed = tuple(sorted(uid for uid in subgroup.members if s.phase(uid) in SEATED_OR_NOMINATED))
+        if placed and set(placed) <= set(gone):
+            found.append(placed)
+        else:
+            found.extend(whole_subgroups(s, subgroup, gone))
+    return found
 
 
 def units_of_plan(s: Snapshot, plan: JudgedPlan) -> tuple[list[Unit], list[Finding]]:
@@ -76,7 +113,13 @@ def units_of_plan(s: Snapshot, plan: JudgedPlan) -> tuple[list[Unit], list[Findi
             left = len([pod for pod in s.placed_members(gang) if pod.uid not in plan.gone])
             text = f"{gang.full_name} is torn: {left} of its members are left, and its minimum is {gang.min}"
             findings.append(Finding("D3 torn", text))
-        if kind in (UnitKind.SAFE, UnitKind.SINGLE):
+        if kind is UnitKind.SAFE:
+            whole = [] if key in s.history.broken else whole_subgroups(s, gang, uids)
+            alone = [(uid,) for uid in uids if not any(uid in pods for pods in whole)]
+            units.extend(Unit(kind, key, pods, max(s.pods[uid].priority for uid in pods)) for pods in [*whole, *alone])
+            torn = [] if key in s.history.broken else torn_subgroups(s, gang, plan.gone)
+            findings.extend(Finding("D3 torn", f"{title} of {gang.full_name} is torn") for title in torn)
+        elif kind is UnitKind.SINGLE:
             units.extend(Unit(kind, key, (uid,), s.pods[uid].priority) for uid in uids)
         else:
             units.append(Unit(UnitKind.WHOLE, key, tuple(uids), gang.priority))

@@ -11,7 +11,7 @@ from tests.checks.rollback_check import NO_TRACE
 from tests.checks.scheduler_twin import SAME_DECISION
 from tests.scenario.running_scenarios import BUSY, run_steps, violated_invariants
 
-from muster.engine import cycle, explain
+from muster.engine import cycle, domain_placement, explain
 from muster.engine.commit import collect_effects
 from muster.engine.hooks import QuotaFit
 from muster.engine.session import Refusals, Session
@@ -39,6 +39,18 @@ gangs:
 - {name: low, pods: 4, min: 1, requests: {gpu: 1}, runningOn: "n[1-4]", terminationDuration: 0s, controller: recreate}
 steps:
 - submit: {name: high, priority: 9, pods: 1, requests: {gpu: 2}}
+"""
+SUBGROUPS = """
+nodes: [{name: "n[1-3]", gpu: 1}]
+steps:
+- submit:
+    name: g
+    min: 1
+    requests: {gpu: 1}
+    roles: [{name: a, pods: 2, min: 0, labels: {part: a}}, {name: b, pods: 2, min: 0, labels: {part: b}}]
+- patch:
+    object: PodGroup/default/g
+    merge: {spec: {minMember: 1, subGroupPolicy: [{name: part, matchLabelKeys: [part], subGroupSize: 2}]}}
 """
 TOO_LARGE = """
 nodes: [{name: "n[1-2]", gpu: 1}]
@@ -95,6 +107,11 @@ def device_slots_are_assigned_twice(_patch: Patch) -> Violated:
     world.placements.journal.clear()
     binds = tuple(Bind(pod.uid, pod.full_name, "n4", "", "a bug", "Bug", (DeviceSlot(0, 8, 50),)) for pod in pods)
     return {violation.invariant for violation in InvariantChecker(found.policy).check_cycle(world, Outcome(9, world.now, binds))}
+
+
+def subgroups_are_placed_in_part(patch: Patch) -> Violated:
+    patch.setattr(domain_placement, "is_complete", lambda _subgroup, _counts: True)
+    return violated_invariants(run_steps(SUBGROUPS))
 
 
 def bulk_is_not_counted(patch: Patch) -> Violated:
@@ -260,6 +277,7 @@ BUGS: dict[str, Callable[[Patch], Violated]] = {
     "no pod twice": released_pods_stay_on_their_node,
     "no effect twice": binds_are_sent_again,
     "a strict gang is placed whole or not at all": nothing_is_undone,
+    "a subgroup is placed only when it is complete": subgroups_are_placed_in_part,
     "every effect and every wait says why": refusals_are_silent,
     "hard topology holds": topology_constraints_are_ignored,
     "an eviction has a beneficiary": evicted_for_nothing,

@@ -52,7 +52,7 @@ def the_highest_tier_is_ignored(patch: pytest.MonkeyPatch) -> None:
 
 
 def subgroups_are_placed_like_any_pods(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(domains_module, "_place_subgroups", domains_module._place_compactly)
+    patch.setattr(domains_module, "by_subgroup", lambda _s, ask: [(None, ask.pods)])
 
 
 def subgroups_leave_the_domain_of_their_gang(patch: pytest.MonkeyPatch) -> None:

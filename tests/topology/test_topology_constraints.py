@@ -7,12 +7,13 @@ from dataclasses import replace
 import pytest
 from tests.topology.fixture_cluster import FixtureCluster, hypernode, member, node, nodes_of, parts, policy
 
+from muster.engine.members_to_place import split_members
 from muster.model.gang import PodGroup, SubgroupPolicy
-from muster.model.pod import ApiFlavour, Declared, Membership, Pod
+from muster.model.pod import PLACED, ApiFlavour, Declared, Membership, Pod
 from muster.model.pod_constraints import LabelSelector, Operator, Requirement
 from muster.model.topology_spec import TopologyConstraint
 from muster.plugins.topology import Topology
-from muster.state.gangs.subgroups import with_subgroup_members
+from muster.state.gangs.subgroups import all_subgroups
 
 
 def two_blocks() -> FixtureCluster:
@@ -115,17 +116,27 @@ def test_members_are_in_the_first_sub_group_that_selects_them() -> None:
     for i, some in enumerate([fast_x, fast_x, {"part": "x"}, {"kind": "gpu"}, fast_y]):
         cluster.upsert(with_labels(member("g", str(i), gpu=1), **some))
     gang = cluster.gang("g")
-    assert {subgroup.title: sorted(subgroup.members) for subgroup in gang.subgroups} == {
+    fast, other = gang.subgroups
+    assert {subgroup.title: sorted(subgroup.members) for subgroup in all_subgroups(gang)} == {
+        "fast": ["g-0", "g-1", "g-4"],
         "fast-x": ["g-0", "g-1"],
         "fast-y": ["g-4"],
+        "rest": ["g-2"],
         "rest-x": ["g-2"],
     }
-    assert gang.subgroup_mins == (("d/g/fast", 1),)
-    first, *rest = gang.pods()
-    needed, others = with_subgroup_members(cluster.world, gang, [first], rest)
+    assert (gang.min_subgroups, fast.min_subgroups, other.min_subgroups) == (2, 1, 0)
+    needed, others = split_members(cluster.world, gang, PLACED)
     assert ([pod.uid for pod in needed], [pod.uid for pod in others]) == (["g-0", "g-1"], ["g-2", "g-3", "g-4"])
-    needed, others = with_subgroup_members(cluster.world, replace(gang, subgroup_mins=()), [rest[0]], [first, *rest[1:]])
-    assert ([pod.uid for pod in needed], [pod.uid for pod in others]) == (["g-1", "g-0"], ["g-2", "g-3", "g-4"])
+
+
+def test_whom_the_minimum_asks_for_beyond_its_subgroups_is_in_none_that_would_stay_incomplete() -> None:
+    cluster = FixtureCluster(policy())
+    subs = (SubgroupPolicy("pair", label_keys=("part",), size=2), SubgroupPolicy("three", label_keys=("three",), size=3))
+    cluster.upsert(PodGroup(ApiFlavour.VOLCANO, "d", "g", min_member=3, sub_groups=subs))
+    for i, labels in enumerate([{"part": "x"}, {"three": "a"}, {"three": "a"}, {}, {"part": "x"}, {"three": "a"}]):
+        cluster.upsert(with_labels(member("g", str(i), gpu=1), **labels))
+    needed, _ = split_members(cluster.world, cluster.gang("g"), PLACED)
+    assert [pod.uid for pod in needed] == ["g-0", "g-3", "g-4"], "the one that is in no subgroup, and the smaller subgroup"
 
 
 def test_a_gang_waits_until_enough_subgroups_exist() -> None:
@@ -136,7 +147,7 @@ def test_a_gang_waits_until_enough_subgroups_exist() -> None:
     for i, part in enumerate("xxy"):
         cluster.upsert(with_labels(member("g", str(i), gpu=8), part=part))
     cluster.cycle()
-    assert cluster.why("g") == "sub-group part: 1 of at least 2 parts have their members"
+    assert cluster.why("g") == "sub-group part: 1 of at least 2 parts have their members (part-y: 1 of at least 2 members exist)"
     cluster.upsert(with_labels(member("g", "3", gpu=8), part="y"))
     cluster.cycle()
     assert len(cluster.where("g")) == 4

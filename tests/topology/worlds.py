@@ -15,6 +15,7 @@ from muster.model.pod import PLACED_OR_NOMINATED
 from muster.model.resource_amounts import GPU, PODS, Resources
 from muster.model.topology_spec import DomainSpec, TopologyConstraint
 from muster.plugins.topology import Topology
+from muster.state.gangs.subgroups import all_subgroups
 from muster.state.world import World
 
 
@@ -106,7 +107,7 @@ def violating_gangs(world: World) -> list[str]:
     for gang in world.facts.gangs.values():
         if not _is_in_one_domain(_placed_nodes(world, [pod.uid for pod in gang.pods()]), gang):
             found.append(gang.full_name)
-        apart = [each.title for each in gang.subgroups if not _is_in_one_domain(_placed_nodes(world, each.members), each)]
+        apart = [each.title for each in all_subgroups(gang) if not _is_in_one_domain(_placed_nodes(world, each.members), each)]
         found.extend(f"{gang.full_name} {title}" for title in apart)
     return found
 

@@ -187,7 +187,7 @@ def _place_minimum(s: Session, trial: Trial, ask: Ask, members: UnplacedMembers,
         only = replace(ask, pods=members.minimum, admitted=members.together)
         mark = trial.mark()
         settled = place_in_best_domain(s, trial, only, domains, phase=Phase.BINDING)
-        if settled.placed.first_refused is None or not have_alternatives(s.world, members):
+        if settled.placed.first_refused is None or not have_alternatives(s.world, ask.gang, members):
             return settled
         trial.undo_to(mark)
     before = _placed_by_role(s.world, ask.gang)
@@ -206,7 +206,7 @@ def _reserve(s: Session, ask: Ask, members: UnplacedMembers, domain: Domain) -> 
     """Keep as many nodes as there are for what the minimum needs, until the gang is complete."""
     before = _placed_by_role(s.world, ask.gang)
     with s.trial(RESERVED_WHY, cause="Accumulates") as trial:
-        pods = ask.pods if have_alternatives(s.world, members) else members.minimum
+        pods = ask.pods if have_alternatives(s.world, ask.gang, members) else members.minimum
         place_gang(s, trial, pods, domain=domain, phase=Phase.RESERVED, needed=ask.needed)
         release_surplus(s.world, trial, ask.gang, members, before)
         trial.commit()

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from muster.engine import explain
-from muster.engine.fit_counts import CAPACITY_FOR, CurrentCapacity, DomainBounds, domain_bounds, missing_members
+from muster.engine.fit_counts import CAPACITY_FOR, CurrentCapacity, DomainBounds, counted_members, domain_bounds
 from muster.engine.hooks import WHOLE_CLUSTER, Ask, Purpose
 from muster.engine.place import PlaceResult, place
 from muster.engine.session import Session
@@ -22,7 +22,7 @@ from muster.model.gang import Gang, Mode, Subgroup
 from muster.model.pod import PLACED, PLACED_OR_NOMINATED, Phase, Pod
 from muster.state.derived.topology_domains import Domain
 from muster.state.gangs.gang_stage import reaches_min
-from muster.state.gangs.subgroups import placed_in_subgroup
+from muster.state.gangs.subgroups import all_subgroups, in_phases, is_complete, placed_in_subgroup
 from muster.state.trial import Trial
 
 
@@ -45,8 +45,8 @@ def place_in_best_domain(s: Session, trial: Trial, ask: Ask, domains: Sequence[D
 
 def _place_in_domain(s: Session, trial: Trial, ask: Ask, domain: Domain, *, phase: Phase) -> DomainPlacement:
     if ask.subgroup is not None:
-        placed = _place_compactly(s, trial, ask, domain, phase)
-        return DomainPlacement(domain, placed, missing_members(s.world, ask).total <= 0)
+        placed = _place_subgroups(s, trial, ask, domain, phase)
+        return DomainPlacement(domain, placed, is_complete(ask.subgroup, counted_members(s.world, ask)))
     placed = place_gang(s, trial, ask.pods, domain=domain, phase=phase, needed=ask.needed, admitted=ask.admitted)
     return DomainPlacement(
         domain, placed, reaches_min(s.world, ask.gang, PLACED_OR_NOMINATED if phase is Phase.NOMINATED else PLACED)
@@ -124,7 +124,7 @@ def why_refused(s: Session, gang: Gang, found: DomainPlacement) -> Verdict:
 
 def why_topology_violated(s: Session, gang: Gang) -> str:
     """Why the members that have a node, or one of its subgroups, do not lie together as they must; empty where they do."""
-    for subgroup in (None, *gang.subgroups):
+    for subgroup in (None, *all_subgroups(gang)):
         if (gang if subgroup is None else subgroup).topology is not None:
             where = s.where(Ask(gang, (), Purpose.NOMINATE, subgroup=subgroup))
             if not where.domains:
@@ -168,35 +168,43 @@ def place_gang(
 
 
 def _place_subgroups(s: Session, trial: Trial, ask: Ask, domain: Domain, phase: Phase) -> PlaceResult:
-    """Subgroup by subgroup: those with placed members first, because their domain is fixed, then the largest; then the members that
-    are in none."""
+    """Subgroup by subgroup of the gang, or of the subgroup that is placed; then the members that are in none."""
     count, refused = 0, PlaceResult(0, None)
-    for subgroup, pods in _by_subgroup(s, ask):
-        placed = _place_subgroup(s, trial, replace(ask, pods=pods, subgroup=subgroup, within=domain), phase)
-        count += placed.count
-        if placed.first_refused is not None and refused.first_refused is None:
-            refused = placed
-    in_subgroups = frozenset().union(*(subgroup.members for subgroup in ask.gang.subgroups))
-    others = tuple(pod for pod in ask.pods if pod.uid not in in_subgroups)
-    if others:
-        placed = _place_compactly(s, trial, replace(ask, pods=others), domain, phase)
+    for subgroup, pods in by_subgroup(s, ask):
+        part = replace(ask, pods=pods, subgroup=subgroup or ask.subgroup, within=domain)
+        placed = _place_compactly(s, trial, part, domain, phase) if subgroup is None else _place_subgroup(s, trial, part, phase)
         count += placed.count
         refused = placed if refused.first_refused is None else refused
     return replace(refused, count=count)
 
 
-def _by_subgroup(s: Session, ask: Ask) -> list[tuple[Subgroup, tuple[Pod, ...]]]:
-    subgroup_of = {uid: at for at, subgroup in enumerate(ask.gang.subgroups) for uid in subgroup.members}
+def by_subgroup(s: Session, ask: Ask) -> list[tuple[Subgroup | None, tuple[Pod, ...]]]:
+    """The pods of an ask by the subgroups of what it asks for: those with placed members first, because their domain is fixed, then
+    the most constrained, then the largest; last the pods that are in none."""
+    subgroups = (ask.subgroup or ask.gang).subgroups
+    if not subgroups:
+        return [(None, ask.pods)]
+    subgroup_of = {uid: at for at, subgroup in enumerate(subgroups) for uid in subgroup.members}
     found: dict[int, list[Pod]] = {}
     for pod in ask.pods:
-        if pod.uid in subgroup_of:
-            found.setdefault(subgroup_of[pod.uid], []).append(pod)
-    order = sorted(found, key=lambda at: (not placed_in_subgroup(s.world, ask.gang.subgroups[at]), -len(found[at]), at))
-    return [(ask.gang.subgroups[at], tuple(found[at])) for at in order]
+        found.setdefault(subgroup_of.get(pod.uid, -1), []).append(pod)
+    others = tuple(found.pop(-1, ()))
+
+    def key(at: int) -> tuple[int | bool, ...]:
+        return not placed_in_subgroup(s.world, subgroups[at]), _looseness(subgroups[at]), -len(found[at]), at
+
+    parts: list[tuple[Subgroup | None, tuple[Pod, ...]]] = [(subgroups[at], tuple(found[at])) for at in sorted(found, key=key)]
+    return [*parts, (None, others)] if others else parts
+
+
+def _looseness(subgroup: Subgroup) -> int:
+    """0 with a hard topology constraint on any of its levels, 1 with a soft one, 2 without."""
+    constraints = [each.topology for each in (subgroup, *all_subgroups(subgroup)) if each.topology is not None]
+    return min((0 if constraint.hard else 1 for constraint in constraints), default=2)
 
 
 def _place_subgroup(s: Session, trial: Trial, ask: Ask, phase: Phase) -> PlaceResult:
-    """A subgroup that would have fewer members than its minimum is not placed."""
+    """A subgroup that would not be complete is not placed."""
     assert ask.subgroup is not None
     where = s.where(ask)
     if not where.domains:
@@ -211,8 +219,11 @@ def _place_subgroup(s: Session, trial: Trial, ask: Ask, phase: Phase) -> PlaceRe
 
 
 def _below_min_verdict(s: Session, subgroup: Subgroup, found: DomainPlacement) -> Verdict:
-    least = explain.plural(subgroup.min, "member fits", "members fit")
-    why = f"{subgroup.title}: {placed_in_subgroup(s.world, subgroup)} of at least {least} in {found.domain.title}"
+    fit, least = placed_in_subgroup(s.world, subgroup), explain.plural(subgroup.min, "member fits", "members fit")
+    if fit >= subgroup.min:
+        fit = sum(is_complete(each, in_phases(s.world)) for each in subgroup.subgroups)
+        least = explain.plural(subgroup.min_subgroups, "part fits", "parts fit")
+    why = f"{subgroup.title}: {fit} of at least {least} in {found.domain.title}"
     return Verdict(ok=False, why=why, code=explain.NO_CAPACITY, curable=True, topics=explain.CAPACITY)
 
 

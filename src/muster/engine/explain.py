@@ -15,7 +15,7 @@ from muster.model.topics import Topic, TopicKey
 from muster.state.derived_values import Derived
 from muster.state.gangs.gang_stage import count, members_missing, reaches_min
 from muster.state.gangs.refused_binds import pause_s, refused_member
-from muster.state.gangs.subgroups import missing_subgroups
+from muster.state.gangs.subgroups import is_complete, lowest_incomplete
 from muster.state.node_table import BoolColumn, NodeRows
 from muster.state.world import World
 
@@ -48,11 +48,19 @@ def waiting_for_pods(gang: Gang) -> Verdict:
             held_back = f", {role.gated} with scheduling gates" if role.gated else ""
             exist = members_exist(existing, role.min)
             return Verdict(ok=False, why=f"{name}{exist}{held_back}", code=WAITING_FOR_PODS)
-    lacking = missing_subgroups(gang)
-    if lacking:
-        return Verdict(ok=False, why=lacking, code=WAITING_FOR_PODS)
     existing = sum(len(role.pods) + role.succeeded for role in gang.roles)
+    if existing >= gang.min:
+        return Verdict(ok=False, why=_subgroups_missing(gang), code=WAITING_FOR_PODS)
     return Verdict(ok=False, why=members_exist(existing, gang.min), code=WAITING_FOR_PODS)
+
+
+def _subgroups_missing(gang: Gang) -> str:
+    """Which subgroup has too few complete ones for want of members, and which of these lacks how many."""
+    group = lowest_incomplete(gang, lambda _: True)
+    short = [each for each in group.subgroups if not is_complete(each, lambda _: True)]
+    name, noun = ("", "sub-groups") if isinstance(group, Gang) else (f"sub-group {group.title}: ", "parts")
+    whole = f"{name}{len(group.subgroups) - len(short)} of at least {group.min_subgroups} {noun} have their members"
+    return whole + "".join(f" ({each.title}: {members_exist(len(each.members) + each.succeeded, each.min)})" for each in short[:1])
 
 
 def bind_refused(world: World, gang: Gang) -> Verdict:

@@ -16,13 +16,13 @@ import numpy as np
 from muster.engine.hooks import Ask, Purpose
 from muster.engine.node_scores import COLUMNS, MOUNTING_COLUMNS, REFUSED
 from muster.engine.session import Session
-from muster.model.gang import MatchPolicy, Subgroup
+from muster.model.gang import MatchPolicy
 from muster.model.pod import PLACED, PLACED_OR_NOMINATED, Pod, PodSignature
 from muster.model.topics import Topic
 from muster.state.derived.topology_domains import Domain
 from muster.state.derived_values import Derived
 from muster.state.gangs.gang_stage import count, is_running, phases_that_count
-from muster.state.gangs.subgroups import placed_in_subgroup
+from muster.state.gangs.subgroups import CountsMember, in_phases, ways_to_complete
 from muster.state.node_table import BoolColumn, IntColumn, NodeRows, RowIndex
 from muster.state.resource_columns import Amounts
 from muster.state.world import World
@@ -248,9 +248,9 @@ class MissingMembers:
 def missing_members(world: World, ask: Ask) -> MissingMembers:
     """What the ask must bring so that the gang has its minimum. An ask that does not say needs all of its pods."""
     if ask.subgroup is not None:
-        return MissingMembers(
-            {}, ask.subgroup.min - placed_in_subgroup(world, ask.subgroup) - _placed_later(world, ask, ask.subgroup)
-        )
+        pool = {pod.uid: place for place, pod in enumerate(ask.pods)}
+        added = next(ways_to_complete(ask.subgroup, counted_members(world, ask), pool), None)
+        return MissingMembers({}, UNBOUNDED if added is None else len(added))
     if ask.needed is None:
         counted: dict[str, int] = {}
         for pod in ask.pods:
@@ -266,9 +266,11 @@ def missing_members(world: World, ask: Ask) -> MissingMembers:
     return MissingMembers(roles, gang.min - sum(have.values()))
 
 
-def _placed_later(world: World, ask: Ask, subgroup: Subgroup) -> int:
-    """Members of the subgroup that a plan places after these, one signature after the other: it counts only if all fit."""
+def counted_members(world: World, ask: Ask) -> CountsMember:
+    """Who counts in the subgroups of an ask: members that have a node or are nominated, and those that a plan places after these,
+    one signature after the other: it counts only if all fit."""
+    placed = in_phases(world)
     if ask.purpose is Purpose.ALLOCATE:
-        return 0
+        return placed
     requested = {pod.uid for pod in ask.pods}
-    return sum(uid not in requested and uid not in world.placements.by_uid for uid in subgroup.members)
+    return lambda uid: placed(uid) or (uid not in requested and uid not in world.placements.by_uid)

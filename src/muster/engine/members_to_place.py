@@ -3,13 +3,13 @@ its turn."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from muster.model.gang import Gang
 from muster.model.pod import PLACED, Phase, Pod
-from muster.state.gangs.gang_stage import count, phases_that_count, reaches_min
-from muster.state.gangs.subgroups import with_subgroup_members
+from muster.state.gangs.gang_stage import count, phases_that_count, reaches_min, unplaced
+from muster.state.gangs.subgroups import CountsMember, in_phases, ways_to_have_subgroups, with_more
 from muster.state.trial import Trial
 from muster.state.world import World
 
@@ -36,49 +36,79 @@ def has_minimum_placed(world: World, gang: Gang) -> bool:
 
 def split_members(world: World, gang: Gang, phases: Collection[Phase]) -> tuple[tuple[Pod, ...], tuple[Pod, ...]]:
     """The members without a node: what the minimums lack beside those in these phases, and the others."""
+    waiting = unplaced(world, gang)
+    first = next(ways_to_minimum(world, gang, phases, waiting))
+    known = {pod.uid for pod in first}
+    return first, tuple(pod for pod in waiting if pod.uid not in known)
+
+
+def ways_to_minimum(world: World, gang: Gang, phases: Collection[Phase], waiting: Sequence[Pod]) -> Iterator[tuple[Pod, ...]]:
+    """Which of these members its minimums lack beside those in these phases; then other choices among its subgroups."""
     phases = phases_that_count(world, gang, phases)
+    placed = {role.name: count(world, role, phases) + role.succeeded for role in gang.roles}
+    return _ways(world, gang, placed, waiting, in_phases(world, {*phases, Phase.NOMINATED}))
+
+
+def _ways(
+    world: World, gang: Gang, placed: Mapping[str, int], waiting: Sequence[Pod], counts: CountsMember
+) -> Iterator[tuple[Pod, ...]]:
+    """`placed`: how many members each role has beside those that wait. All that wait, where they are too few."""
+    short = {role.name: max(0, role.min - placed[role.name]) for role in gang.roles}
+    more = gang.min - sum(max(role.min, placed[role.name]) for role in gang.roles)
+    if gang.subgroups:
+        yield from _ways_by_subgroup(world, gang, short, more, waiting, counts)
+        return
     first: list[Pod] = []
     others: list[Pod] = []
-    have = 0
-    for role in gang.roles:
-        waiting = [pod for pod in role.pods if pod.uid not in world.placements.by_uid]
-        placed = count(world, role, phases) + role.succeeded
-        lacking = max(0, role.min - placed)
-        first.extend(waiting[:lacking])
-        others.extend(waiting[lacking:])
-        have += placed
-    first, others = with_subgroup_members(world, gang, first, others)
-    more = max(0, gang.min - have - len(first))
-    return (*first, *others[:more]), tuple(others[more:])
+    for pod in waiting:
+        role = world.facts.members[pod.uid].role
+        (first if short[role] > 0 else others).append(pod)
+        short[role] -= 1
+    yield (*first, *others[: max(0, more)])
 
 
-def have_alternatives(world: World, members: UnplacedMembers) -> bool:
+def _ways_by_subgroup(
+    world: World, gang: Gang, short: Mapping[str, int], more: int, waiting: Sequence[Pod], counts: CountsMember
+) -> Iterator[tuple[Pod, ...]]:
+    """Whole subgroups first, then what roles and gang lack beside them: nobody is asked for whose subgroup stays incomplete."""
+    pods = {pod.uid: pod for pod in waiting}
+    pool = {uid: place for place, uid in enumerate(pods)}
+    roles: dict[str, set[str]] = {name: set() for name in short}
+    for uid in pods:
+        roles[world.facts.members[uid].role].add(uid)
+    total, found = sum(short.values()) + max(0, more), False
+    for subgroups in ways_to_have_subgroups(gang, counts, pool):
+        added: tuple[str, ...] | None = subgroups
+        for name, needed in short.items():
+            if added is not None:
+                added = with_more(gang, counts, pool, added, short=needed - len(roles[name].intersection(added)), among=roles[name])
+        if added is not None:
+            added = with_more(gang, counts, pool, added, short=total - len(added))
+        if added is not None:
+            found = True
+            yield tuple(pods[uid] for uid in sorted(added, key=pool.__getitem__))
+    if not found:
+        yield tuple(waiting)
+
+
+def have_alternatives(world: World, gang: Gang, members: UnplacedMembers) -> bool:
     """Could surplus members find nodes where some that the minimum asks for do not?"""
     if not members.surplus:
         return False
     roles = world.facts.members
-    return len({(roles[pod.uid].role, pod.signature) for pod in (*members.minimum, *members.surplus)}) > 1
+    kinds = {(roles[pod.uid].role, pod.signature) for pod in (*members.minimum, *members.surplus)}
+    return len(kinds) > 1 or bool(gang.subgroups)
 
 
-def release_surplus(world: World, trial: Trial, gang: Gang, members: UnplacedMembers, before: dict[str, int]) -> None:
+def release_surplus(world: World, trial: Trial, gang: Gang, members: UnplacedMembers, before: Mapping[str, int]) -> None:
     """Of all members that were just placed keep those that the minimum needs. `before`: how many each role had."""
-    kept: set[str] = set()
-    short = {role.name: max(0, role.min - before[role.name]) for role in gang.roles}
-    placed = [pod for pod in (*members.minimum, *members.surplus) if pod.uid in world.placements.by_uid]
-    for pod in placed:
-        role = world.facts.members[pod.uid].role
-        if short[role] > 0:
-            short[role] -= 1
-            kept.add(pod.uid)
-    more = gang.min - sum(max(role.min, before[role.name]) for role in gang.roles)
-    kept.update([pod.uid for pod in placed if pod.uid not in kept][: max(0, more)])
-    mark, complete = trial.mark(), reaches_min(world, gang)
-    for pod in placed:
-        if pod.uid not in kept:
+    placed = {pod.uid: pod for pod in (*members.minimum, *members.surplus) if pod.uid in world.placements.by_uid}
+    counts = in_phases(world, {*phases_that_count(world, gang, PLACED), Phase.NOMINATED})
+    kept = next(_ways(world, gang, before, list(placed.values()), lambda uid: uid not in placed and counts(uid)))
+    known = {pod.uid for pod in kept}
+    for uid, pod in placed.items():
+        if uid not in known:
             trial.release(pod)
-    if complete and not reaches_min(world, gang):
-        # Its subgroups need others than the first of each role.
-        trial.undo_to(mark)
 
 
 def release_unexpected(world: World, trial: Trial, gang: Gang, pods: Sequence[Pod]) -> bool:

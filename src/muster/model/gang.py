@@ -163,18 +163,19 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class Subgroup:
-    """Members of a gang that belong together more closely than the rest: a PodGroup of a GangGroup, or one part of a sub-group.
+    """A part of a gang that has a minimum and a topology constraint of its own; its parts are subgroups again.
 
-    With fewer than `min` members it is not placed. `sub_group` is the sub-group that it is a part of, or empty.
+    It is complete with `min` of its members and `min_subgroups` of its own subgroups; one that would not be complete is not placed.
     """
 
     title: str
     members: frozenset[str]
-    """UIDs of those that live."""
+    """UIDs of those that live, those of its subgroups included."""
     min: int = 0
     succeeded: int = 0
     topology: TopologyConstraint | None = None
-    sub_group: str = ""
+    subgroups: tuple[Subgroup, ...] = ()
+    min_subgroups: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,8 +194,8 @@ class Gang:
     wait_s: float = 600.0
     topology: TopologyConstraint | None = None
     subgroups: tuple[Subgroup, ...] = ()
-    subgroup_mins: tuple[tuple[str, int], ...] = ()
-    """How many subgroups of a policy must have their minimum."""
+    min_subgroups: int = 0
+    """How many of the subgroups must be complete."""
     min_resources: Resources = NOTHING
     never_preempts: bool = False
     siblings: tuple[str, ...] = ()

@@ -40,7 +40,7 @@ from muster.model.gang import Gang, MatchPolicy
 from muster.model.pod import PLACED_OR_NOMINATED, Phase, Placement, Pod
 from muster.model.topics import Topic
 from muster.state.gangs.gang_stage import count, has_minimum, is_running, phases_that_count, reaches_min
-from muster.state.gangs.subgroups import has_subgroup_minimums
+from muster.state.gangs.subgroups import has_subgroups, in_phases
 from muster.state.memory import ActivePlan
 from muster.state.trial import Trial
 
@@ -284,19 +284,22 @@ def _plan_in(asked: EvictionAsk, where: BoundedDomain, *, best: PlanKey | None) 
 def preemptor_pods(s: Session, gang: Gang) -> tuple[Pod, ...]:
     """The members that pods are evicted for: what the minimums lack. Those above them wait for free capacity. Bound members count,
     whatever the match policy says of those that come after them."""
-    if has_minimum(s.world, gang, PLACED_OR_NOMINATED) and has_subgroup_minimums(s.world, gang, PLACED_OR_NOMINATED):
+    if has_minimum(s.world, gang, PLACED_OR_NOMINATED):
         return ()
     pods = members_needed(s.world, gang)
     return pods if _is_scheduled_per_pod(s, gang) or _complete(s, gang, pods) else ()
 
 
 def _complete(s: Session, gang: Gang, pods: Sequence[Pod]) -> bool:
-    """Would every role have its minimum with these members? Where others that are needed do not exist, nodes are of no use."""
+    """Would every minimum be met with these members? Where others that are needed do not exist, nodes are of no use."""
     phases = phases_that_count(s.world, gang, PLACED_OR_NOMINATED)
     counts = {role.name: count(s.world, role, phases) + role.succeeded for role in gang.roles}
     for pod in pods:
         counts[s.world.facts.members[pod.uid].role] += 1
-    return sum(counts.values()) >= gang.min and all(counts[role.name] >= role.min for role in gang.roles)
+    if sum(counts.values()) < gang.min or any(counts[role.name] < role.min for role in gang.roles):
+        return False
+    placed, added = in_phases(s.world, phases), {pod.uid for pod in pods}
+    return has_subgroups(gang, lambda uid: uid in added or placed(uid))
 
 
 def _is_scheduled_per_pod(s: Session, gang: Gang) -> bool:

@@ -22,7 +22,11 @@ from muster.scenario.invariants.eviction_invariants import (
     nominated_gang_evicts_nobody,
     placed_gang_is_not_victim,
 )
-from muster.scenario.invariants.gang_invariants import every_effect_says_why, strict_gang_all_or_nothing
+from muster.scenario.invariants.gang_invariants import (
+    every_effect_says_why,
+    no_incomplete_subgroup_is_placed,
+    strict_gang_all_or_nothing,
+)
 from muster.scenario.invariants.pod_invariants import no_effect_twice, no_pod_twice
 from muster.scenario.invariants.queue_invariants import ledger_is_sum, no_queue_over_limit
 from muster.scenario.invariants.topology_invariants import hard_topology_holds
@@ -37,6 +41,7 @@ INVARIANTS: dict[str, Callable[[CheckedCycle], Iterator[str]]] = {
     "no pod twice": no_pod_twice,
     "no effect twice": no_effect_twice,
     "a strict gang is placed whole or not at all": strict_gang_all_or_nothing,
+    "a subgroup is placed only when it is complete": no_incomplete_subgroup_is_placed,
     "every effect and every wait says why": every_effect_says_why,
     "hard topology holds": hard_topology_holds,
     "an eviction has a beneficiary": eviction_has_beneficiary,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from muster.model.effects import Condition, PodGroupStatus, QueueStatus, StateEffect
-from muster.model.gang import Gang, MatchPolicy, Mode
+from muster.model.gang import Gang, MatchPolicy, Mode, Subgroup
 from muster.model.pod import Phase
 from muster.scenario.invariants.checked_cycle import PLACED, CheckedCycle
+from muster.state.gangs.subgroups import all_subgroups
 
 
 def strict_gang_all_or_nothing(case: CheckedCycle) -> Iterator[str]:
@@ -40,6 +41,29 @@ def below_min(case: CheckedCycle, gang: Gang, phases: frozenset[Phase]) -> Itera
             yield f"{gang.full_name} was placed, and its role {role.name or 'unnamed'} has {placed_count} of {role.min} members"
     if total < gang.min:
         yield f"{gang.full_name} was placed, and has {total} of {gang.min} members"
+    complete = sum(_is_complete(case, subgroup) for subgroup in gang.subgroups)
+    if complete < gang.min_subgroups:
+        yield f"{gang.full_name} was placed, and has {complete} of {gang.min_subgroups} complete subgroups"
+
+
+def no_incomplete_subgroup_is_placed(case: CheckedCycle) -> Iterator[str]:
+    """A subgroup with a pod placed in this cycle is complete: it has its minimum, and as many complete subgroups as it needs."""
+    placed = {effect.uid for effect in case.placed()}
+    for key in {case.gang_key(uid): None for uid in placed}:
+        gang = case.world.facts.gangs.get(key)
+        for subgroup in () if gang is None else all_subgroups(gang):
+            if not placed.isdisjoint(subgroup.members) and not _is_complete(case, subgroup):
+                have = f"{_count_placed(case, subgroup)} of {subgroup.min} members"
+                yield f"{subgroup.title} of {key} was placed, and is not complete: {have}"
+
+
+def _is_complete(case: CheckedCycle, subgroup: Subgroup) -> bool:
+    whole = [each for each in subgroup.subgroups if _is_complete(case, each)]
+    return _count_placed(case, subgroup) >= subgroup.min and len(whole) >= subgroup.min_subgroups
+
+
+def _count_placed(case: CheckedCycle, subgroup: Subgroup) -> int:
+    return subgroup.succeeded + sum(case.phase(uid) in PLACED | {Phase.NOMINATED} for uid in subgroup.members)
 
 
 def _is_fully_bound(case: CheckedCycle, gang: Gang) -> bool:

@@ -9,6 +9,7 @@ from muster.model.pod import Phase, Pod
 from muster.model.topology_spec import DomainMember, TopologyConstraint
 from muster.plugins.topology import Topology
 from muster.scenario.invariants.checked_cycle import PLACED, CheckedCycle
+from muster.state.gangs.subgroups import all_subgroups
 from muster.state.world import World
 
 
@@ -19,7 +20,7 @@ def hard_topology_holds(case: CheckedCycle) -> Iterator[str]:
         if gang is None:
             continue
         yield from _outside_one_domain(case, gang.full_name, gang.topology, gang.pods())
-        for subgroup in gang.subgroups:
+        for subgroup in all_subgroups(gang):
             members = tuple(pod for pod in gang.pods() if pod.uid in subgroup.members)
             yield from _outside_one_domain(case, f"subgroup {subgroup.title} of {gang.full_name}", subgroup.topology, members)
 

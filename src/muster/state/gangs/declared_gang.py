@@ -15,6 +15,7 @@ from muster.model.gang import Gang, MatchPolicy, Mode, PodGroup, Role, changed
 from muster.model.pod import NOT_DECLARED, ApiFlavour, Declared, Pod, PodStatusPhase
 from muster.model.resource_amounts import NOTHING
 from muster.model.topology_spec import TopologyConstraint
+from muster.state.gangs.declared_subgroups import subgroups_of
 from muster.state.gangs.declared_values import (
     Minimums,
     age,
@@ -24,7 +25,6 @@ from muster.state.gangs.declared_values import (
     minimums_of,
     unreadable_minimum,
 )
-from muster.state.gangs.subgroups import subgroup_mins_of, subgroups_of
 
 _RUNNING_COUNTS = frozenset({ApiFlavour.VOLCANO, ApiFlavour.NATIVE, ApiFlavour.SINGLE_POD})
 _LAST_NUMBER = re.compile(r"^(.*?)(\d{1,18})$")
@@ -98,6 +98,7 @@ def _declared_gang(
     default_wait_s: float,
 ) -> Gang:
     """With what both pods and a PodGroup can declare, and with what only a PodGroup can."""
+    subgroups = subgroups_of(group, pods)
     return Gang(
         group_key,
         full_name,
@@ -105,8 +106,8 @@ def _declared_gang(
         minimums.members,
         mode=_mode(declared),
         wait_s=_wait_s(group, declared, default_wait_s),
-        subgroups=subgroups_of(group, pods),
-        subgroup_mins=subgroup_mins_of(group),
+        subgroups=subgroups,
+        min_subgroups=len(subgroups),
         min_resources=NOTHING if group is None else group.min_resources,
         started=None if group is None else group.started,
         siblings=tuple(name for name in declared.groups or () if name != full_name),

@@ -35,7 +35,7 @@ def _both(one: Gang, other: Gang) -> Gang:
         match_policy=one.match_policy,
         wait_s=min(one.wait_s, other.wait_s),
         subgroups=one.subgroups + other.subgroups,
-        subgroup_mins=one.subgroup_mins + other.subgroup_mins,
+        min_subgroups=one.min_subgroups + other.min_subgroups,
         min_resources=_min_resources(one, other),
         never_preempts=one.never_preempts or other.never_preempts,
         started=min((each.started for each in (one, other) if each.started is not None), default=None),
@@ -53,11 +53,17 @@ def _min_resources(one: Gang, other: Gang) -> Resources:
 
 
 def _with_one_role(gang: Gang) -> Gang:
-    """Inside a GangGroup a PodGroup is a role, and its topology constraint is about its own members: they are a subgroup."""
-    subgroups = gang.subgroups
-    if gang.topology is not None and not subgroups:
-        subgroups = (Subgroup(gang.full_name, frozenset(pod.uid for pod in gang.pods()), topology=gang.topology),)
-    return replace(gang, roles=(_merged(gang),), topology=None, subgroups=subgroups)
+    """Inside a GangGroup a PodGroup is a role; where it has a topology constraint or subgroups, it is a subgroup, too."""
+    if gang.topology is None and not gang.subgroups:
+        return replace(gang, roles=(_merged(gang),))
+    whole = Subgroup(
+        gang.full_name,
+        frozenset(pod.uid for pod in gang.pods()),
+        topology=gang.topology,
+        subgroups=gang.subgroups,
+        min_subgroups=gang.min_subgroups,
+    )
+    return replace(gang, roles=(_merged(gang),), topology=None, subgroups=(whole,), min_subgroups=1)
 
 
 def _merged(gang: Gang) -> Role:

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from muster.model.gang import Gang, MatchPolicy, Role, Stage
 from muster.model.pod import PLACED, PLACED_OR_NOMINATED, Phase, Pod
-from muster.state.gangs.subgroups import has_subgroup_minimums, missing_subgroups
+from muster.state.gangs.subgroups import has_subgroups, in_phases
 from muster.state.world import World
 
 _BOUND = frozenset({Phase.BOUND})
@@ -32,8 +32,7 @@ def reaches_min(world: World, gang: Gang, phases: Collection[Phase] = PLACED) ->
     """True when every role has its minimum, and the gang its own, with members in these phases or already succeeded."""
     if gang.match_policy is MatchPolicy.ONCE_SATISFIED and is_running(world, gang):
         return True
-    phases = phases_that_count(world, gang, phases)
-    return has_minimum(world, gang, phases) and has_subgroup_minimums(world, gang, phases)
+    return has_minimum(world, gang, phases_that_count(world, gang, phases))
 
 
 def phases_that_count(world: World, gang: Gang, phases: Collection[Phase]) -> Collection[Phase]:
@@ -45,24 +44,22 @@ def phases_that_count(world: World, gang: Gang, phases: Collection[Phase]) -> Co
 
 
 def has_minimum(world: World, gang: Gang, phases: Collection[Phase]) -> bool:
+    """Its own, that of each role, and as many complete subgroups as it needs."""
     total = 0
     for role in gang.roles:
         placed = count(world, role, phases) + role.succeeded
         if placed < role.min:
             return False
         total += placed
-    return total >= gang.min
+    return total >= gang.min and (not gang.subgroups or has_subgroups(gang, in_phases(world, phases)))
 
 
 def is_partially_bound(world: World, gang: Gang) -> bool:
     """Some members are bound or binding, but a role has fewer than its minimum: by a failure, a crash or a lost node."""
     if world.placements.unplaced_members.get(gang.key, 0) >= gang.size:
         return False
-    placed = [count(world, role, frozenset({Phase.BINDING, Phase.BOUND})) for role in gang.roles]
-    if not any(placed):
-        return False
-    short = any(one + role.succeeded < role.min for one, role in zip(placed, gang.roles, strict=True))
-    return short or sum(placed) + sum(role.succeeded for role in gang.roles) < gang.min
+    binding_or_bound = frozenset({Phase.BINDING, Phase.BOUND})
+    return any(count(world, role, binding_or_bound) for role in gang.roles) and not has_minimum(world, gang, binding_or_bound)
 
 
 def members_missing(world: World, gang: Gang, phases: Collection[Phase] = PLACED) -> dict[str, int]:
@@ -74,7 +71,7 @@ def has_enough_members(gang: Gang) -> bool:
     """True when every role has as many children as its minimum: before that an attempt makes no sense."""
     if any(len(role.pods) + role.succeeded < role.min for role in gang.roles):
         return False
-    return sum(len(role.pods) + role.succeeded for role in gang.roles) >= gang.min and not missing_subgroups(gang)
+    return sum(len(role.pods) + role.succeeded for role in gang.roles) >= gang.min and has_subgroups(gang, lambda _: True)
 
 
 def unplaced(world: World, gang: Gang) -> list[Pod]:

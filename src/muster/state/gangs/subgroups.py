@@ -1,123 +1,136 @@
-"""Subgroups: members of a gang with a minimum and topology of their own, by the subgroup policies that a PodGroup declares."""
+"""Subgroups: parts of a gang with a minimum and topology of their own, parts of these, and so on. Which of them are complete, and
+which members would complete them. How they come to be is in `declared_subgroups`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import combinations, islice, product
 
-from muster.model.gang import Gang, PodGroup, Subgroup, SubgroupPolicy
-from muster.model.pod import PLACED_OR_NOMINATED, Phase, Pod, PodStatusPhase
+from muster.model.gang import Gang, Subgroup
+from muster.model.pod import PLACED_OR_NOMINATED, Phase
 from muster.state.world import World
 
+CountsMember = Callable[[str], bool]
+"""Does the member with this UID count?"""
+Pool = Mapping[str, int]
+"""UIDs of members that could be added, and their place in the order in which they are placed."""
 
-@dataclass(slots=True)
-class _Counted:
-    live: list[str]
-    succeeded: int = 0
-
-
-def subgroups_of(group: PodGroup | None, pods: Iterable[Pod]) -> tuple[Subgroup, ...]:
-    """The subgroups of one PodGroup. A pod is in one of the first policy that selects it and whose labels it has."""
-    if group is None or not group.sub_groups:
-        return ()
-    counted: dict[tuple[int, tuple[str, ...]], _Counted] = {}
-    for pod in sorted(pods, key=lambda pod: (pod.created, pod.name, pod.uid)):
-        found = _subgroup_of(group.sub_groups, pod)
-        if found is None:
-            continue
-        subgroup = counted.setdefault(found, _Counted([]))
-        if pod.status_phase is PodStatusPhase.SUCCEEDED:
-            subgroup.succeeded += 1
-        elif not pod.finished and pod.deleted_at is None and not pod.gates:
-            subgroup.live.append(pod.uid)
-    return tuple(_subgroup(group, at, values, counted[at, values]) for at, values in sorted(counted))
+_MOST_WAYS = 8
+"""Of a subgroup's subgroups so many ways to complete it are looked at."""
 
 
-def _subgroup_of(sub_groups: Sequence[SubgroupPolicy], pod: Pod) -> tuple[int, tuple[str, ...]] | None:
-    for at, sub_group in enumerate(sub_groups):
-        if sub_group.role and (pod.membership is None or pod.membership.role != sub_group.role):
-            continue
-        if sub_group.selector.selects(pod.labels) and all(key in pod.labels for key in sub_group.label_keys):
-            return at, tuple(pod.labels[key] for key in sub_group.label_keys)
-    return None
+def all_subgroups(group: Gang | Subgroup) -> Iterator[Subgroup]:
+    """Of all levels; each before its own."""
+    for subgroup in group.subgroups:
+        yield subgroup
+        yield from all_subgroups(subgroup)
 
 
-def _subgroup(group: PodGroup, at: int, values: tuple[str, ...], counted: _Counted) -> Subgroup:
-    sub_group = group.sub_groups[at]
-    return Subgroup(
-        title="-".join((sub_group.name, *values)),
-        members=frozenset(counted.live),
-        min=sub_group.size,
-        succeeded=counted.succeeded,
-        topology=sub_group.topology,
-        sub_group=f"{group.full_name}/{sub_group.name}",
-    )
+# -- which are complete ------------------------------------------------------------------------------------------------------------
 
 
-def subgroup_mins_of(group: PodGroup | None) -> tuple[tuple[str, int], ...]:
-    if group is None:
-        return ()
-    return tuple((f"{group.full_name}/{each.name}", each.min_subgroups) for each in group.sub_groups if each.min_subgroups)
+def is_complete(subgroup: Subgroup, counts: CountsMember) -> bool:
+    """Has it its own minimum, and enough complete subgroups, with the members that count and those that succeeded?"""
+    return subgroup.succeeded + sum(map(counts, subgroup.members)) >= subgroup.min and has_subgroups(subgroup, counts)
 
 
-def missing_subgroups(gang: Gang) -> str:
-    """Which policy has fewer complete subgroups than the gang needs, as a sentence, or empty."""
-    for sub_group, least in gang.subgroup_mins:
-        ready = sum(
-            subgroup.sub_group == sub_group and len(subgroup.members) + subgroup.succeeded >= subgroup.min
-            for subgroup in gang.subgroups
-        )
-        if ready < least:
-            return f"sub-group {sub_group.rsplit('/', 1)[-1]}: {ready} of at least {least} parts have their members"
-    return ""
+def has_subgroups(group: Gang | Subgroup, counts: CountsMember) -> bool:
+    """Are as many of its subgroups complete as it needs?"""
+    return not group.min_subgroups or sum(is_complete(each, counts) for each in group.subgroups) >= group.min_subgroups
 
 
-def has_subgroup_minimums(world: World, gang: Gang, phases: Iterable[Phase] = PLACED_OR_NOMINATED) -> bool:
-    """True when every policy has enough subgroups with enough members in these phases."""
-    return all(
-        sum(
-            subgroup.sub_group == sub_group and placed_in_subgroup(world, subgroup, phases) >= subgroup.min
-            for subgroup in gang.subgroups
-        )
-        >= least
-        for sub_group, least in gang.subgroup_mins
-    )
+def in_phases(world: World, phases: Collection[Phase] = PLACED_OR_NOMINATED) -> CountsMember:
+    """Members in one of these phases count."""
+    placements, wanted = world.placements.by_uid, frozenset(phases)
+    return lambda uid: (found := placements.get(uid)) is not None and found.phase in wanted
 
 
-def with_subgroup_members(world: World, gang: Gang, needed: list[Pod], others: list[Pod]) -> tuple[list[Pod], list[Pod]]:
-    """Which members are needed and which are not, with whole subgroups among the needed: those that are still missing, where that
-    takes fewest of the others, and those that would be begun anyway."""
-    if not gang.subgroups:
-        return needed, others
-    known = {pod.uid for pod in needed}
-    more = {subgroup: _to_draw(world, subgroup, known, others) for subgroup in gang.subgroups}
-    drawn: set[str] = set()
-    for sub_group, least in gang.subgroup_mins:
-        drawn.update(*_fewest_for(world, {each: uids for each, uids in more.items() if each.sub_group == sub_group}, least))
-    for subgroup, begun in more.items():
-        if begun and not known.isdisjoint(subgroup.members):
-            drawn.update(begun)
-    return [*needed, *(pod for pod in others if pod.uid in drawn)], [pod for pod in others if pod.uid not in drawn]
-
-
-def _fewest_for(world: World, more: Mapping[Subgroup, list[str] | None], least: int) -> list[list[str]]:
-    """What has to be drawn for so many complete subgroups. Of equal ones the first subgroup: UIDs are arbitrary."""
-    incomplete = [subgroup for subgroup in more if placed_in_subgroup(world, subgroup) < subgroup.min]
-    missing = least - (len(more) - len(incomplete))
-    able = [uids for subgroup in incomplete if (uids := more[subgroup]) is not None]
-    return sorted(able, key=len)[: max(0, missing)]
-
-
-def _to_draw(world: World, subgroup: Subgroup, needed: set[str], others: Sequence[Pod]) -> list[str] | None:
-    """Which of the others a subgroup needs for its minimum, or None where there are too few."""
-    short = max(0, subgroup.min - placed_in_subgroup(world, subgroup) - len(needed & subgroup.members))
-    uids = [pod.uid for pod in others if pod.uid in subgroup.members][:short]
-    return uids if len(uids) == short else None
-
-
-def placed_in_subgroup(world: World, subgroup: Subgroup, phases: Iterable[Phase] = PLACED_OR_NOMINATED) -> int:
+def placed_in_subgroup(world: World, subgroup: Subgroup, phases: Collection[Phase] = PLACED_OR_NOMINATED) -> int:
     """Members of the subgroup in these phases, or already succeeded."""
-    placements, phases = world.placements.by_uid, frozenset(phases)
-    return subgroup.succeeded + sum(
-        (found := placements.get(uid)) is not None and found.phase in phases for uid in subgroup.members
-    )
+    return subgroup.succeeded + sum(map(in_phases(world, phases), subgroup.members))
+
+
+def lowest_incomplete(group: Gang | Subgroup, counts: CountsMember) -> Gang | Subgroup:
+    """Of a group that lacks complete subgroups: the first in it, or in a subgroup of it, that lacks them for want of members."""
+    for subgroup in group.subgroups:
+        if not is_complete(subgroup, counts) and not has_subgroups(subgroup, counts):
+            return lowest_incomplete(subgroup, counts)
+    return group
+
+
+# -- what would complete them ------------------------------------------------------------------------------------------------------
+
+
+def ways_to_complete(subgroup: Subgroup, counts: CountsMember, pool: Pool) -> Iterator[tuple[str, ...]]:
+    """The members that would complete it, as few as can be; then other choices among its subgroups. None where there are too
+    few."""
+    for added in ways_to_have_subgroups(subgroup, counts, pool):
+        short = subgroup.min - subgroup.succeeded - sum(map(counts, subgroup.members)) - len(added)
+        grown = with_more(subgroup, counts, pool, added, short=short)
+        if grown is not None:
+            yield grown
+
+
+def ways_to_have_subgroups(group: Gang | Subgroup, counts: CountsMember, pool: Pool) -> Iterator[tuple[str, ...]]:
+    """The members with which as many of its subgroups are complete as it needs, as few as can be; then other choices."""
+    incomplete = [each for each in group.subgroups if not is_complete(each, counts)] if group.min_subgroups else []
+    missing = group.min_subgroups - (len(group.subgroups) - len(incomplete))
+    if missing <= 0:
+        yield ()
+        return
+    ways = [list(islice(ways_to_complete(each, counts, pool), _MOST_WAYS)) for each in incomplete]
+    able = sorted((way for way in ways if way), key=lambda way: len(way[0]))
+    for some in combinations(able, missing):
+        for chosen in product(*some):
+            yield tuple(uid for one in chosen for uid in one)
+
+
+def with_more(
+    group: Gang | Subgroup,
+    counts: CountsMember,
+    pool: Pool,
+    added: tuple[str, ...],
+    *,
+    short: int,
+    among: Collection[str] | None = None,
+) -> tuple[str, ...] | None:
+    """These and so many more members (of those `among` which they must be), none of them in a subgroup that stays incomplete: those
+    first that need no other subgroup. None where there are too few."""
+    found = dict.fromkeys(added)
+    wanted = pool.keys() if among is None else among
+    while short > 0:
+        now = _or_in(counts, found)
+        singles, closed = _closed(group, now, pool)
+        more = [uid for uid in singles if uid in wanted][:short] or _cheapest(closed, now, pool, wanted)
+        if not more:
+            return None
+        short -= sum(uid in wanted for uid in more)
+        found.update(dict.fromkeys(more))
+    return tuple(found)
+
+
+def _or_in(counts: CountsMember, found: Collection[str]) -> CountsMember:
+    return lambda uid: uid in found or counts(uid)
+
+
+def _cheapest(subgroups: Collection[Subgroup], counts: CountsMember, pool: Pool, wanted: Collection[str]) -> Sequence[str]:
+    """The fewest members that complete one of these subgroups and of which one is wanted."""
+    ways = [next(ways_to_complete(subgroup, counts, pool), ()) for subgroup in subgroups]
+    return min((way for way in ways if any(uid in wanted for uid in way)), key=len, default=())
+
+
+def _closed(group: Gang | Subgroup, counts: CountsMember, pool: Pool) -> tuple[list[str], list[Subgroup]]:
+    """Members of the pool that may be added one by one, in their order, and the subgroups that must be completed first."""
+    closed = list(_incomplete(group, counts))
+    members = pool.keys() if isinstance(group, Gang) else pool.keys() & group.members
+    inside = frozenset().union(*(subgroup.members for subgroup in closed))
+    return sorted((uid for uid in members if uid not in inside and not counts(uid)), key=pool.__getitem__), closed
+
+
+def _incomplete(group: Gang | Subgroup, counts: CountsMember) -> Iterator[Subgroup]:
+    """Incomplete subgroups of a group and of its complete ones."""
+    for subgroup in group.subgroups:
+        if is_complete(subgroup, counts):
+            yield from _incomplete(subgroup, counts)
+        else:
+            yield subgroup
