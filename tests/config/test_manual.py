@@ -9,9 +9,9 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from tools.manual import FILES, SECTIONS, render_page
 
 from muster.config import load_policy
-from muster.config.manual import FILES, SECTIONS, render_page
 from muster.config.plugin_check import all_hooks
 from muster.config.plugin_options import options_of
 from muster.config.policy_file import KEYS, SETTINGS
@@ -35,13 +35,13 @@ DOCS = Path(__file__).parents[2] / "docs"
 @pytest.mark.parametrize("file", FILES)
 def test_the_manual_is_up_to_date(file: str) -> None:
     path = DOCS / file
-    assert path.read_text() == render_page(path), "run `python -m muster.config.manual docs`"
+    assert path.read_text() == render_page(path), "run `python -m tools.manual docs`"
 
 
 def test_the_manual_has_every_part() -> None:
     text = "".join((DOCS / file).read_text() for file in FILES)
     for name in (*SECTIONS, "quiet_hours.py", "quiet_hours.yaml", "off_spot.py", "off_spot.yaml"):
-        assert f"<!-- {name}: written by muster.config.manual -->" in text
+        assert f"<!-- {name}: written by tools.manual -->" in text
 
 
 def test_the_manual_names_every_key_action_setting_plugin_and_option() -> None:

@@ -17,10 +17,9 @@ from muster.cli.screen import BOLD, DIM, GOOD, NOTE, Screen, TextPart, styled, t
 from muster.cli.text_files import read_text
 from muster.cli.text_table import lay_out
 from muster.config import default_policy, load_policy
-from muster.config.manual import ACTION_DOCS, as_yaml
 from muster.config.plugin_check import hooks_of
-from muster.config.plugin_options import options_of
-from muster.config.policy_file import SETTINGS
+from muster.config.plugin_options import as_yaml, options_of
+from muster.config.policy_file import ACTION_DOCS, SETTINGS
 from muster.config.policy_warnings import policy_warnings
 from muster.engine.hooks import Plugin, Policy
 from muster.yaml_positions import InputError, InputFault

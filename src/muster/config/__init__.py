@@ -2,7 +2,7 @@
 
 `load_policy` reads a file, a text, or the part of a scenario that is a policy. A key that is renamed must stay in `retired_names`;
 a key that is added follows from a field and its type hint. The pages in docs that follow from the code are written by
-`muster.config.manual`. Tests: tests/config.
+`tools/manual.py`. Tests: tests/config.
 """
 
 from __future__ import annotations

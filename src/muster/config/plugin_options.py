@@ -235,3 +235,19 @@ def _choices(wanted: Any) -> dict[str, object]:
     if inspect.isclass(wanted) and issubclass(wanted, Enum):
         return {str(member.value): member for member in wanted}
     return {}
+
+
+def as_yaml(value: object) -> str:
+    """As a policy file has it."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case Enum():
+            return str(value.value)
+        case float():
+            return f"{value:g}"
+        case Mapping():
+            return "{" + ", ".join(f"{key}: {as_yaml(each)}" for key, each in value.items()) + "}"
+        case list() | tuple():
+            return "[" + ", ".join(as_yaml(each) for each in value) + "]"
+    return "null" if value is None else str(value)

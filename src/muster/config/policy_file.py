@@ -82,6 +82,15 @@ KEYS: Mapping[str, str] = {
     "settings": "What belongs to no plugin.",
     "base": "`default`: `plugins` changes the plugins of the default policy, one or one option at a time; `pdb: false` drops one.",
 }
+ACTION_DOCS: Mapping[str, str] = {
+    "expire": "Ends what has timed out: permit waits, and nominations that can no longer be bound.",
+    "enqueue": "Decides which PodGroups are enqueued, so that their pods are attempted, and why the others are not.",
+    "allocate": "Places gangs on free capacity in their order, each whole or not at all; binds the nominated.",
+    "preempt": "Evicts for one pod that did not fit, on the node where that costs least: pods of lower priority in its own queue.",
+    "gang-preempt": "Evicts for a gang that did not fit, in one domain: pods of lower priority in its own queue.",
+    "gang-reclaim": "Evicts for a gang that still does not fit: pods of queues that use more than they deserve.",
+    "job-preempt": "Evicts for a whole job in an ElasticQuota: preemptible pods of lower priority.",
+}
 SETTINGS: tuple[Option, ...] = tuple(option for option in options_of(PolicySettings) if option.key not in KEYS)
 
 ALLOCATE = "allocate"

@@ -1,6 +1,6 @@
 """The parts of the manual that follow from the code: the keys of a policy file, and the hooks of a plugin.
 
-`python -m muster.config.manual docs` writes them between the marks in docs/policy.md and docs/plugins.md; a test compares.
+`python -m tools.manual docs` writes them between the marks in docs/policy.md and docs/plugins.md; a test compares.
 """
 
 from __future__ import annotations
@@ -9,25 +9,14 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from enum import Enum
 from pathlib import Path
 
 from muster.config.plugin_check import protocols
-from muster.config.plugin_options import REQUIRED, Option, options_of
-from muster.config.policy_file import DEFAULT_POLICY, KEYS, SETTINGS
+from muster.config.plugin_options import REQUIRED, Option, as_yaml, options_of
+from muster.config.policy_file import ACTION_DOCS, DEFAULT_POLICY, KEYS, SETTINGS
 from muster.engine import hooks
 from muster.engine.cycle import ACTIONS
 from muster.plugins import PLUGINS
-
-ACTION_DOCS: Mapping[str, str] = {
-    "expire": "Ends what has timed out: permit waits, and nominations that can no longer be bound.",
-    "enqueue": "Decides which PodGroups are enqueued, so that their pods are attempted, and why the others are not.",
-    "allocate": "Places gangs on free capacity in their order, each whole or not at all; binds the nominated.",
-    "preempt": "Evicts for one pod that did not fit, on the node where that costs least: pods of lower priority in its own queue.",
-    "gang-preempt": "Evicts for a gang that did not fit, in one domain: pods of lower priority in its own queue.",
-    "gang-reclaim": "Evicts for a gang that still does not fit: pods of queues that use more than they deserve.",
-    "job-preempt": "Evicts for a whole job in an ElasticQuota: preemptible pods of lower priority.",
-}
 
 
 def keys() -> Iterator[str]:
@@ -79,22 +68,6 @@ def _options(options: tuple[Option, ...]) -> Iterator[str]:
         yield f"| `{option.key}` | {option.type_text} | {default} | {option.doc} |"
 
 
-def as_yaml(value: object) -> str:
-    """As a policy file has it."""
-    match value:
-        case bool():
-            return str(value).lower()
-        case Enum():
-            return str(value.value)
-        case float():
-            return f"{value:g}"
-        case Mapping():
-            return "{" + ", ".join(f"{key}: {as_yaml(each)}" for key, each in value.items()) + "}"
-        case list() | tuple():
-            return "[" + ", ".join(as_yaml(each) for each in value) + "]"
-    return "null" if value is None else str(value)
-
-
 SECTIONS: Mapping[str, Callable[[], Iterator[str]]] = {
     "keys": keys,
     "default": default_policy,
@@ -105,7 +78,7 @@ SECTIONS: Mapping[str, Callable[[], Iterator[str]]] = {
     "signatures": signatures,
 }
 FILES = ("policy.md", "plugins.md")
-_SECTION = re.compile(r"(<!-- (\S+): written by muster\.config\.manual -->\n).*?(<!-- end of \2 -->\n)", re.DOTALL)
+_SECTION = re.compile(r"(<!-- (\S+): written by tools\.manual -->\n).*?(<!-- end of \2 -->\n)", re.DOTALL)
 
 
 def render_page(path: Path) -> str:
