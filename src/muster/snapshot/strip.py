@@ -5,11 +5,12 @@ What stays are the fields of the decoder's structs, and the few that the simulat
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from muster.kube.read import names, wire
+from muster.kube.read.decoder import struct_types
 from muster.kube.read.decoding_problems import Problems
 from muster.kube.read.lenient_decoding import DECODE_ERRORS, decode_leniently
 from muster.kube.read.object_references import BUDGET, POD, VOLUME_CLAIM, GroupKind, Manifest
@@ -28,7 +29,7 @@ _UNCONSTRAINING: Final = frozenset(info.encode_name for info in msgspec.structs.
 
 
 def strip_object(manifest: Manifest, *, kind: GroupKind) -> Manifest:
-    struct_type: Any = getattr(wire, f"Wire{kind[1]}")
+    struct_type = struct_types()[kind]
     try:
         kept: Manifest = msgspec.to_builtins(msgspec.convert(manifest, struct_type))
     except DECODE_ERRORS:

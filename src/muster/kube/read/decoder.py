@@ -9,23 +9,32 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping
-from functools import partial
+from functools import cache, partial
 
 import msgspec
 
 from muster.kube.read import names, wire
 from muster.kube.read.decoding_problems import Problems, excerpt
-from muster.kube.read.device_flavours import read_inventory
+from muster.kube.read.device_flavours import WireDevice, read_inventory
 from muster.kube.read.lenient_decoding import DECODE_ERRORS, decode_leniently
-from muster.kube.read.node_decoding import read_hypernode, read_node
+from muster.kube.read.node_decoding import WireHyperNode, WireNode, read_hypernode, read_node
 from muster.kube.read.object_references import GroupKind
 from muster.kube.read.pod_decoding import PodDecoder
-from muster.kube.read.pod_group_decoding import FLAVOUR_OF_API_GROUP, read_pod_group
-from muster.kube.read.queue_decoding import read_queue, read_quota
+from muster.kube.read.pod_group_decoding import FLAVOUR_OF_API_GROUP, WirePodGroup, read_pod_group
+from muster.kube.read.queue_decoding import WireElasticQuota, WireQueue, read_queue, read_quota
 from muster.kube.read.saved_objects import HISTORY, PLAN, WireHistory, WirePlan, read_history, read_plan
 from muster.kube.read.selector_decoding import label_selector
 from muster.kube.read.text_values import read_version
-from muster.kube.read.volume_decoding import read_csi_node, read_storage_class, read_volume, read_volume_claim
+from muster.kube.read.volume_decoding import (
+    WireCSINode,
+    WirePersistentVolume,
+    WirePersistentVolumeClaim,
+    WireStorageClass,
+    read_csi_node,
+    read_storage_class,
+    read_volume,
+    read_volume_claim,
+)
 from muster.model.budget import Budget
 from muster.model.events import ClusterObject, Namespace, PriorityClass
 from muster.model.pod import Pod
@@ -61,12 +70,41 @@ def event_subject(obj: ClusterObject) -> tuple[str, str]:
     return type(obj).__name__, key
 
 
+class WireNamespace(wire.WireObject, frozen=True):
+    """Only its metadata is read."""
+
+
+class WirePriorityClass(wire.WireObject, frozen=True):
+    value: wire.Int32 = 0
+    global_default: bool = False
+    preemption_policy: str = ""
+
+
+class PodDisruptionBudgetSpec(wire.WireStruct, frozen=True):
+    selector: wire.WireLabelSelector | None = None
+
+
+class PodDisruptionBudgetStatus(wire.WireStruct, frozen=True):
+    disruptions_allowed: wire.Int32 = 0
+
+
+class WirePodDisruptionBudget(wire.WireObject, frozen=True):
+    spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
+    status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
+
+
+@cache
+def struct_types() -> Mapping[GroupKind, type[wire.WireObject]]:
+    """By kind, the struct with the fields that are read."""
+    return {kind: one.struct_type for kind, one in _kind_decoders(PodDecoder(())).items()}
+
+
 class _KindDecoder:
     """One kind of object: its struct, and the function that turns it into a model value."""
 
     def __init__(self, struct_type: type[wire.WireObject], read: Callable[..., ClusterObject]) -> None:
         self._kind = struct_type.__name__.removeprefix("Wire")
-        self._struct_type = struct_type
+        self.struct_type = struct_type
         self._read = read
         self._decoder = msgspec.json.Decoder(struct_type)
 
@@ -83,46 +121,46 @@ class _KindDecoder:
     def _to_struct(self, obj: RawObject, *, problems: Problems) -> wire.WireObject:
         try:
             if isinstance(obj, Mapping):
-                return msgspec.convert(obj, self._struct_type)
+                return msgspec.convert(obj, self.struct_type)
             return self._decoder.decode(obj)
         except DECODE_ERRORS:
             whole = obj if isinstance(obj, Mapping) else _load_json(obj)
-            return decode_leniently(whole, wanted=self._struct_type, problems=problems)
+            return decode_leniently(whole, wanted=self.struct_type, problems=problems)
 
 
 def _kind_decoders(pods: PodDecoder) -> dict[GroupKind, _KindDecoder]:
     decoders = {
         (names.CORE_GROUP, "Pod"): _KindDecoder(wire.WirePod, pods.read),
-        (names.CORE_GROUP, "Node"): _KindDecoder(wire.WireNode, read_node),
-        (names.CORE_GROUP, "Namespace"): _KindDecoder(wire.WireNamespace, _read_namespace),
-        (names.NATIVE_GROUP, "PriorityClass"): _KindDecoder(wire.WirePriorityClass, _read_priority_class),
-        (names.POLICY_GROUP, "PodDisruptionBudget"): _KindDecoder(wire.WirePodDisruptionBudget, _read_budget),
-        (names.VOLCANO_GROUP, "Queue"): _KindDecoder(wire.WireQueue, read_queue),
-        (names.VOLCANO_TOPOLOGY_GROUP, "HyperNode"): _KindDecoder(wire.WireHyperNode, read_hypernode),
-        (names.CORE_GROUP, "PersistentVolume"): _KindDecoder(wire.WirePersistentVolume, read_volume),
-        (names.CORE_GROUP, "PersistentVolumeClaim"): _KindDecoder(wire.WirePersistentVolumeClaim, read_volume_claim),
-        (names.STORAGE_GROUP, "StorageClass"): _KindDecoder(wire.WireStorageClass, read_storage_class),
-        (names.STORAGE_GROUP, "CSINode"): _KindDecoder(wire.WireCSINode, read_csi_node),
-        (names.KOORDINATOR_GROUP, "Device"): _KindDecoder(wire.WireDevice, read_inventory),
+        (names.CORE_GROUP, "Node"): _KindDecoder(WireNode, read_node),
+        (names.CORE_GROUP, "Namespace"): _KindDecoder(WireNamespace, _read_namespace),
+        (names.NATIVE_GROUP, "PriorityClass"): _KindDecoder(WirePriorityClass, _read_priority_class),
+        (names.POLICY_GROUP, "PodDisruptionBudget"): _KindDecoder(WirePodDisruptionBudget, _read_budget),
+        (names.VOLCANO_GROUP, "Queue"): _KindDecoder(WireQueue, read_queue),
+        (names.VOLCANO_TOPOLOGY_GROUP, "HyperNode"): _KindDecoder(WireHyperNode, read_hypernode),
+        (names.CORE_GROUP, "PersistentVolume"): _KindDecoder(WirePersistentVolume, read_volume),
+        (names.CORE_GROUP, "PersistentVolumeClaim"): _KindDecoder(WirePersistentVolumeClaim, read_volume_claim),
+        (names.STORAGE_GROUP, "StorageClass"): _KindDecoder(WireStorageClass, read_storage_class),
+        (names.STORAGE_GROUP, "CSINode"): _KindDecoder(WireCSINode, read_csi_node),
+        (names.KOORDINATOR_GROUP, "Device"): _KindDecoder(WireDevice, read_inventory),
         PLAN: _KindDecoder(WirePlan, read_plan),
         HISTORY: _KindDecoder(WireHistory, read_history),
     }
     for group, flavour in FLAVOUR_OF_API_GROUP.items():
-        decoders[group, "PodGroup"] = _KindDecoder(wire.WirePodGroup, partial(read_pod_group, flavour=flavour))
+        decoders[group, "PodGroup"] = _KindDecoder(WirePodGroup, partial(read_pod_group, flavour=flavour))
     for group in (names.SIGS_GROUP, names.X_K8S_GROUP):
-        decoders[group, "ElasticQuota"] = _KindDecoder(wire.WireElasticQuota, partial(read_quota, group=group))
+        decoders[group, "ElasticQuota"] = _KindDecoder(WireElasticQuota, partial(read_quota, group=group))
     # The documents of Koordinator write `apiVersion: v1alpha1` for these two, without a group.
     for kind in ("PodGroup", "ElasticQuota"):
         decoders["", kind] = decoders[names.SIGS_GROUP, kind]
     return decoders
 
 
-def _read_namespace(written: wire.WireNamespace, *, problems: Problems) -> Namespace:
+def _read_namespace(written: WireNamespace, *, problems: Problems) -> Namespace:
     meta = written.metadata
     return Namespace(meta.name, read_version(meta.resource_version), meta.labels, problems.all())
 
 
-def _read_budget(written: wire.WirePodDisruptionBudget, *, problems: Problems) -> Budget:
+def _read_budget(written: WirePodDisruptionBudget, *, problems: Problems) -> Budget:
     meta = written.metadata
     selector = label_selector(written.spec.selector, problems=problems, field="spec.selector")
     return Budget(
@@ -136,7 +174,7 @@ def _read_budget(written: wire.WirePodDisruptionBudget, *, problems: Problems) -
     )
 
 
-def _read_priority_class(written: wire.WirePriorityClass, *, problems: Problems) -> PriorityClass:
+def _read_priority_class(written: WirePriorityClass, *, problems: Problems) -> PriorityClass:
     return PriorityClass(
         name=written.metadata.name,
         value=written.value,

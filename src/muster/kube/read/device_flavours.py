@@ -83,7 +83,29 @@ def _gpu_share_devices(
         )
 
 
-def read_inventory(written: wire.WireDevice, *, problems: Problems) -> Inventory:
+class DeviceTopology(wire.WireStruct, frozen=True):
+    node_id: wire.Int32 = msgspec.field(default=0, name="nodeID")
+    pcie_id: str = msgspec.field(default="", name="pcieID")
+
+
+class DeviceEntry(wire.WireStruct, frozen=True):
+    type: str = ""
+    id: str = ""
+    minor: wire.Int32 | None = None
+    health: bool = False
+    resources: wire.ResourceList = {}
+    topology: DeviceTopology | None = None
+
+
+class WireDeviceSpec(wire.WireStruct, frozen=True):
+    devices: tuple[DeviceEntry, ...] = ()
+
+
+class WireDevice(wire.WireObject, frozen=True):
+    spec: WireDeviceSpec = WireDeviceSpec()
+
+
+def read_inventory(written: WireDevice, *, problems: Problems) -> Inventory:
     """Koordinator's Device: the GPUs of the node of this name. Other types are ignored."""
     meta = written.metadata
     found: dict[int, Device] = {}
@@ -111,7 +133,7 @@ def read_inventory(written: wire.WireDevice, *, problems: Problems) -> Inventory
     )
 
 
-def _device_group(topology: wire.DeviceTopology | None) -> str:
+def _device_group(topology: DeviceTopology | None) -> str:
     """Devices behind one PCIe switch, else those of one NUMA node."""
     if topology is None:
         return ""

@@ -15,7 +15,47 @@ from muster.model.topology_spec import DomainMember, DomainSpec
 MAX_PATTERN_LENGTH = 1000
 
 
-def read_node(written: wire.WireNode, *, problems: Problems) -> Node:
+class NodeSpec(wire.WireStruct, frozen=True):
+    unschedulable: bool = False
+    taints: tuple[wire.WireTaint, ...] = ()
+
+
+class NodeStatus(wire.WireStruct, frozen=True):
+    allocatable: wire.ResourceList | None = None
+    capacity: wire.ResourceList = {}
+
+
+class WireNode(wire.WireObject, frozen=True):
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+class RegexMatch(wire.WireStruct, frozen=True):
+    pattern: str = ""
+
+
+class HyperNodeMemberSelector(wire.WireStruct, frozen=True):
+    exact_match: wire.LocalObjectReference = wire.LocalObjectReference()
+    regex_match: RegexMatch = RegexMatch()
+    label_match: wire.WireLabelSelector | None = None
+
+
+class HyperNodeMember(wire.WireStruct, frozen=True):
+    type: str = "Node"
+    selector: HyperNodeMemberSelector = HyperNodeMemberSelector()
+
+
+class HyperNodeSpec(wire.WireStruct, frozen=True):
+    tier: wire.Int32 = 1
+    tier_name: str = ""
+    members: tuple[HyperNodeMember, ...] = ()
+
+
+class WireHyperNode(wire.WireObject, frozen=True):
+    spec: HyperNodeSpec = HyperNodeSpec()
+
+
+def read_node(written: WireNode, *, problems: Problems) -> Node:
     meta, status = written.metadata, written.status
     amounts, field = status.allocatable, "status.allocatable"
     if amounts is None:
@@ -34,7 +74,7 @@ def read_node(written: wire.WireNode, *, problems: Problems) -> Node:
     )
 
 
-def read_hypernode(written: wire.WireHyperNode, *, problems: Problems) -> DomainSpec:
+def read_hypernode(written: WireHyperNode, *, problems: Problems) -> DomainSpec:
     meta, spec = written.metadata, written.spec
     if spec.tier < 0:
         problems.at("spec.tier").add(spec.tier, advice="is negative; 0 is used")
@@ -51,7 +91,7 @@ def read_hypernode(written: wire.WireHyperNode, *, problems: Problems) -> Domain
     )
 
 
-def _member(written: wire.HyperNodeMember, *, problems: Problems) -> DomainMember | None:
+def _member(written: HyperNodeMember, *, problems: Problems) -> DomainMember | None:
     if written.type not in ("Node", "HyperNode"):
         problems.at("type").add(written.type, advice="is unknown, so it was ignored; write Node or HyperNode")
         return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from muster.kube.read import names, wire
 from muster.kube.read.decoding_problems import Problems
 from muster.kube.read.flavours import queue_of, read_declaration
@@ -21,7 +23,58 @@ FLAVOUR_OF_API_GROUP = {
 """The API flavour of the PodGroups of each API group."""
 
 
-def read_pod_group(written: wire.WirePodGroup, *, flavour: ApiFlavour, problems: Problems) -> PodGroup:
+class NetworkTopology(wire.WireStruct, frozen=True):
+    mode: str = "hard"
+    highest_tier_allowed: wire.Int32 | None = None
+    highest_tier_name: str = ""
+
+
+class SubGroupPolicy(wire.WireStruct, frozen=True):
+    name: str = ""
+    label_selector: wire.WireLabelSelector | None = None
+    match_label_keys: tuple[str, ...] = ()
+    sub_group_size: wire.Int32 | None = None
+    min_sub_groups: wire.Int32 | None = None
+    network_topology: NetworkTopology | None = None
+
+
+class GangPolicy(wire.WireStruct, frozen=True):
+    min_count: wire.Int32 | None = None
+
+
+class SchedulingPolicy(wire.WireStruct, frozen=True):
+    gang: GangPolicy = GangPolicy()  # Absent where the other choice, `basic`, was made.
+
+
+class WireTopologyConstraint(wire.WireStruct, frozen=True):
+    key: str = ""
+
+
+class SchedulingConstraints(wire.WireStruct, frozen=True):
+    topology: tuple[WireTopologyConstraint, ...] = ()
+
+
+class PodGroupSpec(wire.WireStruct, frozen=True):
+    min_member: wire.Int32 | None = None
+    min_task_member: dict[str, wire.Int32] = {}
+    min_resources: wire.ResourceList = {}
+    queue: str = ""
+    network_topology: NetworkTopology | None = None
+    sub_group_policy: tuple[SubGroupPolicy, ...] = ()
+    schedule_timeout_seconds: wire.Int32 | None = None
+    scheduling_policy: SchedulingPolicy = SchedulingPolicy()
+    scheduling_constraints: SchedulingConstraints = SchedulingConstraints()
+    priority: wire.Int32 | None = None
+    priority_class_name: str = ""
+    preemption_policy: str = ""
+
+
+class WirePodGroup(wire.WireObject, frozen=True):
+    spec: PodGroupSpec = PodGroupSpec()
+    status: dict[str, Any] = {}
+
+
+def read_pod_group(written: WirePodGroup, *, flavour: ApiFlavour, problems: Problems) -> PodGroup:
     meta, spec = written.metadata, written.spec
     declared = read_declaration(meta.labels, meta.annotations, problems=problems)
     status = status_texts(written.status)
@@ -61,7 +114,7 @@ def _started(text: str) -> float | None:
         return None
 
 
-def _min_member(spec: wire.PodGroupSpec, *, flavour: ApiFlavour, problems: Problems) -> int:
+def _min_member(spec: PodGroupSpec, *, flavour: ApiFlavour, problems: Problems) -> int:
     """Absent or zero is one: the members of such a gang are scheduled one by one."""
     field, written = "spec.minMember", spec.min_member
     if flavour is ApiFlavour.NATIVE:
@@ -69,7 +122,7 @@ def _min_member(spec: wire.PodGroupSpec, *, flavour: ApiFlavour, problems: Probl
     return _at_least(1, written, problems=problems, field=field)
 
 
-def _role_mins(spec: wire.PodGroupSpec, *, problems: Problems) -> tuple[RoleMin, ...]:
+def _role_mins(spec: PodGroupSpec, *, problems: Problems) -> tuple[RoleMin, ...]:
     return tuple(
         RoleMin(role, _at_least(0, least, problems=problems, field=f"spec.minTaskMember[{role}]"))
         for role, least in sorted(spec.min_task_member.items())
@@ -82,7 +135,7 @@ def _at_least(floor: int, written: int | None, *, problems: Problems, field: str
     return max(floor, written or 0)
 
 
-def _topology(spec: wire.PodGroupSpec, *, declared: Declared, problems: Problems) -> TopologyConstraint | None:
+def _topology(spec: PodGroupSpec, *, declared: Declared, problems: Problems) -> TopologyConstraint | None:
     if spec.network_topology is not None:
         return _network_topology(spec.network_topology, problems=problems.at("spec.networkTopology"))
     if constraints := spec.scheduling_constraints.topology:
@@ -95,7 +148,7 @@ def _topology(spec: wire.PodGroupSpec, *, declared: Declared, problems: Problems
     return None
 
 
-def _network_topology(written: wire.NetworkTopology, *, problems: Problems) -> TopologyConstraint:
+def _network_topology(written: NetworkTopology, *, problems: Problems) -> TopologyConstraint:
     if written.mode not in ("hard", "soft", ""):
         problems.at("mode").add(written.mode, advice="is unknown, so hard is used; write hard or soft")
     tier = written.highest_tier_allowed
@@ -108,7 +161,7 @@ def _network_topology(written: wire.NetworkTopology, *, problems: Problems) -> T
     )
 
 
-def _sub_group(written: wire.SubGroupPolicy, *, problems: Problems) -> SubgroupPolicy:
+def _sub_group(written: SubGroupPolicy, *, problems: Problems) -> SubgroupPolicy:
     """A policy without a selector applies to the role of its name."""
     topology = written.network_topology
     bare = written.label_selector is None and not written.match_label_keys
@@ -123,7 +176,7 @@ def _sub_group(written: wire.SubGroupPolicy, *, problems: Problems) -> SubgroupP
     )
 
 
-def _wait_s(spec: wire.PodGroupSpec, *, problems: Problems) -> float | None:
+def _wait_s(spec: PodGroupSpec, *, problems: Problems) -> float | None:
     """Zero is the same as absent."""
     seconds = spec.schedule_timeout_seconds
     if seconds is not None and seconds < 0:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from muster.kube.read import names, wire
 from muster.kube.read.decoding_problems import Problems
 from muster.kube.read.text_values import (
@@ -19,7 +21,36 @@ from muster.model.resource_amounts import Resources, show_amount
 _STATE = {state.value: state for state in QueueState} | {"": QueueState.OPEN, "Unknown": QueueState.OPEN}
 
 
-def read_queue(written: wire.WireQueue, *, problems: Problems) -> Queue:
+class Guarantee(wire.WireStruct, frozen=True):
+    resource: wire.ResourceList = {}
+
+
+class QueueSpec(wire.WireStruct, frozen=True):
+    parent: str = ""
+    weight: wire.Int32 = 1
+    capability: wire.ResourceList = {}
+    deserved: wire.ResourceList = {}
+    guarantee: Guarantee = Guarantee()
+    reclaimable: bool = True
+    priority: wire.Int32 = 0
+
+
+class WireQueue(wire.WireObject, frozen=True):
+    spec: QueueSpec = QueueSpec()
+    status: dict[str, Any] = {}
+
+
+class ElasticQuotaSpec(wire.WireStruct, frozen=True):
+    max: wire.ResourceList = {}
+    min: wire.ResourceList = {}
+
+
+class WireElasticQuota(wire.WireObject, frozen=True):
+    spec: ElasticQuotaSpec = ElasticQuotaSpec()
+    status: dict[str, Any] = {}
+
+
+def read_queue(written: WireQueue, *, problems: Problems) -> Queue:
     meta, spec = written.metadata, written.spec
     status = status_texts(written.status)
     deserved = read_resources(spec.deserved, problems=problems, field="spec.deserved")
@@ -44,7 +75,7 @@ def read_queue(written: wire.WireQueue, *, problems: Problems) -> Queue:
     )
 
 
-def read_quota(written: wire.WireElasticQuota, *, group: str, problems: Problems) -> Queue:
+def read_quota(written: WireElasticQuota, *, group: str, problems: Problems) -> Queue:
     meta, spec = written.metadata, written.spec
     namespace = meta.namespace or "default"
     limit = read_resources(spec.max, problems=problems, field="spec.max")

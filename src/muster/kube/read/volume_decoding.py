@@ -14,7 +14,80 @@ _USABLE_PHASES = ("", "Pending", "Available", "Bound")
 _WAIT_FOR_FIRST_CONSUMER = "WaitForFirstConsumer"
 
 
-def read_volume(written: wire.WirePersistentVolume, *, problems: Problems) -> PersistentVolume:
+class ObjectReference(wire.LocalObjectReference, frozen=True):
+    namespace: str = ""
+    uid: str = ""
+
+
+class VolumeNodeAffinity(wire.WireStruct, frozen=True):
+    required: wire.NodeSelector | None = None
+
+
+class CsiVolumeSource(wire.WireStruct, frozen=True):
+    driver: str = ""
+    volume_handle: str = ""
+
+
+class PersistentVolumeSpec(wire.WireStruct, frozen=True):
+    capacity: wire.ResourceList = {}
+    access_modes: tuple[str, ...] = ()
+    storage_class_name: str = ""
+    volume_mode: str = "Filesystem"
+    claim_ref: ObjectReference = ObjectReference()
+    node_affinity: VolumeNodeAffinity = VolumeNodeAffinity()
+    csi: CsiVolumeSource = CsiVolumeSource()
+
+
+class PersistentVolumeStatus(wire.WireStruct, frozen=True):
+    phase: str = ""
+
+
+class WirePersistentVolume(wire.WireObject, frozen=True):
+    spec: PersistentVolumeSpec = PersistentVolumeSpec()
+    status: PersistentVolumeStatus = PersistentVolumeStatus()
+
+
+class PersistentVolumeClaimSpec(wire.WireStruct, frozen=True):
+    volume_name: str = ""
+    storage_class_name: str | None = None
+    resources: wire.ResourceRequirements = wire.ResourceRequirements()
+    access_modes: tuple[str, ...] = ()
+    volume_mode: str = "Filesystem"
+    selector: wire.WireLabelSelector | None = None
+
+
+class WirePersistentVolumeClaim(wire.WireObject, frozen=True):
+    spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
+
+
+class TopologyTerm(wire.WireStruct, frozen=True):
+    match_label_expressions: tuple[wire.SelectorRequirement, ...] = ()
+
+
+class WireStorageClass(wire.WireObject, frozen=True):
+    provisioner: str = ""
+    volume_binding_mode: str = "Immediate"
+    allowed_topologies: tuple[TopologyTerm, ...] = ()
+
+
+class DriverAllocatable(wire.WireStruct, frozen=True):
+    count: wire.Int32 | None = None
+
+
+class CsiDriver(wire.WireStruct, frozen=True):
+    name: str = ""
+    allocatable: DriverAllocatable = DriverAllocatable()
+
+
+class CsiNodeSpec(wire.WireStruct, frozen=True):
+    drivers: tuple[CsiDriver, ...] = ()
+
+
+class WireCSINode(wire.WireObject, frozen=True):
+    spec: CsiNodeSpec = CsiNodeSpec()
+
+
+def read_volume(written: WirePersistentVolume, *, problems: Problems) -> PersistentVolume:
     meta, spec = written.metadata, written.spec
     ref, required = spec.claim_ref, spec.node_affinity.required
     return PersistentVolume(
@@ -36,7 +109,7 @@ def read_volume(written: wire.WirePersistentVolume, *, problems: Problems) -> Pe
     )
 
 
-def read_volume_claim(written: wire.WirePersistentVolumeClaim, *, problems: Problems) -> VolumeClaim:
+def read_volume_claim(written: WirePersistentVolumeClaim, *, problems: Problems) -> VolumeClaim:
     meta, spec = written.metadata, written.spec
     return VolumeClaim(
         namespace=meta.namespace or "default",
@@ -55,7 +128,7 @@ def read_volume_claim(written: wire.WirePersistentVolumeClaim, *, problems: Prob
     )
 
 
-def read_storage_class(written: wire.WireStorageClass, *, problems: Problems) -> StorageClass:
+def read_storage_class(written: WireStorageClass, *, problems: Problems) -> StorageClass:
     meta, mode = written.metadata, written.volume_binding_mode
     if mode not in ("", "Immediate", _WAIT_FOR_FIRST_CONSUMER):
         advice = f"is unknown; write Immediate, which is used, or {_WAIT_FOR_FIRST_CONSUMER}"
@@ -72,7 +145,7 @@ def read_storage_class(written: wire.WireStorageClass, *, problems: Problems) ->
     )
 
 
-def read_csi_node(written: wire.WireCSINode, *, problems: Problems) -> CsiNode:
+def read_csi_node(written: WireCSINode, *, problems: Problems) -> CsiNode:
     limits: list[tuple[str, int]] = []
     for driver, place in problems.each("spec.drivers", written.spec.drivers):
         count = driver.allocatable.count
@@ -83,5 +156,5 @@ def read_csi_node(written: wire.WireCSINode, *, problems: Problems) -> CsiNode:
     return CsiNode(written.metadata.name, read_version(written.metadata.resource_version), tuple(sorted(limits)), problems.all())
 
 
-def _topology(written: wire.TopologyTerm) -> NodeTerm:
+def _topology(written: TopologyTerm) -> NodeTerm:
     return NodeTerm(tuple(Requirement(one.key, Operator.IN, one.values) for one in written.match_label_expressions))
