@@ -23,6 +23,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("engine",),
     ("plugins",),
     ("yaml_positions", "private_file"),
+    ("yaml_reader",),
     ("config", "kube", "decision_log", "queue_report"),
     ("sim", "rotating_decision_log", "json_values"),
     ("scheduler",),

@@ -23,7 +23,7 @@ from muster.plugins.binpack import Binpack
 from muster.plugins.fit import Fit
 from muster.plugins.min_runtime import MinRuntime
 from muster.plugins.spread import Spread
-from muster.yaml_positions import read_yaml
+from muster.yaml_reader import read_yaml
 
 
 def errors_of(text: str) -> list[str]:

@@ -6,16 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.yaml_positions import (
-    InputError,
-    InputFault,
-    InputFaults,
-    YamlValue,
-    nearest,
-    read_yaml,
-    read_yaml_documents,
-    yaml_value,
-)
+from muster.yaml_positions import InputError, InputFault, InputFaults, YamlValue, nearest, yaml_value
+from muster.yaml_reader import read_yaml, read_yaml_documents
 
 
 def errors_of(text: str) -> list[str]:

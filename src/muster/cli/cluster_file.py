@@ -23,7 +23,8 @@ from muster.scenario.syntax_tree import RunStep, Scenario, SourceManifest
 from muster.sim.api_kinds import KINDS, BadManifest, ref_of
 from muster.sim.virtual_clock import VIRTUAL_START
 from muster.snapshot.snapshot_file import captured_at
-from muster.yaml_positions import InputError, InputFaults, YamlValue, read_yaml_documents, yaml_value
+from muster.yaml_positions import InputError, InputFaults, YamlValue, yaml_value
+from muster.yaml_reader import read_yaml_documents
 
 GZIP_SUFFIX: Final = ".gz"
 CLUSTER_SUFFIXES: Final = (".json", GZIP_SUFFIX)

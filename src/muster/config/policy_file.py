@@ -22,7 +22,8 @@ from muster.plugins.capacity import Capacity
 from muster.plugins.fit import Fit
 from muster.plugins.proportion import Proportion
 from muster.plugins.spread import Spread
-from muster.yaml_positions import InputError, InputFaults, YamlValue, read_yaml, yaml_value
+from muster.yaml_positions import InputError, InputFaults, YamlValue, yaml_value
+from muster.yaml_reader import read_yaml
 
 DEFAULT_POLICY = """\
 schedulerNames: [muster]

@@ -16,7 +16,8 @@ from muster.convert.policy_draft import ConversionNote, NoteRank, PolicyDraft
 from muster.convert.volcano_actions import convert_actions
 from muster.convert.volcano_conf import read_conf
 from muster.convert.volcano_plugins import convert_plugins
-from muster.yaml_positions import InputFaults, YamlValue, read_yaml, read_yaml_documents, yaml_value
+from muster.yaml_positions import InputFaults, YamlValue, yaml_value
+from muster.yaml_reader import read_yaml, read_yaml_documents
 
 __all__ = ["Conversion", "ConversionNote", "NoteRank", "convert"]
 

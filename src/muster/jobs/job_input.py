@@ -34,7 +34,8 @@ from muster.scenario.symbol_table import SymbolTable, is_manifest
 from muster.scenario.syntax_tree import GangSpec
 from muster.sim.api_kinds import KINDS, BadManifest, ref_of
 from muster.sim.cluster import SimCluster
-from muster.yaml_positions import InputFaults, YamlValue, read_yaml_documents, yaml_value
+from muster.yaml_positions import InputFaults, YamlValue, yaml_value
+from muster.yaml_reader import read_yaml_documents
 
 _SCENARIO_KEYS = ("nodes", "gangs", "steps")
 _FIRST_KINDS = ("Namespace", "PriorityClass", "Queue", "PodGroup")

@@ -15,7 +15,8 @@ from muster.scenario.step_parser import parse_manifest, parse_step
 from muster.scenario.symbol_table import SymbolTable
 from muster.scenario.syntax_tree import Scenario, SubmitStep
 from muster.sim.fault_injection import FaultRates
-from muster.yaml_positions import InputError, InputFaults, YamlValue, read_yaml_documents, yaml_value
+from muster.yaml_positions import InputError, InputFaults, YamlValue, yaml_value
+from muster.yaml_reader import read_yaml_documents
 
 
 def load(path: str | Path) -> list[Scenario]:

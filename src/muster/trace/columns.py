@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from muster.yaml_positions import InputError, InputFault, InputFaults, YamlValue, read_yaml
+from muster.yaml_positions import InputError, InputFault, InputFaults, YamlValue
+from muster.yaml_reader import read_yaml
 
 T = TypeVar("T")
 
