@@ -11,6 +11,7 @@ from muster.engine import explain
 from muster.engine.attempt_budget import AttemptBudget
 from muster.engine.backfill_reservations import KeptNodes
 from muster.engine.domain_placement import DomainPlacement, place_gang, place_in_best_domain, why_refused
+from muster.engine.equal_gangs import RefusedGangs
 from muster.engine.gang_order import gangs_to_attempt, order_gangs
 from muster.engine.hooks import AllowedDomains, Ask, Domain, Purpose
 from muster.engine.members_to_place import (
@@ -46,12 +47,12 @@ def allocate(s: Session, refusals: Refusals) -> None:
     turns = Counter(gang.priority for gang in gangs)
     started: dict[int, list[Gang]] = {}
     visited: set[str] = set()
-    kept = KeptNodes(s)
+    kept, refused = KeptNodes(s), RefusedGangs(s)
     for gang in order_gangs(s, gangs):
         visited.add(gang.key)
         complete = False
         if not s.is_still_refused(gang) and budget.allows(gang):
-            result = _leave_out(s, gang, kept, lambda each: attempt(s, each, visited))
+            result = _leave_out(s, gang, kept, lambda each: attempt(s, each, visited, refused))
             budget.charge(gang, result)
             complete = result.complete
             if complete and has_surplus(s.world, gang):
@@ -85,7 +86,7 @@ def _record(s: Session, gang: Gang, result: AttemptResult, refusals: Refusals) -
         refusals[gang.key] = result.verdict
 
 
-def attempt(s: Session, gang: Gang, visited: set[str]) -> AttemptResult:
+def attempt(s: Session, gang: Gang, visited: set[str], refused: RefusedGangs) -> AttemptResult:
     """One attempt: everything that this gang needs. A strict gang that fails leaves no trace.
 
     `visited` are the gangs that came before it in the order, and itself: reservations of all others are released if that completes
@@ -95,6 +96,10 @@ def attempt(s: Session, gang: Gang, visited: set[str]) -> AttemptResult:
     if not verdict.ok:
         return AttemptResult(complete=False, verdict=verdict)
     _count_attempt(s, gang)
+    return refused.attempt(gang, lambda: _attempt(s, gang, visited))
+
+
+def _attempt(s: Session, gang: Gang, visited: set[str]) -> AttemptResult:
     first = place_on_free(s, gang)
     if first.complete and has_minimum_placed(s.world, gang):
         return first

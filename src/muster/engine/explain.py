@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 
@@ -128,8 +129,20 @@ def no_node_fits(s: Session, gang: Gang, pod: Pod, domain: Domain, *, after_rele
     placed = sum(count(s.world, role, PLACED) + role.succeeded for role in gang.roles)
     nodes, curable, topics = nodes_that_refuse(s, gang, pod, domain, after_releases=after_releases)
     inside = "" if domain.rows is None else f" in {domain.name}"
-    why = f"{_placed_of(placed, gang.min)}{inside}, {pod.name} fits nowhere: {nodes}"
+    why = f"{_placed_of(placed, gang.min)}{inside}{_fits_nowhere(pod)}{nodes}"
     return Verdict(ok=False, why=why, code=NO_CAPACITY if curable else NO_NODE, curable=curable, topics=topics)
+
+
+def _fits_nowhere(pod: Pod) -> str:
+    return f", {pod.name} fits nowhere: "
+
+
+def said_of_equal(verdict: Verdict, before: Gang, gang: Gang) -> Verdict:
+    """What was said of a gang, said of one that is equal to it, member by member."""
+    for old, pod in zip(before.pods(), gang.pods(), strict=True):
+        if (named := _fits_nowhere(old)) in verdict.why:
+            return replace(verdict, why=verdict.why.replace(named, _fits_nowhere(pod)))
+    return verdict
 
 
 _Refusing = tuple[str, bool, tuple[TopicKey, ...]]

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
 from muster.engine import explain
 from muster.engine.attempt_budget import charge_search
+from muster.engine.equal_gangs import equality_key
 from muster.engine.evict.contested import contested, usable_domains
 from muster.engine.evict.domain_order import BoundedDomain, domains_in_order, why_unreachable
 from muster.engine.evict.domain_search import NO_BETTER_PLAN, plan_in_domain
-from muster.engine.evict.eviction_history import crossing_history, paused_until
+from muster.engine.evict.eviction_history import paused_until
 from muster.engine.evict.eviction_plan import NoPlan, Plan
 from muster.engine.evict.eviction_policy import (
     GANG_PREEMPT,
@@ -29,7 +30,7 @@ from muster.engine.evict.single_node import plan_on_one_node
 from muster.engine.evict.stale_gangs import STALE_GANGS, stale_gangs_for
 from muster.engine.evict.taking_roles import taking_roles
 from muster.engine.evict.unit_membership import has_unsent_plan
-from muster.engine.evict.victim_search import ActionCache, EvictionAsk
+from muster.engine.evict.victim_search import ActionCache, EvictionAsk, nobody_eligible
 from muster.engine.evict.victims import victim_table_of
 from muster.engine.hooks import Ask, Purpose
 from muster.engine.nominations import members_needed, plan_name
@@ -117,7 +118,7 @@ def _plan_for(s: Session, gang: Gang, policy: EvictionPolicy, cache: ActionCache
 
 def _find_plan(s: Session, ask: Ask, policy: EvictionPolicy, cache: ActionCache) -> Plan | NoPlan:
     """The best plan for the ask. Where there was none for an equal one, and nobody moved since, there is none for this one."""
-    key = _equality_key(s, ask)
+    key = equality_key(s, ask.gang)
     if key in cache.without_plan:
         return cache.without_plan[key]
     found, rules = _best_plan(s, ask, policy, cache)
@@ -126,15 +127,6 @@ def _find_plan(s: Session, ask: Ask, policy: EvictionPolicy, cache: ActionCache)
     if key is not None and isinstance(found, NoPlan):
         cache.without_plan[key] = found
     return found
-
-
-def _equality_key(s: Session, ask: Ask) -> Hashable:
-    """Equal for single pods that differ in nothing that a search for victims looks at; None where an ask is like no other."""
-    gang, pod = ask.gang, ask.pods[0]
-    if s.tries_all_domains or gang.size > 1 or gang.topology is not None or s.has_inter_pod_constraints(pod):
-        return None
-    queue = s.world.facts.members[pod.uid].queue
-    return (pod.namespace, gang.priority, pod.priority, pod.signature, queue, crossing_history(s, gang))
 
 
 def _best_plan(s: Session, ask: Ask, policy: EvictionPolicy, cache: ActionCache) -> tuple[Plan | NoPlan, EvictionRules | None]:
@@ -270,6 +262,8 @@ def _search_domains(asked: EvictionAsk) -> Plan | NoPlan:
 
 def _plan_in(asked: EvictionAsk, where: BoundedDomain, *, best: PlanKey | None) -> Plan | NoPlan:
     """For one pod every node is a domain of its own; where its queue is full, pods of the queue on other nodes count, too."""
+    if not asked.rules.eligible.any():
+        return nobody_eligible(asked, where.domain)
     if len(asked.ask.pods) > 1 or asked.s.policy.selects_victims:
         return plan_in_domain(asked, where.domain, bound=where.bound, best=best)
     found = plan_on_one_node(asked, where.domain)

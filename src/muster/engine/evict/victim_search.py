@@ -128,7 +128,7 @@ class VictimSearch:
         self.refusal = self.refusal or f"{after}{why}"
 
     def no_plan(self, why: str) -> NoPlan:
-        barred, kept = self._barred_texts(), self._kept_texts()
+        barred, kept = self._barred_texts(), _kept_texts(self.asked, self.domain)
         text = "; ".join([f"{why} ({', '.join(barred)})" if barred else why, *kept])
         return NoPlan(text, self.units.evictable_at if self.units.evictable_at < np.inf else None)
 
@@ -136,7 +136,7 @@ class VictimSearch:
         """Why no pod at all may be evicted, and from when on one may."""
         if self.units.barred:
             return self.no_plan("no pod that it could evict is evictable now")
-        return NoPlan("; ".join(self._kept_texts()) or self.rules.why_nobody())
+        return nobody_eligible(self.asked, self.domain)
 
     def _barred_texts(self) -> list[str]:
         barred = [barred.text(self.s, self.victim_table) for barred in self.units.barred]
@@ -144,18 +144,24 @@ class VictimSearch:
             barred.append(f"the first is evictable in {self.units.evictable_at - self.s.now:.0f} s")
         return barred
 
-    def _kept_texts(self) -> list[str]:
-        """Why other queues do not give, each with the number of their pods in the domain: those with most pods."""
-        table, used = self.victim_table, len(self.victim_table.pods)
-        rows = table.row[:used]
-        here = table.alive[:used] & (rows >= 0)
-        here[here] = self.domain.mask(len(self.s.world.table))[rows[here]]
-        pods_of = np.bincount(table.gang[:used][here], minlength=len(table.gangs))
-        counts = [(int(pods_of[gangs].sum()), why) for why, gangs in self.rules.barred_by_queue()]
-        said = sorted([(-count, why) for count, why in counts if count])
-        texts = [f"{why} ({plural(-count, 'pod', 'pods')})" for count, why in said[:_MOST_QUEUES_EXPLAINED]]
-        more = -sum(count for count, _ in said[_MOST_QUEUES_EXPLAINED:])
-        return [*texts, f"{plural(more, 'pod', 'pods')} of other queues that do not give"] if more else texts
+
+def nobody_eligible(asked: EvictionAsk, domain: Domain) -> NoPlan:
+    """Why no gang at all may be evicted for this ask: a search would find nobody."""
+    return NoPlan("; ".join(_kept_texts(asked, domain)) or asked.rules.why_nobody())
+
+
+def _kept_texts(asked: EvictionAsk, domain: Domain) -> list[str]:
+    """Why other queues do not give, each with the number of their pods in the domain: those with most pods."""
+    table, used = asked.victim_table, len(asked.victim_table.pods)
+    rows = table.row[:used]
+    here = table.alive[:used] & (rows >= 0)
+    here[here] = domain.mask(len(asked.s.world.table))[rows[here]]
+    pods_of = np.bincount(table.gang[:used][here], minlength=len(table.gangs))
+    counts = [(int(pods_of[gangs].sum()), why) for why, gangs in asked.rules.barred_by_queue()]
+    said = sorted([(-count, why) for count, why in counts if count])
+    texts = [f"{why} ({plural(-count, 'pod', 'pods')})" for count, why in said[:_MOST_QUEUES_EXPLAINED]]
+    more = -sum(count for count, _ in said[_MOST_QUEUES_EXPLAINED:])
+    return [*texts, f"{plural(more, 'pod', 'pods')} of other queues that do not give"] if more else texts
 
 
 class VictimSelection:
