@@ -12,7 +12,8 @@ import pytest
 
 from muster.model.topics import FOLLOWED, Topic
 from muster.state.facts import Facts
-from muster.state.memory import JournaledDict, Memory
+from muster.state.journaled_dict import JournaledDict
+from muster.state.memory import Memory
 from muster.state.world import World
 
 SOURCE = Path(__file__).parent.parent / "src" / "muster"

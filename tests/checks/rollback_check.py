@@ -20,7 +20,7 @@ from muster.model.events import Event
 from muster.model.pod import UNPLACED, Phase, Placement, Pod
 from muster.scenario.invariants import Violation
 from muster.scenario.run_check import FinishedCycle
-from muster.state.memory import JournaledDict
+from muster.state.journaled_dict import JournaledDict
 from muster.state.trial import Trial
 from muster.state.world import World
 

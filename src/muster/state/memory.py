@@ -6,11 +6,10 @@ kept by the UID of the object that it was reported on, and forgotten with that o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass, replace
 from math import inf
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING
 
 from muster.model.effects import Verdict
 from muster.model.gang import Gang
@@ -26,15 +25,12 @@ from muster.model.saved_state import (
     saved_plan_name,
 )
 from muster.model.topics import Topic
+from muster.state.journaled_dict import JournaledDict
 
 if TYPE_CHECKING:
     from muster.state.changes import Changes
     from muster.state.gangs.declared_values import Minimums
     from muster.state.placements import Journal
-
-K = TypeVar("K")
-V = TypeVar("V")
-D = TypeVar("D")
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,87 +149,6 @@ class QueuesReported:
     ledger: int
     queues: tuple[int, ...]
     demand: int
-
-
-class _Missing:
-    __slots__ = ()
-
-
-_MISSING = _Missing()
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryStep(Generic[K, V]):
-    """One write in the journal, with what was there before."""
-
-    table: JournaledDict[K, V]
-    key: K
-    before: V | _Missing
-
-    def undo(self) -> None:
-        self.table.put_back(self.key, self.before)
-
-
-class JournaledDict(Generic[K, V]):
-    """A dictionary whose writes are journaled."""
-
-    __slots__ = ("_journal", "_values", "get", "writes")
-
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
-        self._values: dict[K, V] = {}
-        self.get = self._values.get
-        self.writes = 0
-        """How often something was written or undone."""
-
-    def __getitem__(self, key: K) -> V:
-        return self._values[key]
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._values
-
-    def __iter__(self) -> Iterator[K]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def items(self) -> list[tuple[K, V]]:
-        return list(self._values.items())
-
-    def values(self) -> list[V]:
-        return list(self._values.values())
-
-    def copied(self) -> JournaledDict[K, V]:
-        made = JournaledDict[K, V]([])
-        made._values |= self._values
-        return made
-
-    def set(self, key: K, value: V) -> None:
-        self.writes += 1
-        self._journal.append(MemoryStep(self, key, self._values.get(key, _MISSING)))
-        self._values[key] = value
-
-    def drop(self, key: K) -> V | None:
-        """Forget a key, where it is known."""
-        if key not in self._values:
-            return None
-        self.writes += 1
-        before = self._values.pop(key)
-        self._journal.append(MemoryStep(self, key, before))
-        return before
-
-    def clear(self) -> None:
-        for key in list(self._values):
-            self.drop(key)
-
-    def put_back(self, key: K, before: V | _Missing) -> None:
-        """Undo a write: for the trial alone."""
-        self.writes += 1
-        if isinstance(before, _Missing):
-            del self._values[key]
-        else:
-            self._values[key] = before
 
 
 class Memory:

@@ -19,8 +19,8 @@ from muster.model.topics import Topic
 from muster.state.changes import Changes
 from muster.state.derived_values import DerivedValues
 from muster.state.facts import Member
+from muster.state.journaled_dict import MemoryStep
 from muster.state.ledger import Ledger
-from muster.state.memory import MemoryStep
 from muster.state.node_table import NodeTable
 from muster.state.resource_columns import Amounts, Columns
 
