@@ -6,6 +6,7 @@ import ast
 import re
 import textwrap
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -213,6 +214,7 @@ def words_of(text: str) -> set[str]:
     return set(re.findall(r"[a-z]+", text.lower()))
 
 
+@cache
 def messages_in_source() -> list[set[str]]:
     """The words of every text in the source; what is filled in is not among them."""
     nodes = [node for path in SOURCE.rglob("*.py") for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]

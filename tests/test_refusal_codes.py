@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,7 @@ WITHOUT_FIGURES = frozenset(
 """What is wrong there is a name or a state."""
 
 
+@cache
 def codes_in_source() -> set[str]:
     trees = [ast.parse(path.read_text(encoding="utf-8")) for path in SOURCES]
     constants = {
@@ -65,11 +67,12 @@ def _values(given: ast.expr, constants: dict[str, str]) -> Iterator[str]:
                 yield constants[name]
 
 
+@cache
 def expected_sentences() -> dict[str, list[str]]:
     """By code: what the sentences of gangs with that code are expected to contain."""
     found: dict[str, list[str]] = {}
     for file in sorted((ROOT / "scenarios").rglob("*.yaml")):
-        for document in yaml.safe_load_all(file.read_text(encoding="utf-8")):
+        for document in yaml.load_all(file.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader):
             for step in document["steps"]:
                 expected = step.get("expect", {}) if isinstance(step, dict) else {}
                 for gang, code in expected.get("code", {}).items():

@@ -6,6 +6,7 @@ trial undoes it). Topics are bumped where something is written, inside state, an
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -113,14 +114,22 @@ def written_fields(tree: ast.AST, part: str) -> Iterator[tuple[str, int]]:
 
 @pytest.mark.parametrize("part", PARTS)
 def test_each_part_of_the_world_is_written_by_its_writers_alone(part: str) -> None:
-    writers = PARTS[part]
-    found = [
-        f"{file}:{line} writes {part}.{field}"
-        for file, tree in sources()
-        for field, line in written_fields(tree, part)
-        if field in writers and file not in writers[field]
-    ]
+    found = writes_in_the_wrong_place()[part]
     assert not found, "\n".join(found)
+
+
+@cache
+def writes_in_the_wrong_place() -> dict[str, list[str]]:
+    """By part. Every module is parsed once for all of them."""
+    found: dict[str, list[str]] = {part: [] for part in PARTS}
+    for file, tree in sources():
+        for part, writers in PARTS.items():
+            found[part].extend(
+                f"{file}:{line} writes {part}.{field}"
+                for field, line in written_fields(tree, part)
+                if field in writers and file not in writers[field]
+            )
+    return found
 
 
 @pytest.mark.parametrize(
@@ -179,10 +188,18 @@ def bumped(file: str, tree: ast.Module) -> Iterator[Topic]:
                 yield LOGS[log]
             elif log == "_log" and file == "state/ledger.py":
                 yield Topic.LEDGER
-    for node in ast.walk(tree) if by_variable or "bump = " in ast.unparse(tree) or "bump, " in ast.unparse(tree) else ():
+    for node in ast.walk(tree) if by_variable or any(map(names_bump, ast.walk(tree))) else ():
         # A module that bumps what a variable says: every topic that it names in a table, a loop or a call.
         if (topic := topic_of(node)) is not None and topic not in FOLLOWED:
             yield topic
+
+
+def names_bump(node: ast.AST) -> bool:
+    """`bump = changes.bump`, alone or among others."""
+    if not isinstance(node, ast.Assign):
+        return False
+    values = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
+    return any(isinstance(value, ast.Attribute) and value.attr == "bump" for value in values)
 
 
 def named_by_verdicts(tree: ast.Module) -> Iterator[Topic]:
@@ -201,13 +218,19 @@ def depended_on(tree: ast.Module) -> Iterator[Topic]:
 
 
 def by_topic(find: str) -> dict[Topic, set[str]]:
-    found: dict[Topic, set[str]] = {topic: set() for topic in Topic}
+    return mentions_of_topics()[find]
+
+
+@cache
+def mentions_of_topics() -> dict[str, dict[Topic, set[str]]]:
+    """The modules that bump, name or depend on each topic. Every module is parsed once for all of them."""
+    found: dict[str, dict[Topic, set[str]]] = {find: {topic: set() for topic in Topic} for find in ("bumped", "named", "depended")}
     for file, tree in sources():
         if file == "model/topics.py":
             continue
-        topics = bumped(file, tree) if find == "bumped" else named_by_verdicts(tree) if find == "named" else depended_on(tree)
-        for topic in topics:
-            found[topic].add(file)
+        for find, topics in (("bumped", bumped(file, tree)), ("named", named_by_verdicts(tree)), ("depended", depended_on(tree))):
+            for topic in topics:
+                found[find][topic].add(file)
     return found
 
 
