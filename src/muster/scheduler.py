@@ -60,3 +60,8 @@ class Scheduler:
         if self._log is not None:
             self._log.outcome(outcome)
         return outcome
+
+    def observe(self, now: float) -> World:
+        """What is known at this time, with nothing decided."""
+        self.world = self._store.world(now)
+        return self.world

@@ -15,7 +15,7 @@ import yaml
 _TAG = re.compile(r"\{\{ (\.[\w.]+)(?: \| (toJson|sha256sum))? \}\}")
 
 
-_IF = re.compile(r"^[ ]*\{\{- if (\.[\w.]+) \}\}\n(.*?)^[ ]*\{\{- end \}\}\n", re.MULTILINE | re.DOTALL)
+_IF = re.compile(r"^[ ]*\{\{- if (not )?(\.[\w.]+) \}\}\n(.*?)^[ ]*\{\{- end \}\}\n", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"\{\{ \.Files\.Get \"([\w./]+)\" \| toJson \}\}")
 
 _FUNCTIONS: dict[str | None, Callable[[Any], str]] = {
@@ -25,10 +25,10 @@ _FUNCTIONS: dict[str | None, Callable[[Any], str]] = {
 }
 
 
-def render(chart: Path, *, namespace: str, **changed: Any) -> list[dict[str, Any]]:
+def render(chart: Path, *, namespace: str, name: str = "muster", **changed: Any) -> list[dict[str, Any]]:
     """The objects that `helm template` would give."""
     values = {**yaml.safe_load((chart / "values.yaml").read_text()), **changed}
-    scope = {"Values": values, "Release": {"Namespace": namespace}}
+    scope = {"Values": values, "Release": {"Name": name, "Namespace": namespace}}
     return [
         document
         for template in sorted((chart / "templates").glob("*.yaml"))
@@ -44,7 +44,7 @@ def _fill(text: str, *, scope: dict[str, Any], chart: Path) -> str:
             value = value[part]
         return value
 
-    switched = _IF.sub(lambda tag: tag[2] if found(tag[1]) else "", text)
+    switched = _IF.sub(lambda tag: tag[3] if bool(found(tag[2])) is not bool(tag[1]) else "", text)
     filled = _TAG.sub(lambda tag: _FUNCTIONS[tag[2]](found(tag[1])), switched)
     assert "{{" not in _FILE.sub("", filled), "the chart uses more of Helm than can be tested here"
     return _FILE.sub(lambda tag: json.dumps((chart / tag[1]).read_text()), filled)

@@ -52,6 +52,30 @@ def test_the_chart_and_the_plain_manifests_are_the_same_objects() -> None:
     assert others == render(DEPLOY / "chart", namespace=NAMESPACE)
 
 
+SHADOW = "muster-shadow"
+
+
+def shadow() -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((DEPLOY / "shadow.yaml").read_text()))
+
+
+def test_the_chart_makes_a_shadow_of_the_plain_manifests_too() -> None:
+    first, *others = shadow()
+    assert first == {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SHADOW}}
+    switched = {"enabled": True, "scheduler": "volcano", "period": "1h"}
+    assert others == render(DEPLOY / "chart", namespace=SHADOW, name=SHADOW, shadow=switched)
+    # Both can be in one cluster.
+    named = [(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]) for each in (*plain(), *shadow())]
+    assert len(set(named)) == len(named)
+
+
+def test_a_shadow_may_read_what_is_watched_and_nothing_else() -> None:
+    (role,) = [each for each in shadow() if "Role" in each["kind"] and "rules" in each]
+    assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"get", "list", "watch"}
+    read = {(group, what) for rule in role["rules"] for group in rule["apiGroups"] for what in rule["resources"]}
+    assert read == {(resource.group, resource.plural) for resource in WATCHED if resource.group != "muster.dev"}
+
+
 def test_values_of_the_chart_change_what_they_say() -> None:
     policy = "schedulerNames: [muster, volcano]\n"
     made = render(DEPLOY / "chart", namespace="elsewhere", replicas=3, image="our/muster:1", policy=policy)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from dataclasses import dataclass
 from pathlib import Path
 
 from muster.cli.errors import UserError, file_error
@@ -13,14 +14,25 @@ from muster.engine.hooks import Policy
 from muster.kube.watch.access import AccessError, read_access
 from muster.kube.watch.leader_election import LeaseTiming
 from muster.private_file import open_private
+from muster.scenario.literals import duration
 from muster.service.log_setup import LogFormat, set_up_logging
 from muster.service.process import ApiSettings, ServiceSettings, serve
+from muster.service.shadow import ShadowSettings, shadow_policy
 from muster.web.http_server import BadAddress, read_address
 from muster.yaml_positions import nearest
 
 _POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _DEFAULT_NAMESPACE = "kube-system"
 _MIB = 2**20
+_LEAST_PERIOD_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class ShadowOptions:
+    is_on: bool
+    schedulers: tuple[str, ...]
+    period: str
+    report: Path | None
 
 
 def run_scheduler(settings: ServiceSettings, *, kubeconfig: Path | None, context: str, log_format: str) -> int:
@@ -50,15 +62,17 @@ def service_settings(
     log_files: int,
     queue_metrics: bool,
     api: tuple[str, Path | None, Path | None],
+    shadow: ShadowOptions,
 ) -> ServiceSettings:
     """All options are validated before the first request to the cluster. An empty namespace: the pod's own."""
+    _check_shadow(shadow, has_log=decision_log is not None, has_api=bool(api[0]))
     if decision_log is not None:
-        _check_writable(decision_log)
+        _check_writable(decision_log, "the decision log")
     address = _address("--bind-address", bind_address) if bind_address else None
     return ServiceSettings(
-        policy=_policy(policy),
+        policy=shadow_policy(_policy(policy), scheduler_names=shadow.schedulers) if shadow.is_on else _policy(policy),
         address=address,
-        lease=None if lease is None else (lease[0] or _own_namespace(), lease[1]),
+        lease=None if lease is None or shadow.is_on else (lease[0] or _own_namespace(), lease[1]),
         namespace=namespace or _own_namespace(),
         timing=_times(lease_times),
         decision_log=decision_log,
@@ -66,7 +80,31 @@ def service_settings(
         log_files=log_files,
         queue_metrics=queue_metrics,
         api=_api_settings(*api),
+        shadow=ShadowSettings(_period_s(shadow.period), shadow.report) if shadow.is_on else None,
     )
+
+
+def _check_shadow(shadow: ShadowOptions, *, has_log: bool, has_api: bool) -> None:
+    if not shadow.is_on:
+        if shadow.schedulers or shadow.report is not None:
+            raise UserError("--as-scheduler and --shadow-report are for --shadow: else the policy has the names")
+        return
+    if has_log:
+        raise UserError("--decision-log: --shadow decides nothing that could be replayed")
+    if has_api:
+        raise UserError("--api-address: --shadow sends no write request, and reviews of tokens are some; use kubectl port-forward")
+    if shadow.report is not None:
+        _check_writable(shadow.report, "the report")
+
+
+def _period_s(text: str) -> float:
+    try:
+        period_s = duration(text)
+    except ValueError as error:
+        raise UserError(f"--shadow-period: {error}") from None
+    if period_s < _LEAST_PERIOD_S:
+        raise UserError(f"--shadow-period: {text}: at least {_LEAST_PERIOD_S:g} s pass between two reports")
+    return period_s
 
 
 def _api_settings(text: str, certificate: Path | None, key: Path | None) -> ApiSettings | None:
@@ -119,9 +157,9 @@ def _own_namespace() -> str:
         return _DEFAULT_NAMESPACE
 
 
-def _check_writable(path: Path) -> None:
+def _check_writable(path: Path, what: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         open_private(path, "ab").close()
     except OSError as error:
-        raise file_error(path, error, why="the decision log cannot be written: ") from None
+        raise file_error(path, error, why=f"{what} cannot be written: ") from None

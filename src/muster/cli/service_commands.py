@@ -11,6 +11,13 @@ from muster.cli.command_options import CONTEXT, KUBECONFIG, OTHER_CODES, end
 
 app = typer.Typer()
 
+_BIND_ADDRESS = typer.Option(
+    metavar="HOST:PORT", help="Serve /healthz, /readyz, /metrics and, to this machine, the page here; empty disables all."
+)
+_SHADOW = typer.Option("--shadow", help="Write nothing: report what differs from what another scheduler does.")
+_AS_SCHEDULER = typer.Option(metavar="NAME", help="That scheduler, such as volcano; else the policy's own names.")
+_SHADOW_REPORT = typer.Option(metavar="FILE", help="Add each report to this file, too, as a line of JSON.")
+
 
 @app.command(
     epilog="Exit codes: 0 stopped by a signal, 2 the input is invalid, 3 the lease was lost, "
@@ -20,12 +27,7 @@ def run(
     kubeconfig: Annotated[Path | None, KUBECONFIG] = None,
     context: Annotated[str, CONTEXT] = "",
     policy: Annotated[Path | None, typer.Option(metavar="FILE", help="The policy file; by default the default policy.")] = None,
-    bind_address: Annotated[
-        str,
-        typer.Option(
-            metavar="HOST:PORT", help="Serve /healthz, /readyz, /metrics and, to this machine, the page here; empty disables all."
-        ),
-    ] = "127.0.0.1:10259",
+    bind_address: Annotated[str, _BIND_ADDRESS] = "127.0.0.1:10259",
     leader_election: Annotated[
         bool,
         typer.Option("--leader-election/--no-leader-election", help="Hold a Lease, so that one of several replicas is active."),
@@ -52,9 +54,13 @@ def run(
     ] = "",
     api_certificate: Annotated[Path | None, typer.Option(metavar="FILE", help="Certificate of --api-address, in PEM.")] = None,
     api_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its private key.")] = None,
+    shadow: Annotated[bool, _SHADOW] = False,
+    as_scheduler: Annotated[list[str] | None, _AS_SCHEDULER] = None,
+    shadow_period: Annotated[str, typer.Option(metavar="DURATION", help="How often it is reported.")] = "1h",
+    shadow_report: Annotated[Path | None, _SHADOW_REPORT] = None,
 ) -> None:
-    """Schedule a real cluster until SIGTERM or SIGINT."""
-    from muster.cli.run import run_scheduler, service_settings
+    """Schedule a real cluster until SIGTERM or SIGINT; or, with --shadow, only look on."""
+    from muster.cli.run import ShadowOptions, run_scheduler, service_settings
 
     def work() -> int:
         settings = service_settings(
@@ -68,6 +74,7 @@ def run(
             log_files=log_files,
             queue_metrics=queue_metrics,
             api=(api_address, api_certificate, api_key),
+            shadow=ShadowOptions(shadow, tuple(as_scheduler or ()), shadow_period, shadow_report),
         )
         return run_scheduler(settings, kubeconfig=kubeconfig, context=context, log_format=log_format)
 

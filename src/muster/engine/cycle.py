@@ -23,6 +23,7 @@ from muster.model.pod import RESERVATIONS, Phase
 from muster.state.gangs.broken_gangs import note_broken_gangs
 from muster.state.memory import BindingReservation
 from muster.state.placements import NetChange
+from muster.state.trial import take_back
 from muster.state.world import World
 
 ACTIONS: dict[str, Callable[[Session, Refusals], None]] = {
@@ -45,7 +46,13 @@ def run_cycle(world: World, policy: Policy, *, on_step: StepCallback | None = No
     return run_session(Session(world, policy), on_step=on_step or _ignore_step)
 
 
-def run_session(s: Session, *, on_step: StepCallback = _ignore_step) -> Outcome:
+def run_cycle_undone(world: World, policy: Policy, *, on_step: StepCallback | None = None) -> Outcome:
+    """Decide, and take it back: pods are where they were and no plan is under way. What is remembered of attempts and of what was
+    observed stays, so that gangs have their turns as they would."""
+    return run_session(Session(world, policy), on_step=on_step or _ignore_step, undone=True)
+
+
+def run_session(s: Session, *, on_step: StepCallback = _ignore_step, undone: bool = False) -> Outcome:
     """One cycle in a session of its own, which can be inspected afterwards."""
     memory, placements = s.world.memory, s.world.placements
     # 1. A cycle begins: what was decided before cannot be undone any more.
@@ -75,6 +82,8 @@ def run_session(s: Session, *, on_step: StepCallback = _ignore_step) -> Outcome:
     changes = placements.settle()
     _remember_bindings(s.world, changes)
     effects = collect_effects(s, changes)
+    if undone:
+        take_back(s.world, changes, keeping=memory.observed_tables())
     placements.clear_journal()
     memory.decided_at = s.now
     verdicts = tuple((s.world.facts.gangs[key].full_name, verdict) for key, verdict in s.verdicts.items())

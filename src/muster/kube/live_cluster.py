@@ -54,7 +54,8 @@ RejectedObject = tuple[str, str, str]
 
 class LiveCluster:
     """Made inside the event loop that `run` runs in. `events`, `execute` and `wait` belong to the thread of the
-    scheduling loop. `namespace` is that of Plans and Histories."""
+    scheduling loop. `namespace` is that of Plans and Histories. `read_only`: no effect is carried out, and Plans and Histories are
+    not read, because they are another scheduler's."""
 
     def __init__(
         self,
@@ -68,6 +69,7 @@ class LiveCluster:
         watch_timing: reflector.WatchTiming = reflector.DEFAULT_WATCH_TIMING,
         batch_s: float = BATCH_S,
         namespace: str = names.MUSTER_NAMESPACE,
+        read_only: bool = False,
     ) -> None:
         self.rejected: list[RejectedObject] = []
         """Objects that could not be decoded."""
@@ -81,7 +83,9 @@ class LiveCluster:
         self._inbox: dict[tuple[GroupKind, str], WatchUpdate] = {}
         self._failures: list[Event] = []
         self._wake_requested = False
+        self._read_only = read_only
         self._synced = threading.Event()
+        resources = [one for one in resources if not (read_only and one.group == names.MUSTER_GROUP)]
         watched = [replace(one, only_namespace=namespace) if one.group == names.MUSTER_GROUP else one for one in resources]
         self._reflectors = {one.key: Reflector(client, one, self._receive, timing=watch_timing) for one in watched}
         self._unsynced = set(self._reflectors)
@@ -161,7 +165,8 @@ class LiveCluster:
 
     def execute(self, effects: Iterable[Effect]) -> None:
         """Submit effects. What fails comes back as an event."""
-        self._writer.submit(effects)
+        if not self._read_only:
+            self._writer.submit(effects)
 
     def wait(self, timeout_s: float) -> bool:
         """Until an update is received or `wake` is called, plus the batch time; False at the timeout."""

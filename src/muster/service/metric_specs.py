@@ -99,6 +99,11 @@ METRICS: Final = (
         description="Reservations and nominations: made, bound, moved to another node, expired, lost, recovered after a restart.",
     ),
     _counter("gangs_timed_out_total", description="Gangs whose wait time expired."),
+    _gauge(
+        "shadow_report",
+        "figure",
+        description="Figures of the last report of shadow mode: gangs, evictions, hours of gangs and of GPUs.",
+    ),
     _gauge("pending_writes", description="Writes that were decided and are not acknowledged by the API server yet."),
     _gauge("objects_ignored", description="Objects that cannot be decoded; the log names them."),
     _counter("events_dropped_total", description="Kubernetes Events that were not written because too many writes were pending."),

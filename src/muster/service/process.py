@@ -32,6 +32,7 @@ from muster.service.live_views import LiveViews
 from muster.service.probe_server import ProbeServer
 from muster.service.prometheus_metrics import Metrics, ServiceState
 from muster.service.scheduling_loop import MonotonicClock, SchedulingLoop
+from muster.service.shadow import ShadowSettings
 from muster.web.api_access import LoopbackAccess, TokenAccess
 from muster.web.api_server import ApiServer
 from muster.web.dry_runs import DryRuns
@@ -69,6 +70,8 @@ class ServiceSettings:
     """Metrics of queues for everybody who can connect."""
     api: ApiSettings | None = None
     """The API for other machines; on this one it is beside the probes."""
+    shadow: ShadowSettings | None = None
+    """Beside another scheduler: nothing is written, and no lease is held."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,9 +180,9 @@ class _Service:
         return code
 
     async def _schedule(self, may_write: Callable[[], bool], clock: MonotonicClock) -> int:
-        settings = self._settings
-        client = Client(self._access, observe=self._metrics.observe, may_write=may_write)
-        if not await _is_installed(client):
+        settings, is_shadow = self._settings, self._settings.shadow is not None
+        client = Client(self._access, observe=self._metrics.observe, may_write=(lambda: False) if is_shadow else may_write)
+        if not is_shadow and not await _is_installed(client):
             log.error("the definitions of Plan and History are not installed: run muster crds --install")
             await client.close()
             return NOT_INSTALLED
@@ -189,12 +192,19 @@ class _Service:
             scheduler_names=settings.policy.settings.scheduler_names,
             now=clock,
             namespace=settings.namespace,
+            read_only=is_shadow,
         )
         self._cluster = cluster
         watching = asyncio.create_task(cluster.run())
         watching.add_done_callback(self._on_watch_end)
         scheduling_loop = self._scheduling_loop = SchedulingLoop(
-            cluster, settings.policy, self._metrics, log=self._decision_log(), clock=clock, on_end=self._on_loop_end
+            cluster,
+            settings.policy,
+            self._metrics,
+            log=self._decision_log(),
+            clock=clock,
+            on_end=self._on_loop_end,
+            shadow=settings.shadow,
         )
         scheduling_loop.start()
         try:

@@ -9,7 +9,7 @@ import threading
 import time
 from collections import Counter as CountOf
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -18,6 +18,7 @@ from prometheus_client.registry import Collector
 
 from muster import __version__
 from muster.cycle_log import effect_name
+from muster.forecast.shadow_comparison import ShadowReport
 from muster.kube.watch.client import NO_RESPONSE
 from muster.kube.watch.reflector import WatchHealth
 from muster.model.effects import Effect, Evict, Nominate, Outcome, Reserve, StatusEffect
@@ -95,6 +96,7 @@ class Metrics:
         self._active_reservations = self._gauge("active_reservations")
         self._reservations = self._counter("reservations_total")
         self._timed_out = self._counter("gangs_timed_out_total")
+        self._shadow = self._gauge("shadow_report")
         self._requests = self._histogram("api_request_duration_seconds")
         self._request_series: dict[tuple[str, str, int], Histogram] = {}
         for result in ("made", *_RESERVATION_STATS.values()):
@@ -183,6 +185,11 @@ class Metrics:
                 self._binds.labels("failed").inc()
             elif isinstance(event, EvictFailed):
                 self._evictions_failed.labels("budget" if event.refused_by else "other").inc()
+
+    def set_shadow_report(self, report: ShadowReport) -> None:
+        figures = {field.name: getattr(report, field.name) for field in fields(report) if field.name != "differences"}
+        with self._render_lock:
+            _replace_series(self._shadow, {(name,): float(value) for name, value in figures.items()})
 
     def update_gauges(self, world: World, rows: Iterable[QueueRow]) -> None:
         """Set the gauges of gangs, pods and queues after a cycle. A scrape sees all of them or none."""

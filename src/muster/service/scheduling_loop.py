@@ -21,6 +21,7 @@ from muster.queue_report import queue_rows
 from muster.rotating_decision_log import LatestObjects, RotatingDecisionLog
 from muster.scheduler import Scheduler
 from muster.service.prometheus_metrics import Metrics
+from muster.service.shadow import Shadow, ShadowSettings
 from muster.web.cluster_view import ClusterCopy, copy_cluster, main_resource
 from muster.web.run_history import RunHistory, first_bound
 
@@ -35,6 +36,8 @@ _MIN_IDLE_RATIO = 20
 _DEFERRED_RATIO, _DEFERRED_INTERVAL_S = 4, 0.05
 """The same while gangs wait for their turn, and at least this: they take a fifth of a core, and others' events are seen at once."""
 _METRICS_INTERVAL_S = 5.0
+MAX_LOOK_INTERVAL_S: Final = 20.0
+"""The longest interval of looks in shadow mode, whatever one of them takes."""
 MAX_LOG_DELAY_S: Final = 10.0
 """Log lines are delayed by no more than this while writes are pending."""
 _GC_THRESHOLD = 20_000
@@ -64,6 +67,7 @@ class SchedulingLoop:
         log: RotatingDecisionLog | None,
         clock: Callable[[], float],
         on_end: Callable[[BaseException | None], None],
+        shadow: ShadowSettings | None = None,
     ) -> None:
         self.is_ready = False
         """Whether a first cycle was run after the caches were synced."""
@@ -73,6 +77,7 @@ class SchedulingLoop:
         self._log = log
         self._clock = clock
         self._on_end = on_end
+        self._shadow = None if shadow is None else Shadow(shadow, on_report=metrics.set_shadow_report)
         self._cycle_log = CycleLog()
         self._unlogged: list[Outcome] = []
         self._stopping = threading.Event()
@@ -139,6 +144,8 @@ class SchedulingLoop:
             while not self._stopping.is_set():
                 self._log_if_idle()
                 self._iterate()
+            if self._shadow is not None:
+                self._shadow.report(self._scheduler.world)
         finally:
             self._log_all()
 
@@ -169,6 +176,9 @@ class SchedulingLoop:
 
     def _iterate(self) -> None:
         wait_s, is_due = self._next_wait()
+        if self._shadow is not None:
+            # Each look attempts everybody anew, and nobody waits for it.
+            self._stopping.wait(min(MAX_LOOK_INTERVAL_S, max(BUSY_INTERVAL_S, _MIN_IDLE_RATIO * self._last_cycle_s)))
         has_events = self._cluster.wait(wait_s)
         self._iterated_at = boot_clock_s()
         if self._stopping.is_set():
@@ -183,6 +193,8 @@ class SchedulingLoop:
     def _next_wait(self) -> tuple[float, bool]:
         """How long to wait for events, and whether a cycle is due after that without any."""
         world, min_wait_s = self._scheduler.world, _MIN_IDLE_RATIO * self._last_cycle_s
+        if self._shadow is not None:
+            return BUSY_INTERVAL_S, True
         if self._has_deferred:
             return max(_DEFERRED_INTERVAL_S, _DEFERRED_RATIO * self._last_cycle_s), True
         if world.placements.reservations or world.placements.releasing or world.memory.plans:
@@ -197,7 +209,7 @@ class SchedulingLoop:
         self._metrics.begin()
         with self._between_cycles:
             self._take_events()
-            outcome = self._scheduler.tick(self._clock())
+            outcome = self._decide(self._clock())
             for lost in self._history.record_evictions(self._scheduler.world, outcome):
                 self._metrics.count_lost(lost.queue, lost.for_queue, lost.lost_gpu_hours)
             for gang in first_bound(self._scheduler.world, outcome):
@@ -210,6 +222,11 @@ class SchedulingLoop:
         self._metrics_stale = True
         if self._clock() - self._metrics_updated_at >= _METRICS_INTERVAL_S:
             self._update_metrics()
+
+    def _decide(self, now: float) -> Outcome:
+        if self._shadow is None:
+            return self._scheduler.tick(now)
+        return self._shadow.look(self._scheduler, now, on_step=self._metrics.on_step)
 
     def _take_events(self) -> None:
         events = self._cluster.events()

@@ -213,6 +213,10 @@ class Memory:
         self.reported: JournaledDict[tuple[str, str], object] = JournaledDict(journal)
         """What was last written, by the UID of the object and what about it, until the object itself shows it or something else."""
 
+    def observed_tables(self) -> tuple[object, ...]:
+        """What is remembered whether or not a decision is carried out."""
+        return self.attempts, self.attempt_debts, self.below_min_since, self.backfill_reservations, self.past_use, self.faulty_nodes
+
     def copied(self) -> Memory:
         """To read while this one changes: attempts and timeouts, and nothing else that it remembers."""
         made = copy(self)

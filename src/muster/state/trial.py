@@ -5,13 +5,20 @@ Trials nest: each is a stretch of the one journal. What is not committed is undo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
+from typing import Any
 
 from muster.model.device import DeviceSlot
 from muster.model.pod import UNPLACED, Phase, Placement, Pod
-from muster.state.placements import Step
+from muster.model.topics import Topic
+from muster.state.memory import MemoryStep
+from muster.state.placements import NetChange, Step
 from muster.state.world import World
+
+_SETTLED = (Topic.FREE_CAPACITY, Topic.RELEASING, Topic.RESERVATIONS, Topic.POD_PLACED, Topic.QUEUE_USAGE)
+"""What a cycle may have changed that verdicts name."""
 
 
 class Trial:
@@ -62,11 +69,7 @@ class Trial:
     def undo_to(self, mark: int) -> None:
         journal = self.world.placements.journal
         while len(journal) > mark:
-            step = journal.pop()
-            if isinstance(step, Step):
-                self.world.placements.move(step.pod, step.before)
-            else:
-                step.undo()
+            _undo(self.world, journal.pop())
 
     def commit(self) -> None:
         self._kept = True
@@ -74,3 +77,34 @@ class Trial:
     def _move(self, pod: Pod, placement: Placement) -> None:
         before = self.world.placements.move(pod, placement)
         self.world.placements.journal.append(Step(pod, before, self.why, self.cause, self.for_gang))
+
+
+def take_back(world: World, changes: Sequence[NetChange], *, keeping: Collection[object]) -> None:
+    """Undo a cycle that was decided, and with it what it remembered, but for what stands in the tables that are kept."""
+    journal = world.placements.journal
+    while journal:
+        step = journal.pop()
+        if isinstance(step, Step) or step.table not in keeping:
+            _undo(world, step)
+    for change in changes:
+        # It counted as settled: so does that it is not.
+        world.placements.capacity_freed(change.step.pod.uid, *_SETTLED)
+
+
+@contextmanager
+def taken_off(world: World, pods: Sequence[Pod]) -> Iterator[None]:
+    """These pods have no node meanwhile."""
+    before = [(pod, world.placements.move(pod, UNPLACED)) for pod in pods]
+    for pod in pods:
+        world.placements.capacity_freed(pod.uid, *_SETTLED)
+    yield
+    for pod, placement in before:
+        world.placements.move(pod, placement)
+        world.placements.capacity_freed(pod.uid, *_SETTLED)
+
+
+def _undo(world: World, step: Step | MemoryStep[Any, Any]) -> None:
+    if isinstance(step, Step):
+        world.placements.move(step.pod, step.before)
+    else:
+        step.undo()
