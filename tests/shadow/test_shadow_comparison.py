@@ -1,4 +1,4 @@
-"""What another scheduler does beside what Muster would have done: no look leaves a trace, and figures are those of the story."""
+"""What another scheduler does beside what Muster would have done: no look leaves a trace, and figures say what happened."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ OBSERVED = (
 )
 
 
-class Story:
+class Observed:
     """A cluster that another scheduler serves, and who looks at it."""
 
     def __init__(self, nodes: int = 1) -> None:
@@ -97,15 +97,15 @@ def differences(report: ShadowReport) -> list[tuple[str, str, float]]:
 
 
 def test_a_gang_that_is_started_late_waited_for_nothing() -> None:
-    story = Story()
-    story.look(0)
-    story.gang("llm", 4, 4, at=0)
-    story.look(0)
-    story.look(0.5)
-    story.starts("llm-0", node="n0", at=1)
-    story.starts("llm-1", node="n0", at=1)
-    story.look(1)
-    report = story.report(1)
+    seen = Observed()
+    seen.look(0)
+    seen.gang("llm", 4, 4, at=0)
+    seen.look(0)
+    seen.look(0.5)
+    seen.starts("llm-0", node="n0", at=1)
+    seen.starts("llm-1", node="n0", at=1)
+    seen.look(1)
+    report = seen.report(1)
     assert (report.started, report.sooner, report.same, report.later) == (1, 1, 0, 0)
     assert (report.gang_hours_waited, report.gang_hours_saved, report.gpu_hours_idle) == pytest.approx((1, 1, 8))
     assert differences(report) == [("a/llm", SOONER, 1.0)]
@@ -113,15 +113,15 @@ def test_a_gang_that_is_started_late_waited_for_nothing() -> None:
 
 def test_two_schedulers_that_do_the_same_at_the_same_moment_do_not_differ() -> None:
     """The other one was quicker to see that a pod had ended: that is no difference."""
-    story = Story()
-    story.gang("first", 8, at=0, nodes=("n0",))
-    story.gang("next", 8, at=0)
-    story.look(0)
-    story.look(1)
-    story.ends("first-0")
-    story.starts("next-0", node="n0", at=1)
-    story.look(1)
-    report = story.report(1)
+    seen = Observed()
+    seen.gang("first", 8, at=0, nodes=("n0",))
+    seen.gang("next", 8, at=0)
+    seen.look(0)
+    seen.look(1)
+    seen.ends("first-0")
+    seen.starts("next-0", node="n0", at=1)
+    seen.look(1)
+    report = seen.report(1)
     assert (report.started, report.same, report.waiting, report.gpu_hours_idle) == (1, 1, 0, 0)
     assert report.differences == ()
     assert report.gang_hours_waited == pytest.approx(1)
@@ -129,80 +129,80 @@ def test_two_schedulers_that_do_the_same_at_the_same_moment_do_not_differ() -> N
 
 
 def test_a_gang_that_muster_would_not_have_started_yet_counts_until_it_would_have() -> None:
-    story = Story()
-    story.look(0)
-    story.gang("urgent", 8, at=0, priority=10)
-    story.gang("other", 8, at=0)
-    story.starts("other-0", node="n0", at=0)
-    story.look(0)
-    story.look(1)
-    first = story.report(1)
+    seen = Observed()
+    seen.look(0)
+    seen.gang("urgent", 8, at=0, priority=10)
+    seen.gang("other", 8, at=0)
+    seen.starts("other-0", node="n0", at=0)
+    seen.look(0)
+    seen.look(1)
+    first = seen.report(1)
     assert (first.started, first.later, first.would_start) == (1, 1, 1)
     assert differences(first) == [("a/other", LATER, 1.0), ("a/urgent", WOULD_START, 1.0)]
     assert "full" in first.differences[0].why
     assert (first.gang_hours_later, first.gang_hours_saved, first.gpu_hours_idle) == pytest.approx((1, 1, 0))
-    story.ends("other-0")
-    story.look(2)
-    story.look(3)
-    second = story.report(3)
+    seen.ends("other-0")
+    seen.look(2)
+    seen.look(3)
+    second = seen.report(3)
     assert second.gang_hours_later == pytest.approx(1)
     assert second.gpu_hours_idle == pytest.approx(8)
 
 
 def test_gpus_of_gangs_that_cannot_run_are_counted_as_held() -> None:
-    story = Story(nodes=2)
-    story.look(0)
-    story.gang("one", 8, 8, at=0)
-    story.gang("two", 8, 8, at=0)
-    story.starts("one-0", node="n0", at=0)
-    story.starts("two-0", node="n1", at=0)
-    story.look(0)
-    report = (story.look(2), story.report(2))[1]
+    seen = Observed(nodes=2)
+    seen.look(0)
+    seen.gang("one", 8, 8, at=0)
+    seen.gang("two", 8, 8, at=0)
+    seen.starts("one-0", node="n0", at=0)
+    seen.starts("two-0", node="n1", at=0)
+    seen.look(0)
+    report = (seen.look(2), seen.report(2))[1]
     assert report.gpu_hours_below_minimum == pytest.approx(32)
     assert report.started == 0
     assert ("a/one", WOULD_START, 2.0) in differences(report)
 
 
 def test_each_pod_that_would_be_evicted_counts_once_with_what_it_loses() -> None:
-    story = Story()
-    story.gang("batch", 4, 4, at=0, min_=1, nodes=("n0", "n0"))
-    story.look(0)
-    story.gang("urgent", 4, at=2, priority=10)
+    seen = Observed()
+    seen.gang("batch", 4, 4, at=0, min_=1, nodes=("n0", "n0"))
+    seen.look(0)
+    seen.gang("urgent", 4, at=2, priority=10)
     for at in (2, 2.5, 3):
-        story.look(at)
-    report = story.report(3)
+        seen.look(at)
+    report = seen.report(3)
     assert (report.evictions, report.lost_gpu_hours) == pytest.approx((1, 8))
     assert (report.would_evict, report.gang_hours_saved_by_evicting, report.gang_hours_saved) == pytest.approx((1, 1, 0))
     assert differences(report) == [("a/urgent", WOULD_EVICT, 1.0)]
-    assert story.report(4).evictions == 0
+    assert seen.report(4).evictions == 0
 
 
 def test_pods_that_are_deleted_while_they_run_are_counted_with_what_they_lose() -> None:
-    story = Story()
-    story.gang("batch", 4, at=0, nodes=("n0",))
-    story.gang("short", 4, at=0, nodes=("n0",))
-    story.look(0)
-    story.ends("short-0")
-    story.is_deleted("batch-0", at=3)
-    story.is_deleted("short-0", at=3)
-    story.look(3)
-    story.look(3.1)
-    report = story.report(3.1)
+    seen = Observed()
+    seen.gang("batch", 4, at=0, nodes=("n0",))
+    seen.gang("short", 4, at=0, nodes=("n0",))
+    seen.look(0)
+    seen.ends("short-0")
+    seen.is_deleted("batch-0", at=3)
+    seen.is_deleted("short-0", at=3)
+    seen.look(3)
+    seen.look(3.1)
+    report = seen.report(3.1)
     assert (report.deleted, report.deleted_lost_gpu_hours) == pytest.approx((1, 12))
 
 
 def test_what_ran_before_the_first_look_was_not_started_by_anybody() -> None:
-    story = Story()
-    story.gang("batch", 8, at=0, nodes=("n0",))
-    story.look(1)
-    assert story.report(1).started == 0
+    seen = Observed()
+    seen.gang("batch", 8, at=0, nodes=("n0",))
+    seen.look(1)
+    assert seen.report(1).started == 0
 
 
 def test_a_period_begins_where_the_one_before_it_ended() -> None:
-    story = Story()
-    story.gang("huge", 9, at=0)
-    story.look(0)
-    first, second = (story.look(1), story.report(1))[1], (story.look(3), story.report(3))[1]
+    seen = Observed()
+    seen.gang("huge", 9, at=0)
+    seen.look(0)
+    first, second = (seen.look(1), seen.report(1))[1], (seen.look(3), seen.report(3))[1]
     assert (first.begin, first.end, second.begin, second.end) == (START, START + HOUR, START + HOUR, START + 3 * HOUR)
     assert (first.gang_hours_waited, second.gang_hours_waited) == pytest.approx((1, 2))
     assert second.gang_hours_saved == 0
