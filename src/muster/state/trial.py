@@ -13,7 +13,7 @@ from typing import Any
 from muster.model.device import DeviceSlot
 from muster.model.pod import UNPLACED, Phase, Placement, Pod
 from muster.model.topics import Topic
-from muster.state.memory import MemoryStep
+from muster.state.journaled_dict import MemoryStep
 from muster.state.placements import NetChange, Step
 from muster.state.world import World
 
