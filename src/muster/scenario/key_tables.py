@@ -50,6 +50,7 @@ KEY_TABLES: dict[str, tuple[str, ...]] = {
         "totalNumber",
         "gangGroup",
         "networkTopology",
+        "podGroupSpec",
     ),
     "role": ("name", *POD_KEYS),
     "network topology": ("mode", "highestTierAllowed"),

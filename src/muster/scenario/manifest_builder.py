@@ -111,7 +111,7 @@ def _pod_group_spec(gang: GangSpec) -> Manifest:
             spec["minTaskMember"] = {role.name: role.min for role in gang.roles}
         if gang.topology is not None:
             spec["networkTopology"] = gang.topology
-    return spec
+    return {**spec, **gang.pod_group_spec}
 
 
 def pods(gang: GangSpec, *, now: float) -> Iterator[Manifest]:

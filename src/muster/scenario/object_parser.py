@@ -147,6 +147,7 @@ def _gang_fields(fields: FieldReader, symbols: SymbolTable) -> Manifest:
         "annotations": _parse_gang_annotations(fields, symbols),
         "pod_annotations": manifest_builder.behaviour_annotations(recreations),
         "topology": _parse_topology(fields["networkTopology"]),
+        "pod_group_spec": _parse_mapping(fields["podGroupSpec"]),
     }
 
 
@@ -171,6 +172,14 @@ def _parse_flavour(fields: FieldReader) -> str:
     if flavour != "volcano" and "networkTopology" in fields:
         fields["networkTopology"].report(f"only a gang of the API flavour volcano has it, not {flavour}")
     return flavour
+
+
+def _parse_mapping(at: Field) -> Manifest:
+    made = {} if at.is_absent else at.at.plain()
+    if isinstance(made, dict):
+        return made
+    at.report("is no mapping; write for example {subGroupPolicy: [{name: part, subGroupSize: 2}]}")
+    return {}
 
 
 def _parse_topology(at: Field) -> Manifest | None:

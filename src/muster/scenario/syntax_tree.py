@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from muster.kube.read.object_references import Manifest
@@ -52,6 +52,8 @@ class GangSpec:
     age_s: float = 0.0
     recreate: bool = False
     topology: Manifest | None = None
+    pod_group_spec: Manifest = field(default_factory=dict)
+    """More fields of the PodGroup's spec, as its API has them."""
     line: int = 0
 
     @property

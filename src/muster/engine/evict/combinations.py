@@ -12,9 +12,8 @@ import numpy as np
 
 from muster.engine.evict.eviction_units import EvictionUnits
 from muster.engine.evict.plan_order import PlanOrder
-from muster.engine.evict.unit_membership import SURPLUS, WHOLE
+from muster.engine.evict.unit_membership import SURPLUS, WHOLE, SurplusPart
 from muster.engine.evict.victims import VictimTable
-from muster.model.gang import Subgroup
 from muster.state.node_table import BoolColumn, FloatColumn, IntColumn, RowIndex
 from muster.state.resource_columns import Amounts
 
@@ -65,7 +64,7 @@ def _equal_units(b: EvictionUnits, victim_table: VictimTable, units: Sequence[in
         entries, gang = b.entries_of(unit), int(b.gang[unit])
         of_gang = gang if b.kind[unit] != WHOLE or b.divides[unit] or gang in victim_table.multi_queue or gang in b.surplus else -1
         pods = [victim_table.pods[at] for at in b.victim[entries].tolist()] if gang in b.surplus else []
-        parts = [str(part) for pod in pods for part in b.surplus[gang].parts_of(pod)] if b.kind[unit] == SURPLUS else []
+        parts = [*b.surplus[gang].used_by(pods).items()] if pods and b.kind[unit] == SURPLUS else []
         budget = b.budgets.evicted[unit].tobytes() if b.budgets is not None else b""
         where = (b.row[entries].tobytes(), b.in_domain[entries].tobytes(), freed[entries].tobytes())
         key = (
@@ -77,18 +76,24 @@ def _equal_units(b: EvictionUnits, victim_table: VictimTable, units: Sequence[in
 
 
 def _possible(b: EvictionUnits, victim_table: VictimTable, unit: RowIndex, counts: IntColumn) -> BoolColumn:
-    """No gang loses more than its surplus by surplus members; none loses those beside all that it has."""
+    """No gang loses more than its surplus by surplus members; none loses those beside all that it has, or beside their subgroup."""
     possible = np.ones(len(counts), dtype=np.bool_)
-    parts: dict[tuple[int, str | Subgroup | None], list[int]] = {}
+    parts: dict[tuple[int, SurplusPart], dict[int, int]] = {}
+    subgroups: list[tuple[int, set[int]]] = []
     for at, each in enumerate(unit.tolist()):
         gang = int(b.gang[each])
         if b.kind[each] == SURPLUS and gang in b.surplus:
-            pod = victim_table.pods[b.victims_of(each)[0]]
-            for part in b.surplus[gang].parts_of(pod):
-                parts.setdefault((gang, part), []).append(at)
+            victims = b.victims_of(each)
+            for part, used in b.surplus[gang].used_by([victim_table.pods[victim] for victim in victims]).items():
+                parts.setdefault((gang, part), {})[at] = used
+            subgroups.append((at, set(victims)))
         elif b.kind[each] == WHOLE and not b.divides[each]:
             others = (b.gang[unit] == gang) & (b.kind[unit] != WHOLE)
             possible &= (counts[:, at] == 0) | (counts[:, others].sum(axis=1) == 0)
-    for (gang, part), columns in parts.items():
-        possible &= counts[:, columns].sum(axis=1) <= b.surplus[gang].left[part]
+    for (gang, part), uses in parts.items():
+        possible &= counts[:, list(uses)] @ np.array(list(uses.values()), dtype=np.int64) <= b.surplus[gang].left[part]
+    for at, whole in subgroups:
+        for other, some in subgroups if len(whole) > 1 else ():
+            if other != at and not whole.isdisjoint(some):
+                possible &= (counts[:, at] == 0) | (counts[:, other] == 0)
     return possible

@@ -6,9 +6,10 @@ are here, for a domain of many nodes as for one of a single node.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -19,12 +20,11 @@ from muster.engine.evict.eviction_policy import EvictionPolicy, EvictionRules, a
 from muster.engine.evict.eviction_units import EvictionUnits, UnitsCache, eviction_units
 from muster.engine.evict.node_costs import NodeCosts
 from muster.engine.evict.plan_order import PlanOrder
-from muster.engine.evict.unit_membership import SURPLUS, WHOLE
+from muster.engine.evict.unit_membership import SURPLUS, WHOLE, SurplusPart
 from muster.engine.evict.victims import VictimTable, victim_table_of
 from muster.engine.explain import nodes_that_refuse, plural
 from muster.engine.hooks import Ask, Domain, Purpose
 from muster.engine.session import Session
-from muster.model.gang import Subgroup
 from muster.model.pod import Phase, Placement, Pod
 from muster.state.node_table import BoolColumn
 from muster.state.resource_columns import Amounts
@@ -173,8 +173,8 @@ class VictimSelection:
         """Units that are evicted, that were refused, or that the attempt must do without."""
         self.before: dict[int, list[tuple[Pod, Placement]]] = {}
         """By evicted unit: its pods, and where they were."""
-        self._taken: dict[tuple[int, str | Subgroup | None], int] = {}
-        """Surplus members that were evicted, by gang and by what they count in."""
+        self._taken: dict[int, Counter[SurplusPart]] = {}
+        """By gang, the surplus that was evicted of what it counts in."""
         self._whole: set[int] = set()
         """Gangs that were evicted whole."""
 
@@ -185,16 +185,18 @@ class VictimSelection:
         search, units = self.search, self.search.units
         gang = int(units.gang[unit])
         self.excluded[unit] = True
-        pods = [search.victim_table.pods[at] for at in units.victims_of(unit)]
-        if gang in self._whole or (units.kind[unit] == SURPLUS and not self._has_surplus(gang, pods[0])):
+        pods = self._pods_of(unit)
+        absorbed = self._absorbed(unit, pods)
+        if gang in self._whole or (units.kind[unit] == SURPLUS and not self._has_surplus(gang, pods, absorbed)):
             return False
-        absorbed = self._absorbed(unit)
         gone = {pod.uid for other in absorbed for pod, _ in self.before[other]}
         left = [pod for pod in pods if pod.uid not in gone]
         verdict = allows_eviction(search.s, search.ask, search.rules, left, priority=int(units.priority[unit]))
         if not verdict.ok:
             self.refuse(verdict.why)
             return False
+        for other in absorbed:
+            self._count(other, -1)
         self.before[unit] = [*(pair for other in absorbed for pair in self.before.pop(other)), *map(self._remove, left)]
         self._count(unit, 1)
         return True
@@ -202,12 +204,16 @@ class VictimSelection:
     def refuse(self, why: str) -> None:
         self.search.refuse(why, evicted=len(self.victims()))
 
-    def _absorbed(self, unit: int) -> list[int]:
-        """A gang that is evicted whole takes along what was evicted of it before."""
+    def _absorbed(self, unit: int, pods: Sequence[Pod]) -> list[int]:
+        """A gang or subgroup that is evicted whole takes along what was evicted of it before."""
         units = self.search.units
-        if not units.has_siblings[unit] or not self._is_whole_gang(unit):
+        if not units.has_siblings[unit] or (len(pods) == 1 and not self._is_whole_gang(unit)):
             return []
-        return [other for other in self.before if units.gang[other] == units.gang[unit]]
+        before = [other for other in self.before if units.gang[other] == units.gang[unit]]
+        if self._is_whole_gang(unit):
+            return before
+        inside = {pod.uid for pod in pods}
+        return [other for other in before if all(pod.uid in inside for pod, _ in self.before[other])]
 
     def _remove(self, pod: Pod) -> tuple[Pod, Placement]:
         """Evict or release one pod; where it was."""
@@ -219,16 +225,35 @@ class VictimSelection:
         units = self.search.units
         return bool(units.kind[unit] == WHOLE and not units.divides[unit])
 
-    def _has_surplus(self, gang: int, pod: Pod) -> bool:
+    def _has_surplus(self, gang: int, pods: Sequence[Pod], absorbed: Sequence[int]) -> bool:
+        """Can the gang do without these members, too? Those that were evicted with their subgroup cannot be evicted again."""
         surplus = self.search.units.surplus.get(gang)
-        return surplus is None or all(surplus.left[part] > self._taken.get((gang, part), 0) for part in surplus.parts_of(pod))
+        if surplus is None:
+            return True
+        taken = self._taken.get(gang, _NOTHING)
+        if absorbed:
+            taken = Counter(taken)
+            for other in absorbed:
+                taken.subtract(surplus.used_by(self._pods_of(other)))
+        if not surplus.allows(pods, taken):
+            return False
+        return not surplus.has_subgroups or not any(pods[0].uid in each for each in self._ended_subgroups(gang, absorbed))
+
+    def _ended_subgroups(self, gang: int, absorbed: Sequence[int]) -> Iterator[set[str]]:
+        for other, pairs in self.before.items():
+            if len(pairs) > 1 and self.search.units.gang[other] == gang and other not in absorbed:
+                yield {pod.uid for pod, _ in pairs}
+
+    def _pods_of(self, unit: int) -> list[Pod]:
+        return [self.search.victim_table.pods[at] for at in self.search.units.victims_of(unit)]
 
     def _count(self, unit: int, by: int) -> None:
         units = self.search.units
         gang = int(units.gang[unit])
         if units.kind[unit] == SURPLUS and gang in units.surplus:
-            for part in units.surplus[gang].parts_of(self.before[unit][0][0]):
-                self._taken[gang, part] = self._taken.get((gang, part), 0) + by
+            taken = self._taken.setdefault(gang, Counter())
+            for part, used in units.surplus[gang].used_by(self._pods_of(unit)).items():
+                taken[part] += by * used
         elif self._is_whole_gang(unit):
             (self._whole.add if by > 0 else self._whole.discard)(gang)
 
@@ -313,6 +338,8 @@ class VictimSelection:
             crossing=self.search.rules.crossing_gangs(self.victims()),
         )
 
+
+_NOTHING: Final[Counter[SurplusPart]] = Counter()
 
 PlacedMembers = tuple[tuple[Pod, Placement], ...]
 
