@@ -499,3 +499,11 @@ def test_the_manual_names_every_action_and_every_plugin_of_volcanos() -> None:
     manual = (Path(__file__).parents[2] / "docs" / "from-volcano.md").read_text(encoding="utf-8")
     for name in (*ACTION_MAP, *OMITTED_ACTIONS, *CONVERTERS, *UNSUPPORTED):
         assert f"`{name}`" in manual, name
+
+
+def test_the_wait_after_which_a_job_goes_first_is_the_one_after_which_nodes_are_kept() -> None:
+    conf = 'actions: "allocate"\ntiers:\n- plugins:\n  - name: gang\n  - name: sla\n    arguments: {sla-waiting-time: 1h30m}\n'
+    assert policy_of(conf).settings.reserve_after_s == 5400
+    made = convert(conf.replace("1h30m", "soon"))
+    assert "line 6: sla: sla-waiting-time" in notes_of(made)
+    assert load_policy(made.text).settings.reserve_after_s == 600

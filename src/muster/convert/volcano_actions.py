@@ -19,6 +19,8 @@ ACTION_MAP: Mapping[str, tuple[str, ...]] = {
 }
 OMITTED_ACTIONS = {
     "backfill": "action backfill was left out: allocate places pods without requests together with all others",
+    "elect": "action elect was left out: reserveAfterSeconds says after which wait nodes are kept for a gang",
+    "reserve": "action reserve was left out: nodes that are kept for a gang need no action",
     "shuffle": "action shuffle has no counterpart: pods are evicted only for a waiting gang",
 }
 # Who speaks up in Volcano before anybody is evicted. Where nobody does, nobody is.

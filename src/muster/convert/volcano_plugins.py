@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from muster.convert.policy_draft import NoteRank, PolicyDraft, as_int
 from muster.convert.volcano_conf import VolcanoConf, VolcanoPlugin
+from muster.engine.policy_settings import DEFAULT_SETTINGS
+from muster.kube.read.text_values import BadText, read_duration
 from muster.model.resource_amounts import CPU, MEMORY, is_resource_name
 from muster.yaml_positions import YamlValue, quoted
 
@@ -39,13 +41,17 @@ _SCORES = (
 )
 _UNSUPPORTED_SCORES = (("balancedresource.weight", 1), ("imagelocality.weight", 1))
 
+_SLA = "a long wait does not change the order; nodes are kept for a gang after reserveAfterSeconds"
+_WAITING_TIME = "sla-waiting-time"
+
 UNSUPPORTED: Mapping[str, str] = {
     "extender": "an HTTP extender is not called; write a plugin in Python instead",
     "nodegroup": "queues are not tied to groups of nodes; use node selectors, or taints and tolerations",
     "numaaware": "where on a node a pod's CPUs lie is left to the kubelet",
     "rescheduling": "running pods are not moved for balance",
+    "reservation": "nodes are kept for the first gang of each queue that has waited longer than reserveAfterSeconds",
     "resourcequota": "namespace quotas are enforced by the API server when pods are made; PodGroups do not wait for them",
-    "sla": "a long wait does not change the order; nodes are kept for a gang after reserveAfterSeconds",
+    "sla": _SLA,
     "task-topology": "roles have no affinity to each other; use pod affinity",
     "tdm": "nodes that are shared by time of day are not supported",
     "usage": "the real usage of nodes is not read, only what pods request",
@@ -64,6 +70,8 @@ def convert_plugins(conf: VolcanoConf, draft: PolicyDraft) -> None:
 
 def _convert(their: VolcanoPlugin, draft: PolicyDraft) -> None:
     name = their.name.text
+    if name == "sla" and _WAITING_TIME in their.arguments:
+        _sla(their, draft)
     if name in UNSUPPORTED:
         draft.add_note(f"plugin {name} has no counterpart: {UNSUPPORTED[name]}", their.name)
         return
@@ -126,6 +134,18 @@ def _capacity(their: VolcanoPlugin, draft: PolicyDraft) -> None:
     if "capacity.DynamicResourceAllocationEnable" in their.arguments:
         at = their.arguments.at("capacity.DynamicResourceAllocationEnable")
         draft.add_note("capacity: quotas of device classes have no counterpart: ResourceClaims are not read", at)
+
+
+def _sla(their: VolcanoPlugin, draft: PolicyDraft) -> None:
+    """The wait after which a job goes first there is the one after which nodes are kept for it here."""
+    at = their.arguments.get(_WAITING_TIME)
+    try:
+        seconds = read_duration(at.text)
+    except BadText as bad:
+        kept = f"nodes are kept after {DEFAULT_SETTINGS.reserve_after_s:.0f} s"
+        draft.add_note(f"sla: {_WAITING_TIME} {quoted(at.text)} {bad}; {kept}", at)
+        return
+    draft.settings["reserveAfterSeconds"] = as_int(seconds or 0.0)
 
 
 def _overcommit(their: VolcanoPlugin, draft: PolicyDraft) -> None:
