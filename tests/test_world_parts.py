@@ -271,6 +271,7 @@ WAITED_FOR: dict[Topic, tuple[list[str], list[str]]] = {
         ["engine/expire.py", "state/memory.py", "state/object_facts.py", "state/placements.py", "state/pod_facts.py"],
         [
             "engine/explain.py",
+            "engine/kept_capacity.py",
             "plugins/_domain_search.py",
             "plugins/_real_capability.py",
             "plugins/_tier_constraint.py",

@@ -72,7 +72,7 @@ settings:
   defaultPermitWaitSeconds: 600
   adoptVolcano: false
   staleSeconds: 600
-  reserveAfterSeconds: 0
+  reserveAfterSeconds: 600
   maxReservedIdlePercent: 10
 """
 

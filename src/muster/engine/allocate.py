@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 
 from muster.engine import explain
 from muster.engine.attempt_budget import AttemptBudget
-from muster.engine.backfill_reservations import KeptNodes
 from muster.engine.domain_placement import DomainPlacement, place_gang, place_in_best_domain, why_refused
 from muster.engine.equal_gangs import RefusedGangs
 from muster.engine.gang_order import gangs_to_attempt, order_gangs
 from muster.engine.hooks import AllowedDomains, Ask, Domain, Purpose
+from muster.engine.kept_capacity import KeptCapacity
 from muster.engine.members_to_place import (
     UnplacedMembers,
     has_minimum_placed,
@@ -28,7 +27,7 @@ from muster.engine.reservations import could_ever_complete, take_reservations
 from muster.engine.session import Refusals, Session
 from muster.model.effects import YES, Verdict
 from muster.model.gang import Gang, Mode
-from muster.model.pod import PLACED, Phase
+from muster.model.pod import PLACED, Phase, Pod
 from muster.state.gangs.gang_stage import count, has_enough_members, phases_that_count, reaches_min
 from muster.state.gangs.refused_binds import refused_member
 from muster.state.trial import Trial
@@ -47,12 +46,13 @@ def allocate(s: Session, refusals: Refusals) -> None:
     turns = Counter(gang.priority for gang in gangs)
     started: dict[int, list[Gang]] = {}
     visited: set[str] = set()
-    kept, refused = KeptNodes(s), RefusedGangs(s)
+    kept, refused = KeptCapacity(s), RefusedGangs(s)
+    s.kept = kept
     for gang in order_gangs(s, gangs):
         visited.add(gang.key)
         complete = False
         if not s.is_still_refused(gang) and budget.allows(gang):
-            result = _leave_out(s, gang, kept, lambda each: attempt(s, each, visited, refused))
+            result = _beside_kept(s, gang, kept, lambda each: attempt(s, each, visited, refused))
             budget.charge(gang, result)
             complete = result.complete
             if complete and has_surplus(s.world, gang):
@@ -64,20 +64,35 @@ def allocate(s: Session, refusals: Refusals) -> None:
         if not turns[gang.priority] and gang.priority in started:
             for grown in order_gangs(s, started.pop(gang.priority)):
                 if budget.allows(grown):
-                    result = _leave_out(s, grown, kept, partial(place_surplus, s), surplus=True)
+                    result = _surplus_beside_kept(s, grown, kept)
                     budget.charge(grown, result)
                     _record(s, grown, result, refusals)
 
 
-def _leave_out(
-    s: Session, gang: Gang, kept: KeptNodes, place: Callable[[Gang], AttemptResult], *, surplus: bool = False
-) -> AttemptResult:
-    """Place without the nodes that are kept for gangs before this one."""
-    closed = kept.closed_to(gang, surplus=surplus)
+def _beside_kept(s: Session, gang: Gang, kept: KeptCapacity, attempt_one: Callable[[Gang], AttemptResult]) -> AttemptResult:
+    """An attempt without what is kept for gangs before this one. Nominations were made before that."""
+    closed = kept.closed_to(gang)
+    is_new = bool(closed) and s.world.placements.unplaced_members[gang.key] == gang.size and may_attempt(s.world, gang).ok
+    room = kept.admits(gang, closed, unplaced_members(s.world, gang).minimum) if is_new else YES
+    if not room.ok:
+        _count_attempt(s, gang)
+        return AttemptResult(complete=False, verdict=room)
     s.left_out = kept.left_out(closed)
-    result = place(gang)
+    result = attempt_one(gang)
     s.left_out = None
     return replace(result, verdict=kept.explained(gang, result.verdict, closed))
+
+
+def _surplus_beside_kept(s: Session, gang: Gang, kept: KeptCapacity) -> AttemptResult:
+    """Of the members above the minimum as many as fit beside what is kept for others."""
+    closed = kept.closed_to(gang, surplus=True)
+    waiting = tuple(pod for pod in gang.pods() if pod.uid not in s.world.placements.by_uid)
+    pods, room = kept.admitted_beside(gang, closed, waiting)
+    s.left_out = kept.left_out(closed)
+    result = place_surplus(s, gang, pods) if pods else AttemptResult(complete=True, verdict=room)
+    s.left_out = None
+    verdict = room if result.verdict.ok else result.verdict
+    return replace(result, verdict=kept.explained(gang, verdict, closed))
 
 
 def _record(s: Session, gang: Gang, result: AttemptResult, refusals: Refusals) -> None:
@@ -224,9 +239,8 @@ def has_surplus(world: World, gang: Gang) -> bool:
     return any(pod.uid not in world.placements.by_uid for pod in gang.pods()) and reaches_min(world, gang)
 
 
-def place_surplus(s: Session, gang: Gang) -> AttemptResult:
-    """Place the members above the minimum of a gang that has it, as many as fit and as it expects in one cycle."""
-    pods = tuple(pod for pod in gang.pods() if pod.uid not in s.world.placements.by_uid)
+def place_surplus(s: Session, gang: Gang, pods: tuple[Pod, ...]) -> AttemptResult:
+    """Place these members above the minimum of a gang that has it, as many as fit and as it expects in one cycle."""
     ask = Ask(gang, pods, Purpose.ALLOCATE, needed=0)
     verdict = s.admit(ask)
     where = s.where(ask) if verdict.ok else AllowedDomains((), verdict)

@@ -1,8 +1,8 @@
 """Backfill reservations: nodes kept for a gang that has waited long for capacity, so that no stream of smaller gangs starves it.
 
 The first gang of each queue that has waited longer than `reserveAfterSeconds`, and that no action had a plan for, gets one: the
-nodes where it would fit soonest. Gangs after it in the order may start there only if they are known to end before it could
-(backfill). It is no reservation of a node for one pod: nobody is placed by it, and nobody is evicted.
+nodes where it would fit soonest, and what it asks for in its queues. `kept_capacity` keeps others off. It is no reservation of a
+node for one pod: nobody is placed by it, and nobody is evicted.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from muster.engine.evict.victims import victim_table_of
 from muster.engine.gang_order import order_gangs
 from muster.engine.hooks import Ask, Purpose
 from muster.engine.members_to_place import unplaced_members
+from muster.engine.quota import QUEUE_CODES
+from muster.engine.run_times import run_time
 from muster.engine.session import Refusals, Session
-from muster.model.effects import Verdict
 from muster.model.gang import Gang
 from muster.model.pod import PLACED_OR_NOMINATED, Phase, Pod
 from muster.state.gangs.gang_stage import reaches_min
@@ -30,84 +31,8 @@ from muster.state.resource_columns import Amounts
 MAX_RESERVATIONS = 8
 CHECK_EVERY_S = 60.0
 NEVER = np.inf
-
-
-# -- while gangs are placed ------------------------------------------------------------------------------------------------------
-
-
-class KeptNodes:
-    """The nodes that are kept, as gangs are visited in their order: each is closed to those after the gang that it is kept for."""
-
-    def __init__(self, s: Session) -> None:
-        self._s = s
-        self._closed: list[tuple[Gang, BackfillReservation]] = []
-
-    def visited(self, gang: Gang, *, complete: bool) -> None:
-        """The gang had its turn: what is kept for it is closed from now on, unless it has started."""
-        if complete:
-            return
-        if self._s.is_first_cycle:
-            # A scheduler that has just started does not know for whom the one before it kept nodes: those who waited then still do.
-            _keep_nodes(self._s, gang.key)
-        reservation = self._s.world.memory.backfill_reservations.get(gang.key)
-        if reservation is not None:
-            self._closed.append((gang, reservation))
-
-    def closed_to(self, gang: Gang, *, surplus: bool = False) -> list[tuple[Gang, BackfillReservation]]:
-        """What this gang may not use. Members above a minimum give way to every gang of their priority or above."""
-        return [
-            (holder, kept)
-            for holder, kept in self._closed
-            if not (surplus and holder.priority < gang.priority)
-            and not (gang.priority > holder.priority and gang.queue == holder.queue)
-            and not _ends_before(self._s, gang, kept.starts_at)
-        ]
-
-    def left_out(self, closed: Sequence[tuple[Gang, BackfillReservation]]) -> BoolColumn | None:
-        """The rows of these nodes as a column, or None where there are none."""
-        if not closed:
-            return None
-        row = self._s.world.table.row
-        column = np.zeros(len(row), dtype=np.bool_)
-        column[[row[node] for _, kept in closed for node in kept.nodes if node in row]] = True
-        return column
-
-    def explained(self, gang: Gang, verdict: Verdict, closed: Sequence[tuple[Gang, BackfillReservation]]) -> Verdict:
-        """A refusal with what is kept for whom."""
-        texts = [f"{_kept(kept, 'for ' + holder.full_name)}" for holder, kept in closed]
-        own = self._s.world.memory.backfill_reservations.get(gang.key)
-        if own is not None:
-            texts.insert(0, _kept(own, "for it"))
-        if verdict.ok or not texts or verdict.code != explain.NO_CAPACITY:
-            return verdict
-        return Verdict(
-            ok=False,
-            why="; ".join((verdict.why, *texts)),
-            code=verdict.code,
-            curable=verdict.curable,
-            topics=verdict.topics,
-            at=verdict.at,
-        )
-
-
-def _kept(kept: BackfillReservation, for_whom: str) -> str:
-    is_kept = explain.plural(len(kept.nodes), "node is kept", "nodes are kept")
-    start = "" if kept.starts_at is None else f", which can start there by {_clock(kept.starts_at)}"
-    return f"{is_kept} {for_whom}{start}"
-
-
-def _clock(at: float) -> str:
-    """The time of day, in UTC."""
-    minutes, seconds = divmod(int(at) % 86_400, 60)
-    return f"{minutes // 60:02d}:{minutes % 60:02d}:{seconds:02d}Z"
-
-
-def _ends_before(s: Session, gang: Gang, starts_at: float | None) -> bool:
-    """Is every waiting member known to have ended by then, if it starts now?"""
-    if starts_at is None:
-        return False
-    runs = [pod.run_s for pod in gang.pods() if pod.uid not in s.world.placements.by_uid]
-    return all(run_s is not None and s.now + run_s <= starts_at for run_s in runs)
+_MOST_ENDING = 1000
+"""So many pods of a queue are looked at, those that end first."""
 
 
 # -- who gets one ----------------------------------------------------------------------------------------------------------------
@@ -126,7 +51,7 @@ def update_backfill_reservations(s: Session, refusals: Refusals) -> None:
         if key in memory.backfill_reservations:
             _move_or_keep(s, s.world.facts.gangs[key])
         elif searches < MAX_RESERVATIONS:
-            searches += _keep_nodes(s, key)
+            searches += keep_capacity(s, key)
     _end_idle(s)
 
 
@@ -144,14 +69,14 @@ def _due(s: Session, refusals: Refusals) -> list[str]:
     return [gang.key for gang in order_gangs(s, due)] if due else []
 
 
-def _keep_nodes(s: Session, key: str) -> bool:
-    """Keep nodes for a gang that has waited for long, if it may have any. False where they were not even looked for."""
+def keep_capacity(s: Session, key: str) -> bool:
+    """Keep nodes, or room in its queues, for a gang that has waited for long. False where they were not even looked for."""
     memory = s.world.memory
     if not s.policy.settings.reserve_after_s or not _has_waited(s, key) or not _may_have_one(s, s.world.facts.gangs[key]):
         return False
-    found = best_nodes(s, s.world.facts.gangs[key])
+    found = _best(s, s.world.facts.gangs[key])
     if found is not None and (not len(memory.backfill_reservations) or _idle(s, found.nodes) <= _most_idle(s)):
-        memory.keep_nodes(key, found)
+        memory.keep_capacity(key, found)
     return True
 
 
@@ -159,8 +84,14 @@ def _waits_for_capacity(s: Session, key: str) -> bool:
     gang, attempts = s.world.facts.gangs.get(key), s.world.memory.attempts.get(key)
     if gang is None or attempts is None or attempts.verdict is None or attempts.verdict.ok:
         return False
-    is_refused = attempts.verdict.code == explain.NO_CAPACITY and refused_member(s.world, gang) is None
-    return is_refused and not reaches_min(s.world, gang, PLACED_OR_NOMINATED)
+    lacks_room = attempts.verdict.code == explain.NO_CAPACITY or (attempts.verdict.curable and _is_queue_full(s, key))
+    return lacks_room and refused_member(s.world, gang) is None and not reaches_min(s.world, gang, PLACED_OR_NOMINATED)
+
+
+def _is_queue_full(s: Session, key: str) -> bool:
+    """Is it a queue that was in the way of the gang?"""
+    verdict = s.world.memory.attempts[key].verdict
+    return verdict is not None and verdict.code in QUEUE_CODES
 
 
 def _has_waited(s: Session, key: str) -> bool:
@@ -179,16 +110,17 @@ def _move_or_keep(s: Session, gang: Gang) -> None:
     """The start is worked out anew once a minute; other nodes are kept only where the gang is known to start there earlier."""
     memory = s.world.memory
     kept = memory.backfill_reservations[gang.key]
-    if s.now < kept.checked_at + CHECK_EVERY_S and all(node in s.world.table.row for node in kept.nodes):
+    is_same = bool(kept.nodes) is not _is_queue_full(s, gang.key) and all(node in s.world.table.row for node in kept.nodes)
+    if is_same and s.now < kept.checked_at + CHECK_EVERY_S:
         return
-    here, elsewhere = best_nodes(s, gang, among=kept.nodes), best_nodes(s, gang)
+    here, elsewhere = best_nodes(s, gang, among=kept.nodes) if is_same and kept.nodes else None, _best(s, gang)
     best = here or elsewhere
     if here is not None and elsewhere is not None and elsewhere.start < here.start:
         best = elsewhere
     if best is None:
         memory.end_backfill_reservation(gang.key)
     else:
-        memory.keep_nodes(gang.key, best)
+        memory.keep_capacity(gang.key, best)
 
 
 def _end_idle(s: Session) -> None:
@@ -209,6 +141,55 @@ def _idle(s: Session, nodes: Iterable[str]) -> float:
     rows = [table.row[node] for node in nodes if node in table.row]
     free = (table.allocatable[rows] - table.used[rows]).sum(axis=0)
     return float((free / np.maximum(table.allocatable.sum(axis=0), 1)).max(initial=0.0))
+
+
+# -- when its queues have room ---------------------------------------------------------------------------------------------------
+
+
+def _best(s: Session, gang: Gang) -> BackfillReservation | None:
+    """Where it would start soonest. As long as a queue is full no node is kept: it would only be idle."""
+    found = best_nodes(s, gang)
+    if found is None or not _is_queue_full(s, gang.key):
+        return found
+    start = _room_in_queues_at(s, gang)
+    return None if start is None else BackfillReservation((), starts_at=start if start < NEVER else None, checked_at=s.now)
+
+
+def _room_in_queues_at(s: Session, gang: Gang) -> float | None:
+    """When its queues take what it lacks, by known run times; NEVER where these do not tell, None where they cannot."""
+    members = unplaced_members(s.world, gang).minimum
+    if not s.admit(Ask(gang, members, Purpose.EVICT)).ok:
+        return None
+    ending = _ending_in_queues(s, gang)
+    with s.trial("simulated", cause="Simulated") as trial:
+        released, enough = 0, len(ending) + 1
+        few, many = 0, len(ending)
+        while few <= many:
+            middle = (few + many) // 2
+            if middle < released:
+                trial.undo_to(trial.mark() - (released - middle))
+            for _, pod in ending[released:middle]:
+                trial.release(pod)
+            released = middle
+            if s.admit(Ask(gang, members, Purpose.NOMINATE)).ok:
+                enough, many = middle, middle - 1
+            else:
+                few = middle + 1
+    if enough > len(ending):
+        return NEVER
+    return s.now if not enough else ending[enough - 1][0]
+
+
+def _ending_in_queues(s: Session, gang: Gang) -> list[tuple[float, Pod]]:
+    """Pods of ours that are charged to a queue that the gang is charged to, too, the first to end first."""
+    table, path = victim_table_of(s.world), s.world.facts.tree.path
+    used, own = len(table.pods), {level for role in gang.roles for level in path(role.queue)} & s.world.facts.tree.nodes.keys()
+    beside = [number for queue, number in table.queue_number.items() if not own.isdisjoint(path(queue))]
+    runs = (table.phase[:used] == Phase.BOUND) | (table.phase[:used] == Phase.BINDING)
+    here = table.alive[:used] & runs & np.isin(table.gang_queue[table.gang[:used]], beside)
+    pods = [table.pods[number] for number in np.flatnonzero(here).tolist()]
+    ending = [(_ends_at(s, pod), pod) for pod in pods if pod.ours]
+    return sorted((each for each in ending if each[0] < NEVER), key=lambda each: (each[0], each[1].uid))[:_MOST_ENDING]
 
 
 # -- where it would fit soonest ---------------------------------------------------------------------------------------------------
@@ -297,7 +278,8 @@ def _ending_pods(s: Session, usable: BoolColumn, asked: RowIndex) -> tuple[RowIn
 
 
 def _ends_at(s: Session, pod: Pod) -> float:
-    if pod.run_s is None:
+    run_s = run_time(s.world, pod)
+    if run_s is None:
         return NEVER
     started = pod.started if pod.started is not None else s.world.placement(pod).since
-    return max(s.now, started + pod.run_s)
+    return max(s.now, started + run_s)

@@ -66,6 +66,13 @@ def place(s: Session, trial: Trial, pods: Sequence[Pod], *, domain: Domain, phas
     return PlaceResult(count, first_refused, verdict)
 
 
+def without_rows(domains: Sequence[Domain], left_out: BoolColumn | None) -> Sequence[Domain]:
+    """These domains without the rows that are left out, as far as anything remains of them."""
+    if left_out is None:
+        return domains
+    return [each for domain in domains if (each := _without(domain, left_out)).rows is None or len(each.rows)]
+
+
 def _without(domain: Domain, left_out: BoolColumn) -> Domain:
     rows = np.flatnonzero(~left_out) if domain.rows is None else domain.rows[~left_out[domain.rows]]
     return replace(domain, rows=rows)

@@ -54,7 +54,7 @@ class PolicySettings:
         minimum=0,
     )
     reserve_after_s: float = option(
-        0.0,
+        600.0,
         "For the first gang of a queue that has waited so long for capacity, and without a plan, nodes are kept; 0: never.",
         minimum=0,
     )

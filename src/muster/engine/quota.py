@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from muster.engine.session import Session
 
 QUEUE_LIMIT = "QueueLimit"
+QUEUE_SHARE = "QueueShare"
+QUOTA_MIN = "QuotaMin"
+QUEUE_CODES = frozenset({QUEUE_LIMIT, QUEUE_SHARE, QUOTA_MIN})
+"""Of refusals because a queue, or one above it, takes no more."""
 
 NOT_COUNTED = ""
 """Names usage that does not count against an ask, because it may be evicted: not said."""

@@ -27,6 +27,7 @@ NO_DOMAIN = "NoDomain"
 
 if TYPE_CHECKING:
     from muster.engine.evict.eviction_plan import NoPlan, Plan
+    from muster.engine.kept_capacity import KeptCapacity
 
 # A refused gang is tried again this often, whatever happens.
 RETRY_S = 300.0
@@ -88,6 +89,8 @@ class Session:
         """Minimum resources, by row of the ledger, of the gangs that were enqueued before and have no node yet."""
         self.left_out: BoolColumn | None = None
         """Nodes that the gang that is placed now must leave out, because they are kept for others."""
+        self.kept: KeptCapacity | None = None
+        """What is kept for gangs that have waited long, as far as they had their turn."""
         self._minimum_by_queue: tuple[Ask, dict[str, Amounts]] | None = None
 
     def prepare(self) -> None:

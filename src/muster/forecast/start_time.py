@@ -19,6 +19,7 @@ from zlib import crc32
 from muster.engine.cycle import run_cycle
 from muster.engine.evict.evict_actions import EVICT_ACTIONS
 from muster.engine.hooks import Policy
+from muster.engine.run_times import run_time
 from muster.engine.session import Session
 from muster.model.effects import Bind, Evict, Outcome
 from muster.model.events import ClusterObject, Delete, Upsert
@@ -62,12 +63,12 @@ class RunTimes:
     """By namespace and name without numbers, and by namespace alone (an empty name): sorted."""
     assumed: float | None = None
 
-    def of(self, pod: Pod, *, ran_s: float, part: float) -> tuple[str, float | None]:
+    def of(self, pod: Pod, *, ran_s: float, part: float, declared: float | None) -> tuple[str, float | None]:
         """For how long it runs in all, given how long it has run, and how this is known. `part` of its like run no longer."""
         if (found := self._earlier(pod, ran_s, part)) is not None:
-            return EARLIER, found if pod.run_s is None else min(found, pod.run_s)
-        if pod.run_s is not None:
-            return DECLARED, pod.run_s
+            return EARLIER, found if declared is None else min(found, declared)
+        if declared is not None:
+            return DECLARED, declared
         return (ASSUMED, self.assumed) if self.assumed is not None else (UNKNOWN, None)
 
     def _earlier(self, pod: Pod, ran_s: float, part: float) -> float | None:
@@ -226,9 +227,11 @@ class _VirtualRun:
         self._wake_at: dict[str, float] = {}
         self._unknown: set[str] = set()
         self._ended: Counter[str] = Counter()
-        for obj in objects:
-            if begun is None:
-                self._store.fold(Upsert(obj))
+        known = tuple(objects)
+        for obj in known if begun is None else ():
+            self._store.fold(Upsert(obj))
+        self._world = self._store.world(now)
+        for obj in known:
             if isinstance(obj, Pod) and not obj.finished:
                 self._pods[obj.uid] = obj
                 self._expect_end(obj)
@@ -280,7 +283,9 @@ class _VirtualRun:
             heapq.heappush(self._ends, (max(pod.deleted_at, self._now), pod.uid, ""))
         elif pod.node is not None and not pod.protected:
             started = pod.started if pod.started is not None else self._now
-            source, runs_s = self._run_times.of(pod, ran_s=max(0.0, self._now - started), part=self._part(pod))
+            source, runs_s = self._run_times.of(
+                pod, ran_s=max(0.0, self._now - started), part=self._part(pod), declared=run_time(self._world, pod)
+            )
             if runs_s is not None:
                 heapq.heappush(self._ends, (max(started + runs_s, self._now), pod.uid, source))
                 return

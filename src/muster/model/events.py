@@ -22,6 +22,8 @@ class PriorityClass:
     version: int = 0
     is_default: bool = False
     never_preempts: bool = False
+    run_s: float | None = None
+    """For how long its pods run that do not declare it themselves."""
     problems: tuple[Problem, ...] = ()
 
 

@@ -87,6 +87,7 @@ class PodGroup:
     topology: TopologyConstraint | None = None
     sub_groups: tuple[SubgroupPolicy, ...] = ()
     wait_s: float | None = None
+    stale_s: float | None = None
     declared: Declared = NOT_DECLARED
     phase: str = ""
     started: float | None = None
@@ -192,6 +193,10 @@ class Gang:
     mode: Mode = Mode.STRICT
     match_policy: MatchPolicy = MatchPolicy.WAITING_AND_RUNNING
     wait_s: float = 600.0
+    run_s: float | None = None
+    """For how long members run that do not declare it, as their priority class says."""
+    stale_s: float | None = None
+    """How long it may be below its minimum before it counts as stale, where its PodGroup says so."""
     topology: TopologyConstraint | None = None
     subgroups: tuple[Subgroup, ...] = ()
     min_subgroups: int = 0

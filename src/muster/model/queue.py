@@ -57,6 +57,8 @@ class Queue:
     tree: str = ""
     namespaces: tuple[str, ...] = ()
     """Those whose pods belong to it without naming it."""
+    run_s: float | None = None
+    """For how long its pods run, and those below it, that do not declare it themselves."""
     only_for: tuple[str, ...] | None = None
     """The namespaces whose pods may be in it or below; None: all."""
     status: Mapping[str, str] = field(default_factory=dict, hash=False)

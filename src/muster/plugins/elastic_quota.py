@@ -14,7 +14,7 @@ import numpy as np
 from muster.engine.fair_shares import SharesByQueue, prepare_shares, share_key
 from muster.engine.hooks import Ask, Purpose, QuotaFit
 from muster.engine.option_field import option
-from muster.engine.quota import BY_QUEUE, UNLIMITED, QueueBounds, QueueUsage, fit_count, fits, fits_fast, queue_bounds
+from muster.engine.quota import BY_QUEUE, QUOTA_MIN, UNLIMITED, QueueBounds, QueueUsage, fit_count, fits, fits_fast, queue_bounds
 from muster.engine.session import Session
 from muster.model.effects import YES, Verdict
 from muster.model.gang import Gang
@@ -28,7 +28,6 @@ from muster.state.facts import Member
 from muster.state.ledger import LedgerRows
 from muster.state.resource_columns import Amounts
 
-QUOTA_MIN = "QuotaMin"
 MIXED_PREEMPTIBLE = "MixedPreemptible"
 
 

@@ -10,7 +10,7 @@ from muster.engine.fair_shares import all_branches, all_to_share, prepare_shares
 from muster.engine.hooks import Ask, QuotaFit
 from muster.engine.option_field import option
 from muster.engine.past_use import past_use
-from muster.engine.quota import UNLIMITED, QueueBounds, admit, limits, quota_fit
+from muster.engine.quota import QUEUE_SHARE, UNLIMITED, QueueBounds, admit, limits, quota_fit
 from muster.engine.session import Session
 from muster.engine.shares import dimensions, of_dimensions
 from muster.engine.sharing import Claims, requests_up_tree, share_out
@@ -21,8 +21,6 @@ from muster.model.topics import Topic
 from muster.plugins._real_capability import configured_row, guarantee_bounds
 from muster.state.derived_values import Derived
 from muster.state.resource_columns import Amounts
-
-QUEUE_SHARE = "QueueShare"
 
 
 @dataclass(frozen=True)

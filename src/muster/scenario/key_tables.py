@@ -28,8 +28,8 @@ KEY_TABLES: dict[str, tuple[str, ...]] = {
     "scenario": ("name", "policy", "nodes", "queues", "priorityClasses", "gangs", "objects", "seed", "faults", "steps"),
     "node": ("name", "cpu", "memory", "gpu", "pods", "devices", "labels", "taints", "unschedulable"),
     "device": ("type", "count", "memory", "shares", "deviceGroup", "healthy", "apiFlavour"),
-    "queue": ("name", "parent", "weight", "limit", "deserved", "guarantee", "reclaimable", "priority", "state"),
-    "priority class": ("name", "value", "globalDefault", "preemptionPolicy"),
+    "queue": ("name", "parent", "weight", "limit", "deserved", "guarantee", "reclaimable", "priority", "state", "annotations"),
+    "priority class": ("name", "value", "globalDefault", "preemptionPolicy", "annotations"),
     "gang": (
         "name",
         "namespace",

@@ -40,21 +40,23 @@ def node(
     }
 
 
-def queue(name: str, *, spec: Manifest, state: str) -> Manifest:
+def queue(name: str, *, spec: Manifest, state: str, annotations: Manifest) -> Manifest:
     return {
         "apiVersion": "scheduling.volcano.sh/v1beta1",
         "kind": "Queue",
-        "metadata": {"name": name},
+        "metadata": {"name": name, "annotations": annotations},
         "spec": spec,
         "status": {"state": state},
     }
 
 
-def priority_class(name: str, *, value: int, is_default: bool = False, preempts: bool = True) -> Manifest:
+def priority_class(
+    name: str, *, value: int, is_default: bool = False, preempts: bool = True, annotations: Manifest | None = None
+) -> Manifest:
     return {
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",
-        "metadata": {"name": name},
+        "metadata": {"name": name, "annotations": annotations or {}},
         "value": value,
         "globalDefault": is_default,
         "preemptionPolicy": "PreemptLowerPriority" if preempts else "Never",

@@ -58,7 +58,7 @@ def parse_queue(at: Field, symbols: SymbolTable) -> Iterator[Manifest]:
         spec["guarantee"] = {"resource": dict(fields["guarantee"].amounts())}
     state = fields["state"].choice([state.value for state in QueueState], "Open")
     for name in parse_name(fields):
-        yield manifest_builder.queue(name, spec=spec, state=state)
+        yield manifest_builder.queue(name, spec=spec, state=state, annotations=fields["annotations"].mapping())
 
 
 def parse_priority_class(at: Field) -> Iterator[Manifest]:
@@ -66,8 +66,9 @@ def parse_priority_class(at: Field) -> Iterator[Manifest]:
     fields.require("value")
     value, is_default = fields["value"].number(), fields["globalDefault"].boolean(default=False)
     preempts = fields["preemptionPolicy"].choice(PREEMPTION_POLICIES, "PreemptLowerPriority") != "Never"
+    annotations = fields["annotations"].mapping()
     for name in parse_name(fields):
-        yield manifest_builder.priority_class(name, value=value, is_default=is_default, preempts=preempts)
+        yield manifest_builder.priority_class(name, value=value, is_default=is_default, preempts=preempts, annotations=annotations)
 
 
 def parse_name(fields: FieldReader) -> list[str]:

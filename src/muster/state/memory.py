@@ -122,7 +122,8 @@ class PlanLosses:
 
 @dataclass(frozen=True, slots=True)
 class BackfillReservation:
-    """Nodes that are kept for a gang that has waited long, and when it can start there, where that is known."""
+    """Nodes that are kept for a gang that has waited long, and when it can start there, where that is known. No nodes: its queue is
+    full, and what it asks for there is kept."""
 
     nodes: tuple[str, ...]
     starts_at: float | None
@@ -318,10 +319,11 @@ class Memory:
 
     # -- nodes that are kept for a gang ----------------------------------------------------------------------------------------
 
-    def keep_nodes(self, gang: str, reservation: BackfillReservation) -> None:
+    def keep_capacity(self, gang: str, reservation: BackfillReservation) -> None:
+        """Other nodes may be used now, and before a later start more gangs end."""
         before = self.backfill_reservations.get(gang)
         self.backfill_reservations.set(gang, reservation)
-        if before is not None and before.nodes != reservation.nodes:
+        if before is not None and (before.nodes != reservation.nodes or before.start < reservation.start):
             self._changes.bump(Topic.FREE_CAPACITY)
 
     def end_backfill_reservation(self, gang: str) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from muster.engine import quota
 from muster.engine.fit_counts import EqualMembers, equal_members
 from muster.engine.hooks import WHOLE_CLUSTER, Ask, Domain
+from muster.engine.place import without_rows
 from muster.engine.session import Session
 from muster.model.pod import Pod
 from muster.model.resource_amounts import PODS
@@ -99,6 +100,7 @@ def _packs(s: Session, members: Sequence[EqualMembers], column: int, free: IntCo
 
 def usable_domains(s: Session, ask: Ask) -> Sequence[Domain]:
     """All domains that the ask may use, whatever is free there."""
-    if ask.gang.topology is None and ask.within is None:
-        return (WHOLE_CLUSTER,)
-    return s.where(Ask(ask.gang, (), ask.purpose, ask.action)).domains or (WHOLE_CLUSTER,)
+    usable: Sequence[Domain] = (WHOLE_CLUSTER,)
+    if ask.gang.topology is not None or ask.within is not None:
+        usable = s.where(Ask(ask.gang, (), ask.purpose, ask.action)).domains or usable
+    return without_rows(usable, s.left_out) or usable

@@ -32,9 +32,9 @@ from muster.engine.evict.taking_roles import taking_roles
 from muster.engine.evict.unit_membership import has_unsent_plan
 from muster.engine.evict.victim_search import ActionCache, EvictionAsk, nobody_eligible
 from muster.engine.evict.victims import victim_table_of
-from muster.engine.hooks import Ask, Purpose
+from muster.engine.hooks import AllowedDomains, Ask, Purpose
 from muster.engine.nominations import members_needed, plan_name
-from muster.engine.place import passes_filters
+from muster.engine.place import passes_filters, without_rows
 from muster.engine.session import EvictionAttempt, Refusals, Session, UnsentPlan
 from muster.model.effects import YES, Verdict
 from muster.model.gang import Gang, MatchPolicy
@@ -61,6 +61,40 @@ def evict_for_refused(s: Session, refusals: Refusals, *, policy: EvictionPolicy)
                 commit_plan(s, gang, plan, policy, refusal)
     if policy.name == [name for name in s.policy.actions if name in EVICTION_POLICIES][-1]:
         _evict_stale_gangs(s, refusals)
+
+
+def could_have_evicted(s: Session, gang: Gang, holder: Gang, nominations: Sequence[tuple[Pod, str]]) -> bool:
+    """Could the gang have another one evicted, were it bound on these nodes? By whom and whose shares it may take from alone."""
+    if why_may_not_preempt(s, gang):
+        return False
+    queues = {role.queue for role in gang.roles}
+    if queues == {role.queue for role in holder.roles} and len(queues) == 1:
+        return gang.priority > holder.priority and action_for(s, gang) in s.policy.actions
+    policies = [_OF_ACTIONS[name] for name in (action_for(s, gang), GANG_RECLAIM.name) if name in s.policy.actions]
+    with s.trial("simulated", cause="Simulated") as trial:
+        for pod, node in nominations:
+            trial.restore(pod, Placement(Phase.NOMINATED, node, s.now))
+        return any(_may_take_all(s, trial, gang, holder, nominations, policy) for policy in policies)
+
+
+def _may_take_all(
+    s: Session, trial: Trial, gang: Gang, holder: Gang, nominations: Sequence[tuple[Pod, str]], policy: EvictionPolicy
+) -> bool:
+    ask = Ask(gang, preemptor_pods(s, gang), Purpose.EVICT, policy.name)
+    if not ask.pods:
+        return False
+    rules = policy.rules(s, ask, victim_table_of(s.world), contested(s, ask, usable_domains(s, ask)))
+    pods = [pod for pod, _ in nominations]
+    if not rules.allows_eviction(pods, priority=holder.priority).ok:
+        return False
+    mark = trial.mark()
+    for pod in pods:
+        trial.release(pod)
+    for pod in ask.pods:
+        trial.restore(pod, Placement(Phase.NOMINATED, nominations[0][1], s.now))
+    allowed = rules.allows_plan(pods).ok
+    trial.undo_to(mark)
+    return allowed
 
 
 def _evict_stale_gangs(s: Session, refusals: Refusals) -> None:
@@ -117,7 +151,16 @@ def _plan_for(s: Session, gang: Gang, policy: EvictionPolicy, cache: ActionCache
 
 
 def _find_plan(s: Session, ask: Ask, policy: EvictionPolicy, cache: ActionCache) -> Plan | NoPlan:
-    """The best plan for the ask. Where there was none for an equal one, and nobody moved since, there is none for this one."""
+    """The best plan for the ask, on nodes that are kept for nobody before it."""
+    s.left_out = s.kept.left_out(s.kept.closed_to(ask.gang)) if s.kept is not None else None
+    # What asks share is not known of one that may use fewer nodes.
+    found = _find_plan_anywhere(s, ask, policy, cache if s.left_out is None else ActionCache())
+    s.left_out = None
+    return found
+
+
+def _find_plan_anywhere(s: Session, ask: Ask, policy: EvictionPolicy, cache: ActionCache) -> Plan | NoPlan:
+    """Where there was no plan for an equal ask, and nobody moved since, there is none for this one."""
     key = equality_key(s, ask.gang)
     if key in cache.without_plan:
         return cache.without_plan[key]
@@ -233,11 +276,12 @@ def _search_domains(asked: EvictionAsk) -> Plan | NoPlan:
     """The best plan of the domains that the ask may use, or why there is none."""
     s, ask = asked.s, asked.ask
     where = s.where(ask)
-    if not where.domains:
-        return NoPlan(where.verdict.why)
-    order = domains_in_order(asked, where.domains)
+    domains = without_rows(where.domains, s.left_out)
+    if not domains:
+        return _no_domain(where)
+    order = domains_in_order(asked, domains)
     if not order:
-        return why_unreachable(asked, where.domains)
+        return why_unreachable(asked, domains)
     whys: list[str] = []
     times: list[float] = []
     plans: list[Plan] = []
@@ -258,6 +302,10 @@ def _search_domains(asked: EvictionAsk) -> Plan | NoPlan:
     if plans:
         return min(plans, key=lambda plan: plan.key)
     return NoPlan("; ".join(dict.fromkeys(whys)), min(times, default=None))
+
+
+def _no_domain(where: AllowedDomains) -> NoPlan:
+    return NoPlan(where.verdict.why or "all nodes that it may use are kept for others")
 
 
 def _plan_in(asked: EvictionAsk, where: BoundedDomain, *, best: PlanKey | None) -> Plan | NoPlan:

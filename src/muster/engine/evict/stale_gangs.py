@@ -33,8 +33,8 @@ def stale_gangs_for(s: Session, gang: Gang) -> list[Gang]:
     return [
         other
         for key, since in s.world.memory.below_min_since.items()
-        if s.now - since >= s.policy.settings.stale_s
-        and (other := s.world.facts.gangs.get(key)) is not None
+        if (other := s.world.facts.gangs.get(key)) is not None
+        and s.now - since >= (s.policy.settings.stale_s if other.stale_s is None else other.stale_s)
         and other.priority == gang.priority
         and _order(s, gang) < _order(s, other)
         and _is_stale(s, other)

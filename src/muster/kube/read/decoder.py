@@ -24,7 +24,7 @@ from muster.kube.read.pod_group_decoding import FLAVOUR_OF_API_GROUP, WirePodGro
 from muster.kube.read.queue_decoding import WireElasticQuota, WireQueue, read_queue, read_quota
 from muster.kube.read.saved_objects import HISTORY, PLAN, WireHistory, WirePlan, read_history, read_plan
 from muster.kube.read.selector_decoding import label_selector
-from muster.kube.read.text_values import read_version
+from muster.kube.read.text_values import read_annotation, read_seconds, read_version
 from muster.kube.read.volume_decoding import (
     WireCSINode,
     WirePersistentVolume,
@@ -181,6 +181,7 @@ def _read_priority_class(written: WirePriorityClass, *, problems: Problems) -> P
         version=read_version(written.metadata.resource_version),
         is_default=written.global_default,
         never_preempts=written.preemption_policy == "Never",
+        run_s=read_annotation(written.metadata.annotations, names.RUN_SECONDS, read_seconds, problems=problems),
         problems=problems.all(),
     )
 

@@ -182,15 +182,18 @@ BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
 
 # --- Annotations of Muster ------------------------------------------------------------------------------------------------
 QUEUE_NAMESPACES: Final = "muster.dev/namespaces"
+"""On a Queue or an ElasticQuota: JSON list of the namespaces whose pods may be in it; those of all others may not."""
 QUEUE_LENDING_LIMIT: Final = "muster.dev/lending-limit"
 QUEUE_BORROWING_LIMIT: Final = "muster.dev/borrowing-limit"
-"""On a Queue or an ElasticQuota: JSON list of the namespaces whose pods may be in it; those of all others may not."""
+"""How much it lends and borrows at most: resource lists."""
 LAST_CHECKPOINT: Final = "muster.dev/last-checkpoint"
 """When the pod last wrote a checkpoint, such as 2026-03-01T12:00:00Z (RFC 3339)."""
 RESTART_SECONDS: Final = "muster.dev/restart-seconds"
 """How long the pod takes to restart."""
 RUN_SECONDS: Final = "muster.dev/run-seconds"
-"""For how long the pod runs at most."""
+"""For how long the pod runs at most. On a Queue, an ElasticQuota or a PriorityClass: pods of theirs that do not say it."""
+STALE_SECONDS: Final = "muster.dev/stale-seconds"
+"""On a PodGroup: how long it may be below its minimum before it makes way for an earlier gang."""
 
 ALL_KEYS: Final = frozenset(
     value for name, value in vars().items() if name.isupper() and isinstance(value, str) and "/" in value

@@ -8,7 +8,16 @@ from muster.kube.read import names, wire
 from muster.kube.read.decoding_problems import Problems
 from muster.kube.read.flavours import queue_of, read_declaration
 from muster.kube.read.selector_decoding import label_selector
-from muster.kube.read.text_values import BadText, epoch_s, read_resources, read_time, read_version, status_texts
+from muster.kube.read.text_values import (
+    BadText,
+    epoch_s,
+    read_annotation,
+    read_resources,
+    read_seconds,
+    read_time,
+    read_version,
+    status_texts,
+)
 from muster.model.gang import PodGroup, RoleMin, SubgroupPolicy
 from muster.model.pod import ApiFlavour, Declared
 from muster.model.pod_constraints import EVERYTHING
@@ -21,6 +30,7 @@ FLAVOUR_OF_API_GROUP = {
     names.NATIVE_GROUP: ApiFlavour.NATIVE,
 }
 """The API flavour of the PodGroups of each API group."""
+MAX_STALE_S = 86_400.0
 
 
 class NetworkTopology(wire.WireStruct, frozen=True):
@@ -98,6 +108,7 @@ def read_pod_group(written: WirePodGroup, *, flavour: ApiFlavour, problems: Prob
             _sub_group(each, problems=place) for each, place in problems.each("spec.subGroupPolicy", spec.sub_group_policy)
         ),
         wait_s=_wait_s(spec, problems=problems),
+        stale_s=read_annotation(meta.annotations, names.STALE_SECONDS, _read_stale, problems=problems),
         declared=declared,
         phase=status.get("phase", ""),
         started=_started(status.get("scheduleStartTime", "")),
@@ -174,6 +185,13 @@ def _sub_group(written: SubGroupPolicy, *, problems: Problems) -> SubgroupPolicy
         min_subgroups=_at_least(0, written.min_sub_groups, problems=problems, field="minSubGroups"),
         topology=None if topology is None else _network_topology(topology, problems=problems.at("networkTopology")),
     )
+
+
+def _read_stale(text: str) -> float:
+    """Who declares more than anybody needs would keep nodes from others that are of no use to her."""
+    if (seconds := read_seconds(text)) > MAX_STALE_S:
+        raise BadText(f"is more than a day; write at most {MAX_STALE_S:.0f}")
+    return seconds
 
 
 def _wait_s(spec: PodGroupSpec, *, problems: Problems) -> float | None:

@@ -12,6 +12,7 @@ from muster.kube.read.text_values import (
     read_json,
     read_list,
     read_resources,
+    read_seconds,
     read_version,
     status_texts,
 )
@@ -69,6 +70,7 @@ def read_queue(written: WireQueue, *, problems: Problems) -> Queue:
         reclaimable=spec.reclaimable,
         priority=spec.priority,
         state=_state(status.get("state", ""), problems=problems),
+        run_s=read_annotation(meta.annotations, names.RUN_SECONDS, read_seconds, problems=problems),
         only_for=_only_for(meta, problems=problems),
         status=status,
         problems=problems.all(),
@@ -96,6 +98,7 @@ def read_quota(written: WireElasticQuota, *, group: str, problems: Problems) -> 
         is_parent=meta.labels.get(names.QUOTA_IS_PARENT) == "true",
         tree=meta.labels.get(names.QUOTA_TREE, ""),
         namespaces=_namespaces(meta, own=namespace if group == names.X_K8S_GROUP else "", problems=problems),
+        run_s=read_annotation(meta.annotations, names.RUN_SECONDS, read_seconds, problems=problems),
         only_for=_only_for(meta, problems=problems),
         status=status_texts(written.status),
         problems=problems.all(),

@@ -42,7 +42,7 @@ def gang_of_pods(
     oldest = min(live, key=age)
     membership = oldest.membership
     if membership is None:
-        return _single_pod(group_key, oldest, default_wait_s=default_wait_s)
+        return _single_pod(group_key, oldest, classes, default_wait_s=default_wait_s)
     full_name = f"{oldest.namespace}/{membership.name}"
     declared, problems = merge_declared(pods, live, oldest, group)
     needs_group, unreadable = lacks_group(live, group), unreadable_minimum(oldest, group, declared)
@@ -57,6 +57,7 @@ def gang_of_pods(
         match_policy=_match_policy(declared, membership.flavour if group is None else group.flavour),
         topology=_topology(group, declared),
         never_preempts=oldest.never_preempts or _never_preempts(group, classes),
+        run_s=_run_s(oldest, group, classes),
         waiting_for=f"PodGroup {full_name} does not exist yet" if needs_group else "",
         invalid_because=unreadable,
         min_is_known=min_is_known,
@@ -79,11 +80,11 @@ def gang_without_pods(group_key: str, group: PodGroup, *, default_wait_s: float)
     )
 
 
-def _single_pod(group_key: str, pod: Pod, *, default_wait_s: float) -> Gang:
+def _single_pod(group_key: str, pod: Pod, classes: Mapping[str, PriorityClass], *, default_wait_s: float) -> Gang:
     role = _role("", [pod], group_key="", group=None, declared=NOT_DECLARED, minimum=1, total=0)
     return Gang(
         group_key, pod.full_name, (role,), 1, pod.priority, pod.created, wait_s=default_wait_s,
-        never_preempts=pod.never_preempts, problems=pod.problems,
+        never_preempts=pod.never_preempts, run_s=_run_s(pod, None, classes), problems=pod.problems,
     )  # fmt: skip
 
 
@@ -106,6 +107,7 @@ def _declared_gang(
         minimums.members,
         mode=_mode(declared),
         wait_s=_wait_s(group, declared, default_wait_s),
+        stale_s=None if group is None else group.stale_s,
         subgroups=subgroups,
         min_subgroups=len(subgroups),
         min_resources=NOTHING if group is None else group.min_resources,
@@ -158,6 +160,12 @@ def _never_preempts(group: PodGroup | None, classes: Mapping[str, PriorityClass]
         return False
     named = classes.get(group.priority_class)
     return group.never_preempts or (named is not None and named.never_preempts)
+
+
+def _run_s(oldest: Pod, group: PodGroup | None, classes: Mapping[str, PriorityClass]) -> float | None:
+    """As the class of the PodGroup says, or that of its pods: the smaller."""
+    named = (classes.get(name) for name in (oldest.priority_class, "" if group is None else group.priority_class))
+    return min((found.run_s for found in named if found is not None and found.run_s is not None), default=None)
 
 
 # -- roles -----------------------------------------------------------------------------------------------------------------------

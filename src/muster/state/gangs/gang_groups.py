@@ -34,6 +34,8 @@ def _both(one: Gang, other: Gang) -> Gang:
         mode=Mode.STRICT if Mode.STRICT in (one.mode, other.mode) else Mode.NON_STRICT,
         match_policy=one.match_policy,
         wait_s=min(one.wait_s, other.wait_s),
+        run_s=None if one.run_s is None or other.run_s is None else max(one.run_s, other.run_s),
+        stale_s=min((each.stale_s for each in (one, other) if each.stale_s is not None), default=None),
         subgroups=one.subgroups + other.subgroups,
         min_subgroups=one.min_subgroups + other.min_subgroups,
         min_resources=_min_resources(one, other),

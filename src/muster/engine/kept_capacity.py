@@ -1,0 +1,177 @@
+"""What is kept for gangs that have waited long, as others are placed: nodes, and what they ask for in their queues.
+
+Gangs after such a gang in the order start there only if they are known to end before it could, or if they could have it evicted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from itertools import groupby
+
+import numpy as np
+
+from muster.engine import explain
+from muster.engine.backfill_reservations import keep_capacity
+from muster.engine.evict.evict_actions import could_have_evicted
+from muster.engine.hooks import Ask, Purpose
+from muster.engine.members_to_place import unplaced_members
+from muster.engine.quota import QUEUE_CODES
+from muster.engine.run_times import run_time
+from muster.engine.session import Session
+from muster.model.effects import YES, Verdict
+from muster.model.gang import Gang
+from muster.model.pod import Phase, Placement, Pod
+from muster.model.topics import Topic
+from muster.state.memory import BackfillReservation
+from muster.state.node_table import BoolColumn
+from muster.state.trial import Trial
+
+_KeptFor = tuple[Gang, BackfillReservation]
+
+
+class KeptCapacity:
+    """As gangs are visited in their order: what is kept for one is closed to those after it."""
+
+    def __init__(self, s: Session) -> None:
+        self._s = s
+        self._closed: list[_KeptFor] = []
+        self._evicted_by: dict[tuple[Hashable, ...], bool] = {}
+
+    def visited(self, gang: Gang, *, complete: bool) -> None:
+        """The gang had its turn: what is kept for it is closed from now on, unless it has started."""
+        if complete:
+            return
+        if self._s.is_first_cycle:
+            # A scheduler that has just started does not know for whom the one before it kept nodes: those who waited then still do.
+            keep_capacity(self._s, gang.key)
+        reservation = self._s.world.memory.backfill_reservations.get(gang.key)
+        if reservation is not None:
+            self._closed.append((gang, reservation))
+
+    def closed_to(self, gang: Gang, *, surplus: bool = False) -> list[_KeptFor]:
+        """What this gang may not use. Members above a minimum give way to every gang of their priority or above."""
+        return [
+            (holder, kept)
+            for holder, kept in self._closed
+            if holder is not gang
+            and not (surplus and holder.priority < gang.priority)
+            and not _ends_before(self._s, gang, kept.starts_at)
+            and not self._could_have_evicted(gang, holder, kept)
+        ]
+
+    def _could_have_evicted(self, gang: Gang, holder: Gang, kept: BackfillReservation) -> bool:
+        """Were the holder bound there. Asked once in a cycle of gangs that look alike."""
+        members = tuple(pod.signature for pod in gang.pods())
+        key = (holder.key, gang.priority, gang.never_preempts, tuple(role.queue for role in gang.roles), members)
+        if key not in self._evicted_by:
+            nominations = _nominations(self._s, holder, kept)
+            self._evicted_by[key] = bool(nominations) and could_have_evicted(self._s, gang, holder, nominations)
+        return self._evicted_by[key]
+
+    def left_out(self, closed: Sequence[_KeptFor]) -> BoolColumn | None:
+        """The rows of these nodes as a column, or None where there are none."""
+        row = self._s.world.table.row
+        rows = [row[node] for _, kept in closed for node in kept.nodes if node in row]
+        if not rows:
+            return None
+        column = np.zeros(len(row), dtype=np.bool_)
+        column[rows] = True
+        return column
+
+    def admits(self, gang: Gang, closed: Sequence[_KeptFor], pods: Sequence[Pod]) -> Verdict:
+        """Do these members fit into their queues beside what is kept there?"""
+        s, ask = self._s, Ask(gang, tuple(pods), Purpose.ALLOCATE, needed=len(pods))
+        kept = [each for each in closed if _share_a_queue(s, gang, each[0])]
+        if not kept or not pods or not s.has_bounded_queues or not s.admit(ask).ok:
+            # Where the queue has no room anyway, that is what the gang is told.
+            return YES
+        with s.trial("simulated", cause="Simulated") as trial:
+            for holder, reservation in kept:
+                _charge(trial, _nominations(s, holder, reservation))
+            # Another ask: what the first needs by queue is remembered for it alone.
+            verdict = s.admit(replace(ask))
+        return YES if verdict.ok else self._named(verdict, kept)
+
+    def admitted_beside(self, gang: Gang, closed: Sequence[_KeptFor], pods: tuple[Pod, ...]) -> tuple[tuple[Pod, ...], Verdict]:
+        """Of these members, each of which helps by itself, those that fit into their queues beside what is kept there."""
+        s, kept = self._s, [each for each in closed if _share_a_queue(self._s, gang, each[0])]
+        if not kept or not s.has_bounded_queues:
+            return pods, YES
+        admitted: list[Pod] = []
+        room = YES
+        with s.trial("simulated", cause="Simulated") as trial:
+            for holder, reservation in kept:
+                _charge(trial, _nominations(s, holder, reservation))
+            for _, equal in groupby(pods, key=lambda pod: (id(pod.signature), s.world.facts.members[pod.uid].queue)):
+                run = list(equal)
+                fit = s.quota_fit(run[0], count=len(run), phase=Phase.BINDING)
+                _charge(trial, [(pod, s.world.table.names[0]) for pod in run[: fit.fit_count]])
+                admitted += run[: fit.fit_count]
+                if not fit.verdict.ok and room.ok:
+                    room = self._named(fit.verdict, kept)
+        return tuple(admitted), room
+
+    def _named(self, verdict: Verdict, kept: Sequence[_KeptFor]) -> Verdict:
+        """A refusal by a queue with what is kept there counted, and for whom."""
+        names = ", ".join(f"{holder.full_name}{_by(reservation)}" for holder, reservation in kept)
+        topics = (*verdict.topics, Topic.FREE_CAPACITY.any)
+        return Verdict(ok=False, why=f"with what is kept for {names}, {verdict.why}", code=verdict.code, topics=topics)
+
+    def explained(self, gang: Gang, verdict: Verdict, closed: Sequence[_KeptFor]) -> Verdict:
+        """A refusal with what is kept for whom."""
+        if verdict.ok or verdict.code not in (explain.NO_CAPACITY, *QUEUE_CODES):
+            return verdict
+        is_full = verdict.code == explain.NO_CAPACITY
+        texts = [_kept(kept, f"for {holder.full_name}") for holder, kept in closed if kept.nodes and is_full]
+        own = self._s.world.memory.backfill_reservations.get(gang.key)
+        if own is not None:
+            texts.insert(0, _kept(own, "for it"))
+        if not texts:
+            return verdict
+        # When these nodes are free again, or somebody says how long pods run, the answer changes.
+        return replace(verdict, why="; ".join((verdict.why, *texts)), topics=(*verdict.topics, Topic.FREE_CAPACITY.any))
+
+
+def _share_a_queue(s: Session, gang: Gang, holder: Gang) -> bool:
+    """Is there a queue below the root that both are charged to?"""
+    path = s.world.facts.tree.path
+    own = {level for role in gang.roles for level in path(role.queue)}
+    return any(level in own for role in holder.roles for level in path(role.queue) if level in s.world.facts.tree.nodes)
+
+
+def _nominations(s: Session, holder: Gang, kept: BackfillReservation) -> list[tuple[Pod, str]]:
+    """What the holder lacks, on the nodes that are kept for it: where it is only its queue that is full, anywhere."""
+    nodes = [node for node in kept.nodes if node in s.world.table.row] or list(s.world.table.names[:1])
+    return [(pod, nodes[at % len(nodes)]) for at, pod in enumerate(unplaced_members(s.world, holder).minimum)] if nodes else []
+
+
+def _charge(trial: Trial, nominations: Sequence[tuple[Pod, str]]) -> None:
+    for pod, node in nominations:
+        trial.restore(pod, Placement(Phase.NOMINATED, node, trial.world.now))
+
+
+def _kept(kept: BackfillReservation, for_whom: str) -> str:
+    if not kept.nodes:
+        return f"room in its queue is kept {for_whom}{_by(kept)}"
+    is_kept = explain.plural(len(kept.nodes), "node is kept", "nodes are kept")
+    return f"{is_kept} {for_whom}{_by(kept)}"
+
+
+def _by(kept: BackfillReservation) -> str:
+    where = "there " if kept.nodes else ""
+    return "" if kept.starts_at is None else f", which can start {where}by {_clock(kept.starts_at)}"
+
+
+def _clock(at: float) -> str:
+    """The time of day, in UTC."""
+    minutes, seconds = divmod(int(at) % 86_400, 60)
+    return f"{minutes // 60:02d}:{minutes % 60:02d}:{seconds:02d}Z"
+
+
+def _ends_before(s: Session, gang: Gang, starts_at: float | None) -> bool:
+    """Is every waiting member known to have ended by then, if it starts now?"""
+    if starts_at is None:
+        return False
+    runs = [run_time(s.world, pod) for pod in gang.pods() if pod.uid not in s.world.placements.by_uid]
+    return all(run_s is not None and s.now + run_s <= starts_at for run_s in runs)

@@ -1,0 +1,25 @@
+"""For how long pods run, as far as somebody says so: what their owner declares, else what their class or their queue sets."""
+
+from __future__ import annotations
+
+from muster.model.pod import Pod
+from muster.state.world import World
+
+
+def run_time(world: World, pod: Pod) -> float | None:
+    """In seconds from its start; None where nobody says anything."""
+    if pod.run_s is not None:
+        return pod.run_s
+    member = world.facts.members.get(pod.uid)
+    if member is None:
+        return None
+    gang = world.facts.gangs.get(member.gang)
+    found = (None if gang is None else gang.run_s, _of_queue(world, member.queue))
+    return min((run_s for run_s in found if run_s is not None), default=None)
+
+
+def _of_queue(world: World, queue: str) -> float | None:
+    """The next queue up the tree that sets one decides."""
+    nodes = world.facts.tree.nodes
+    above = (nodes[level].run_s for level in world.facts.tree.path(queue) if level in nodes)
+    return next((run_s for run_s in above if run_s is not None), None)
