@@ -78,8 +78,6 @@ GANG_MATCH_POLICY_ALIAS: Final = "pod-group.scheduling.sigs.k8s.io/match-policy"
 """The same, read second."""
 GANG_TOPOLOGY: Final = "gang.scheduling.koordinator.sh/network-topology-spec"
 """JSON: the gather strategy of each topology layer."""
-GANG_TOPOLOGY_INDEX: Final = "gang.scheduling.koordinator.sh/network-topology-index"
-"""The member's rank within its gang."""
 GANG_TIMEOUT: Final = "gang.scheduling.koordinator.sh/timeout"
 """"true" on members of a gang that timed out; the gang is not scheduled while one of them exists."""
 
