@@ -139,6 +139,19 @@ def test_every_file_that_is_named_exists(document: str) -> None:
         assert any((base / name).exists() for base in (ROOT, SOURCE, SOURCE / "engine" / "evict")), name
 
 
+PACKAGES = [path for path in sorted(SOURCE.rglob("__init__.py")) if path.parent != SOURCE]
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda path: path.parent.relative_to(SOURCE).as_posix())
+def test_a_package_says_what_may_be_changed_what_must_hold_and_where_its_tests_are(package: Path) -> None:
+    text = ast.get_docstring(ast.parse(package.read_text(encoding="utf-8"))) or ""
+    assert re.search(r"\b([Cc]hanged?|added)\b", text)
+    assert re.search(r"\b[Mm]ust\b", text)
+    named = re.findall(r"\btests/[\w/]+(?:\.py)?", text)
+    assert named or "Tests: every test" in text
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
 def test_every_make_target_is_in_the_guide_for_contributors() -> None:
     targets = re.findall(r"^([a-z]+):.*## ", text_of("Makefile"), flags=re.MULTILINE)
     assert targets

@@ -6,6 +6,6 @@ strategies; `victims` (the table of placed pods) and `eviction_units` are what i
 dimensions. `plan_order` is the one order of units and plans; `eviction_history` remembers who lost what.
 
 To change who may be evicted, or in which order, add or change rules or a plugin's hook; to change how nodes are tried, a strategy.
-Evicting a unit, putting it back and ending a gang stay in `victim_search`, and nothing outside a trial is changed by a search.
+Evicting a unit, putting it back and ending a gang must stay in `victim_search`, and a search changes nothing outside a trial.
 Tests: tests/evict, tests/preempt (with a slow twin), tests/quota; scenarios/evict, preempt, quota.
 """
