@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import json
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -335,3 +337,42 @@ def test_a_decoder_keeps_nothing_that_is_unique() -> None:
     assert isinstance(one, Pod)
     assert isinstance(two, Pod)
     assert one.labels is two.labels
+
+
+LONG = (
+    *(
+        "9" * 200_000,
+        "9" * 20_000 + "h",
+        "1." + "0" * 200_000,
+        "-" * 200_000,
+        " " * 200_000,
+        "1h" * 100_000,
+        "a" * 200_000,
+        "a." * 100_000,
+        "a-" * 100_000,
+    ),
+    *("[" * 200_000, '{"a":' * 40_000, "[1," * 60_000, "a,b:" * 50_000, "\u0663" * 100_000, "1e" + "9" * 200_000),
+)
+
+
+@pytest.mark.parametrize("value", LONG, ids=lambda value: f"{value[:8]}...")
+def test_a_value_of_any_length_is_read_at_once(value: str) -> None:
+    """As long as the API server takes them: 256 KB of annotations, 1.5 MB in all."""
+    annotations = dict.fromkeys(names.ALL_KEYS, value[:4000])
+    metadata = {"name": "x", "namespace": "a", "uid": "u", "annotations": annotations, "labels": annotations}
+    amounts = {"cpu": value, "volcano.sh/vgpu-memory": value}
+    pod = {"schedulerName": "muster", "containers": [{"name": "main", "resources": {"requests": amounts, "limits": amounts}}]}
+    group = {"minMember": value, "minResources": amounts, "minTaskMember": {"a": value}, "queue": value, "priorityClassName": value}
+    topology = {"mode": value, "highestTierAllowed": value, "highestTierName": value}
+    written = [
+        {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod},
+        *(
+            {"apiVersion": f"{api}", "kind": "PodGroup", "metadata": metadata, "spec": {**group, "networkTopology": topology}}
+            for api in ("scheduling.volcano.sh/v1beta1", "scheduling.sigs.k8s.io/v1alpha1", "scheduling.x-k8s.io/v1alpha1")
+        ),
+    ]
+    for text in [json.dumps(one, ensure_ascii=False).encode() for one in written]:
+        began = time.process_time()
+        with suppress(BadObject):
+            Decoder().decode(text)
+        assert time.process_time() - began < 0.5

@@ -1,17 +1,20 @@
 """Enqueue: which PodGroups may have their pods attempted at all, and why the others may not.
 
-A PodGroup that says what it needs at least is let in when that fits its queue and the cluster beside those let in before it. What
-is used now is no reason to refuse a gang that could have others evicted.
+A PodGroup that says what it needs at least is let in when that fits its queue and the cluster beside those of its namespace that were
+let in before it: whoever says that she needs everything keeps out nobody else. What is used now is no reason to refuse a gang that
+could have others evicted.
 """
 
 from __future__ import annotations
 
+from muster.engine.attempt_budget import namespace_of
 from muster.engine.gang_order import order_gangs
 from muster.engine.hooks import Ask, Purpose
 from muster.engine.quota import queue_accepts
 from muster.engine.session import Refusals, Session
 from muster.model.effects import Verdict
 from muster.model.gang import Gang
+from muster.state.resource_columns import Amounts
 
 
 def enqueue(s: Session, refusals: Refusals) -> None:  # noqa: ARG001
@@ -22,7 +25,10 @@ def enqueue(s: Session, refusals: Refusals) -> None:  # noqa: ARG001
     ]
     if not any(_needs_decision(s, gang) for gang in gangs):
         return
+    nothing = s.inqueue_resources
+    inqueue: dict[str, Amounts] = {}
     for gang in order_gangs(s, gangs):
+        s.inqueue_resources = inqueue.setdefault(namespace_of(gang), nothing.copy())
         if _needs_decision(s, gang):
             verdict = _admit(s, gang)
             s.world.memory.set_enqueued(gang.key, admitted=verdict.ok)
@@ -48,6 +54,6 @@ def _admit(s: Session, gang: Gang) -> Verdict:
 
 
 def _count_inqueue(s: Session, gang: Gang) -> None:
-    """What it needs is set aside, in its queue and all ancestors, until it has nodes."""
+    """What it needs is set aside for its namespace, in its queue and all ancestors, until it has nodes."""
     ledger = s.world.ledger
     s.inqueue_resources[[ledger.row[key] for key in ledger.path(gang.queue)]] += s.world.columns.vector(gang.min_resources)
