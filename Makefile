@@ -75,11 +75,16 @@ mutants: setup  ## Make faults in the code that decides, one by one (SAMPLE=400)
 conformance: setup  ## Compare with Volcano case by case (DIR=folder of cases).
 	MUSTER_CONFORMANCE='$(DIR)' $(BIN)/pytest -n 0 -m conformance tests/conformance
 
-lock: $(UV)  ## Resolve the dependencies anew into requirements.lock.
-	$(UV) pip compile pyproject.toml --group dev --universal --python-version 3.11 --upgrade --generate-hashes \
-		--no-emit-index-url --no-emit-find-links --no-header --quiet --output-file requirements.lock > /dev/null
-	@{ echo '# Written by `make lock` from pyproject.toml; do not edit.'; cat requirements.lock; } > requirements.lock.new
-	@mv requirements.lock.new requirements.lock
+COMPILE = $(UV) pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
+	--no-header --quiet
+
+lock: $(UV)  ## Resolve the dependencies anew into requirements.lock, and those of the image into deploy.
+	$(COMPILE) pyproject.toml --group dev --upgrade --output-file requirements.lock > /dev/null
+	$(COMPILE) pyproject.toml --constraint requirements.lock --output-file deploy/requirements.lock > /dev/null
+	echo hatchling | $(COMPILE) - --constraint requirements.lock --output-file deploy/build.lock > /dev/null
+	@for each in requirements.lock deploy/requirements.lock deploy/build.lock; do \
+		{ echo '# Written by `make lock` from pyproject.toml; do not edit.'; cat $$each; } > $$each.new && mv $$each.new $$each; \
+	done
 
 clean:  ## Remove everything that make has made.
 	rm -rf $(VENV) $(TOOLS) build dist .mutants .mypy_cache .pytest_cache .ruff_cache .hypothesis

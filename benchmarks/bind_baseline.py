@@ -1,12 +1,14 @@
 """The baseline of the live workloads: binds given pods to given nodes, and nothing else.
 
-Run as a program, with a kubeconfig as its argument and the bindings on its standard input.
+Run as a program, with a kubeconfig and a number of connections as its arguments and the bindings on its standard input. It prints
+its binds per second.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,21 +17,22 @@ import msgspec
 from muster.kube.watch.access import read_access
 from muster.kube.watch.client import Client
 from muster.kube.write import patch_bodies
-from muster.kube.write.effect_writer import DEFAULT_WRITE_LIMITS
 from muster.model.effects import Bind
 
 PodBinding = tuple[str, str, str]
 """A pod's key, its UID, and a node."""
 
 
-async def bind_all(kubeconfig: Path, bindings: list[PodBinding]) -> None:
-    """With the client and the concurrency of a live scheduler."""
+async def bind_all(kubeconfig: Path, bindings: list[PodBinding], *, connections: int) -> float:
+    """With the client of a live scheduler. Binds per second."""
     client = Client(await read_access(kubeconfig))
     remaining = iter(bindings)
     try:
         async with asyncio.TaskGroup() as workers:
-            for _ in range(DEFAULT_WRITE_LIMITS.pod_write_concurrency):
+            began = time.monotonic()
+            for _ in range(connections):
                 workers.create_task(_bind_some(client, remaining))
+        return len(bindings) / (time.monotonic() - began)
     finally:
         await client.close()
 
@@ -42,4 +45,5 @@ async def _bind_some(client: Client, remaining: Iterator[PodBinding]) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(bind_all(Path(sys.argv[1]), msgspec.json.decode(sys.stdin.buffer.read(), type=list[PodBinding])))
+    wanted = msgspec.json.decode(sys.stdin.buffer.read(), type=list[PodBinding])
+    print(asyncio.run(bind_all(Path(sys.argv[1]), wanted, connections=int(sys.argv[2]))))

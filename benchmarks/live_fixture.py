@@ -15,10 +15,11 @@ from muster.crds.crd_install import install
 from muster.kube.read import names
 from muster.kube.read.object_references import Manifest
 from muster.kube.watch.access import read_access
-from muster.kube.watch.client import Client
+from muster.kube.watch.client import ApiError, Client
 
 NODES: Final = "/api/v1/nodes"
 PODS: Final = "/api/v1/namespaces/default/pods"
+GROUPS: Final = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups"
 ALL_PODS: Final = "/api/v1/pods"
 GANG_SIZE: Final = 20
 _KOORDINATOR_GANG: Final = "gang.scheduling.koordinator.sh"
@@ -55,18 +56,27 @@ class LiveFixture:
 
         await _run_bounded(make(number) for number in range(count))
 
-    async def make_pods(self, count: int, *, scheduler: str, bound_to: int = 0) -> list[tuple[str, str]]:
-        """Half of them in gangs, half single; name and UID of each. `bound_to`: spread over so many nodes, as bound pods."""
+    async def make_pods(self, count: int, *, scheduler: str, bound_to: int = 0, native: bool = False) -> list[tuple[str, str]]:
+        """Half of them in gangs, half single; name and UID of each. `bound_to`: spread over so many nodes, as bound pods.
+        `native`: all of them in gangs, each with a PodGroup of Kubernetes itself."""
         made: list[tuple[str, str]] = []
+        if native:
+            await _run_bounded(self._make_group(gang) for gang in range(-(-count // GANG_SIZE)))
 
         async def make(number: int) -> None:
             node = node_name(number % bound_to) if bound_to else ""
-            answer = await self._client.request("POST", PODS, body=_pod(number, count=count, scheduler=scheduler, node=node))
+            answer = await self._client.request(
+                "POST", PODS, body=_pod(number, count=count, scheduler=scheduler, node=node, native=native)
+            )
             metadata = msgspec.json.decode(answer, type=_Object).metadata
             made.append((metadata.name, metadata.uid))
 
         await _run_bounded(make(number) for number in range(count))
         return made
+
+    async def _make_group(self, gang: int) -> None:
+        spec = {"schedulingPolicy": {"gang": {"minCount": GANG_SIZE}}}
+        await self._client.request("POST", GROUPS, body={"metadata": {"name": f"gang-{gang}"}, "spec": spec})
 
     async def remove_pods(self) -> None:
         """Delete all pods, and wait until they are gone."""
@@ -74,6 +84,8 @@ class LiveFixture:
         await self._client.request("DELETE", PODS, body=options, timeout_s=120.0)
         while msgspec.json.decode(await self._client.request("GET", PODS, params={"limit": "1"}), type=_PodPage).items:
             await asyncio.sleep(0.1)
+        with suppress(ApiError):
+            await self._client.request("DELETE", GROUPS, body=options, timeout_s=120.0)
 
     @asynccontextmanager
     async def recording(self, path: str) -> AsyncIterator[WatchRecorder]:
@@ -136,16 +148,20 @@ def node_name(number: int) -> str:
     return f"node-{number:05d}"
 
 
-def _pod(number: int, *, count: int, scheduler: str, node: str) -> Manifest:
+def _pod(number: int, *, count: int, scheduler: str, node: str, native: bool = False) -> Manifest:
     requests = {"cpu": "500m", "memory": "1Gi"}
     gang, in_gang = number // GANG_SIZE, number // GANG_SIZE < count // 2 // GANG_SIZE
     annotations = (
-        {f"{_KOORDINATOR_GANG}/name": f"gang-{gang}", f"{_KOORDINATOR_GANG}/min-available": str(GANG_SIZE)} if in_gang else {}
+        {f"{_KOORDINATOR_GANG}/name": f"gang-{gang}", f"{_KOORDINATOR_GANG}/min-available": str(GANG_SIZE)}
+        if in_gang and not native
+        else {}
     )
     spec: Manifest = {
         "schedulerName": scheduler,
         "containers": [{"name": "main", "image": "none", "resources": {"requests": requests}}],
     }
+    if native:
+        spec["schedulingGroup"] = {"podGroupName": f"gang-{gang}"}
     if node:
         spec["nodeName"] = node
     labels = {"app": f"gang-{gang}" if in_gang else "single"}

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from statistics import median
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -28,6 +28,7 @@ from muster.kube.read.api_resources import resource_of
 from muster.kube.read.object_references import NODE, POD
 from muster.kube.watch.access import Access
 from muster.kube.watch.client import Client
+from muster.kube.write.effect_writer import DEFAULT_WRITE_LIMITS
 from muster.lab.scheduler_process import SchedulerProcess
 from muster.lab.servers import Servers
 from muster.scheduler import Scheduler
@@ -35,10 +36,11 @@ from muster.scheduler import Scheduler
 GROUP: Final = "live"
 
 _NODES, _PODS = 1000, 3000
-_ROUNDS = 9
+_ROUNDS = 5
 _MANY_NODES, _MANY_PODS = 5000, 50_000
 _SETTLE_S, _IDLE_S = 5.0, 20.0
 _TIMEOUT_S = 120.0
+_PLAIN_CONNECTIONS = 48
 _NO_LEADER_ELECTION = "--no-leader-election"
 _OTHER_SCHEDULER = "nobody"
 _MB = 1e6
@@ -54,8 +56,15 @@ class _BindRates:
     """Binds per second of each round, and the recorded watches."""
 
     baseline: list[float]
-    live: list[float]
+    plain: list[float]
+    live: list[_LiveRound]
     recorded: Mapping[str, Batches]
+
+
+class _LiveRound(NamedTuple):
+    binds_per_s: float
+    first_bind_s: float
+    """From the start of the process."""
 
 
 @cache
@@ -71,45 +80,92 @@ async def _measure_rates(kubeconfig: Path) -> _BindRates:
         async with fixture.recording(live_fixture.NODES) as nodes, fixture.recording(live_fixture.ALL_PODS) as pods:
             await _baseline_rate(fixture, kubeconfig)
             recorded = {live_fixture.NODES: nodes.recorded, live_fixture.ALL_PODS: pods.recorded}
-        baseline: list[float] = []
-        live: list[float] = []
+        rates = _BindRates([], [], [], recorded)
         for number in range(_ROUNDS):
-            for measure, rates in ((_baseline_rate, baseline), (_scheduler_rate, live))[:: -1 if number % 2 else 1]:
-                rates.append(await measure(fixture, kubeconfig))
-    return _BindRates(baseline, live, recorded)
+            for at in range(3):
+                await _measure_one(rates, fixture, kubeconfig, which=(number + at) % 3)
+    return rates
+
+
+async def _measure_one(rates: _BindRates, fixture: LiveFixture, kubeconfig: Path, *, which: int) -> None:
+    match which:
+        case 0:
+            rates.baseline.append(await _baseline_rate(fixture, kubeconfig))
+        case 1:
+            rates.plain.append(await _plain_rate(fixture, kubeconfig))
+        case _:
+            rates.live.append(await _scheduler_rate(fixture, kubeconfig))
 
 
 async def _baseline_rate(fixture: LiveFixture, kubeconfig: Path) -> float:
+    """As many connections as a scheduler has, beside a watch of all pods."""
     async with fixture.recording(live_fixture.ALL_PODS) as watch:
-        pods = await fixture.make_pods(_PODS, scheduler=_OTHER_SCHEDULER)
-        bindings = [(f"default/{name}", uid, live_fixture.node_name(i % _NODES)) for i, (name, uid) in enumerate(pods)]
-        program = [sys.executable, bind_baseline.__file__, str(kubeconfig)]
-        process = await asyncio.create_subprocess_exec(*program, stdin=asyncio.subprocess.PIPE)
-        await process.communicate(msgspec.json.encode(bindings))
-        if process.returncode:
-            raise AssertionError(f"the baseline ended with code {process.returncode}")
+        await _bind_plainly(fixture, kubeconfig, connections=DEFAULT_WRITE_LIMITS.pod_write_concurrency)
         await watch.wait_until_bound(_PODS, timeout_s=_TIMEOUT_S)
     await fixture.remove_pods()
     return watch.binds_per_second()
 
 
-async def _scheduler_rate(fixture: LiveFixture, kubeconfig: Path) -> float:
+async def _plain_rate(fixture: LiveFixture, kubeconfig: Path) -> float:
+    """What the server takes where nobody watches."""
+    rate = await _bind_plainly(fixture, kubeconfig, connections=_PLAIN_CONNECTIONS)
+    await fixture.remove_pods()
+    return rate
+
+
+async def _bind_plainly(fixture: LiveFixture, kubeconfig: Path, *, connections: int) -> float:
+    pods = await fixture.make_pods(_PODS, scheduler=_OTHER_SCHEDULER)
+    bindings = [(f"default/{name}", uid, live_fixture.node_name(i % _NODES)) for i, (name, uid) in enumerate(pods)]
+    program = [sys.executable, bind_baseline.__file__, str(kubeconfig), str(connections)]
+    process = await asyncio.create_subprocess_exec(*program, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE)
+    printed, _ = await process.communicate(msgspec.json.encode(bindings))
+    if process.returncode:
+        raise AssertionError(f"the baseline ended with code {process.returncode}")
+    return float(printed)
+
+
+async def _scheduler_rate(fixture: LiveFixture, kubeconfig: Path, *, native: bool = False) -> _LiveRound:
     async with fixture.recording(live_fixture.ALL_PODS) as watch:
-        await fixture.make_pods(_PODS, scheduler="muster")
-        with SchedulerProcess(kubeconfig, _NO_LEADER_ELECTION) as running:
+        await fixture.make_pods(_PODS, scheduler="muster", native=native)
+        with _MeasuredProcess(kubeconfig, _NO_LEADER_ELECTION) as running:
             await watch.wait_until_bound(_PODS, timeout_s=_TIMEOUT_S, check=running.check)
             await asyncio.to_thread(running.stop)
     await fixture.remove_pods()
-    return watch.binds_per_second()
+    return _LiveRound(watch.binds_per_second(), min(watch.bound_at.values()) - running.started_s)
 
 
 def _bind_share() -> Measurement:
     """The median over the rounds of the ratio of the two rates."""
     rates = _bind_rates()
-    share = median(live / baseline for live, baseline in zip(rates.live, rates.baseline, strict=True))
-    return Measurement(
-        100 * share, (("live binds/s", median(rates.live)), ("baseline binds/s", median(rates.baseline)), ("rounds", _ROUNDS))
-    )
+    return _share(rates, rates.baseline, "baseline binds/s")
+
+
+def _plain_share() -> Measurement:
+    rates = _bind_rates()
+    return _share(rates, rates.plain, "plain binds/s")
+
+
+def _share(rates: _BindRates, others: list[float], name: str) -> Measurement:
+    live = [each.binds_per_s for each in rates.live]
+    share = median(mine / other for mine, other in zip(live, others, strict=True))
+    return Measurement(100 * share, (("live binds/s", median(live)), (name, median(others)), ("rounds", _ROUNDS)))
+
+
+def _first_bind() -> Measurement:
+    found = [each.first_bind_s for each in _bind_rates().live]
+    return Measurement(median(found), (("longest", max(found)), ("rounds", _ROUNDS)))
+
+
+def _native_gangs() -> Measurement:
+    """All pods are in gangs of Kubernetes' own PodGroups, which get their statuses, too."""
+
+    async def measure(kubeconfig: Path) -> list[float]:
+        async with open_fixture(kubeconfig) as fixture:
+            await fixture.make_nodes(_NODES)
+            return [(await _scheduler_rate(fixture, kubeconfig, native=True)).binds_per_s for _ in range(_ROUNDS)]
+
+    with Servers() as servers:
+        return Measurement(median(asyncio.run(measure(servers.kubeconfig()))), (("rounds", _ROUNDS),))
 
 
 # --- watch events -------------------------------------------------------------------------------------------------------------
@@ -169,12 +225,12 @@ class _Footprint:
 
 class _MeasuredProcess(SchedulerProcess):
     def __init__(self, kubeconfig: Path, *options: str) -> None:
-        self._started_s = time.monotonic()
+        self.started_s = time.monotonic()
         super().__init__(kubeconfig, *options)
 
     def age_s(self) -> float:
         """Seconds since the process was started."""
-        return time.monotonic() - self._started_s
+        return time.monotonic() - self.started_s
 
     def resident_bytes(self) -> int:
         return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * _PAGE_BYTES
@@ -228,6 +284,19 @@ _SMALL = f"{_NODES:,} nodes, {_PODS:,} pods"
 _LARGE = f"{_MANY_NODES:,} nodes, {_MANY_PODS:,} pods"
 WORKLOADS = (
     Workload(GROUP, f"binds, {_SMALL}, relative to a bind-only baseline", "%", _bind_share, target=90),
+    Workload(
+        GROUP,
+        f"binds, {_SMALL}, relative to {_PLAIN_CONNECTIONS} connections that only bind, without a watch",
+        "%",
+        _plain_share,
+        target=85,
+    ),
+    Workload(
+        GROUP, f"first bind of {_PODS:,} waiting pods, from the start of the process", "s", _first_bind, target=1.5, at_least=False
+    ),
+    Workload(
+        GROUP, f"binds, {_SMALL} in gangs of {live_fixture.GANG_SIZE} of native PodGroups", "pods/s", _native_gangs, target=1000
+    ),
     Workload(GROUP, "a recorded watch, from bytes to events", "events/s", _watch_events, target=20_000),
     Workload(GROUP, f"{_LARGE}: from start to ready", "s", _time_to_ready, target=30, at_least=False),
     Workload(GROUP, f"{_LARGE}: resident memory", "MB", _resident_memory, target=2000, at_least=False),

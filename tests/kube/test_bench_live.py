@@ -24,6 +24,11 @@ def test_a_live_scheduler_is_measured_against_a_baseline_and_fed_a_recorded_watc
     binds = next(workload for name, workload in by_name.items() if name.startswith("binds")).run()
     details = dict(binds.details)
     assert binds.value == pytest.approx(100 * details["live binds/s"] / details["baseline binds/s"])
+    plain = next(workload for name, workload in by_name.items() if "without a watch" in name).run()
+    details = dict(plain.details)
+    assert plain.value == pytest.approx(100 * details["live binds/s"] / details["plain binds/s"])
+    first = next(workload for name, workload in by_name.items() if name.startswith("first bind")).run()
+    assert 0.1 < first.value < 60
     watched = by_name["a recorded watch, from bytes to events"].run()
     # Each pod was made, bound and removed; each node was listed; both lists came to an end.
     assert dict(watched.details)["events"] >= 3 * 80 + 4 + 2
@@ -31,8 +36,14 @@ def test_a_live_scheduler_is_measured_against_a_baseline_and_fed_a_recorded_watc
 
 
 @pytest.mark.usefixtures("small")
+def test_gangs_of_native_pod_groups_are_measured() -> None:
+    native = next(workload for workload in live_workloads.WORKLOADS if "native" in workload.name)
+    assert native.run().value > 1
+
+
+@pytest.mark.usefixtures("small")
 def test_a_cluster_of_some_size_is_measured() -> None:
-    ready, resident, idle = live_workloads.WORKLOADS[2:]
+    ready, resident, idle = live_workloads.WORKLOADS[-3:]
     assert 0 < ready.run().value < 60
     assert 20 < resident.run().value < 1000
     assert 0 <= idle.run().value < 100

@@ -141,6 +141,20 @@ def test_the_version_is_the_same_everywhere() -> None:
     assert f"muster:{__version__}" in (DEPLOY / "Dockerfile").read_text()
 
 
+def test_the_image_has_what_was_tested_and_checks_its_digests() -> None:
+    def pins(lock: Path) -> set[tuple[str, ...]]:
+        """Each version with its digests."""
+        return {tuple(re.findall(r"^\S+==\S+|sha256:\w{64}", one)) for one in re.split(r"\n(?=\w)", lock.read_text())[1:]}
+
+    for name in ("requirements.lock", "build.lock"):
+        found = pins(DEPLOY / name)
+        assert found <= pins(ROOT / "requirements.lock")
+        assert min(map(len, found)) >= 2
+    installs = re.findall(r"pip (?:install|wheel) .*", (DEPLOY / "Dockerfile").read_text())
+    assert len(installs) == 4
+    assert all("--require-hashes" in one or "--no-deps" in one for one in installs)
+
+
 def test_the_shipped_policy_and_the_shipped_flags_can_be_used() -> None:
     assert load_policy(one("ConfigMap")["data"]["policy.yaml"]).settings.scheduler_names == ("muster",)
     container = one("Deployment")["spec"]["template"]["spec"]["containers"][0]

@@ -51,7 +51,7 @@ def allocate(s: Session, refusals: Refusals) -> None:
     for gang in order_gangs(s, gangs):
         visited.add(gang.key)
         complete = False
-        if not s.is_still_refused(gang) and budget.allows(gang):
+        if not s.is_still_refused(gang.key) and budget.allows(gang):
             result = _beside_kept(s, gang, kept, lambda each: attempt(s, each, visited, refused))
             budget.charge(gang, result)
             complete = result.complete

@@ -82,6 +82,7 @@ class AttemptBudget:
             return True
         if self._left(namespace) > len(in_turn) or gang.key in self._unbounded or self._is_like_a_refused_one(gang):
             return True
+        self._s.count(DEFERRED)
         self._defer(gang)
         return False
 
@@ -125,17 +126,18 @@ class AttemptBudget:
         looked_at = self._in_turn[namespace] | self._unbounded
         looked_at |= {gang.key for gang in in_order[: _LOOKED_AT * left]} if left > 0 else set()
         takes_new = left > 0 and namespace not in self._exhausted
-        chosen: list[Gang] = []
-        for gang in in_order:
-            if gang.key in looked_at or (takes_new and not attempts[gang.key].count):
-                chosen.append(gang)
-            else:
+        if takes_new:
+            looked_at |= {gang.key for gang in gangs if not attempts[gang.key].count}
+        chosen = [gang for gang in in_order if gang.key in looked_at]
+        if len(chosen) < len(gangs):
+            self._s.count(DEFERRED, by=len(gangs) - len(chosen))
+        for gang in gangs:
+            if attempts[gang.key].verdict is None and gang.key not in looked_at:
                 self._defer(gang)
         return chosen
 
     def _defer(self, gang: Gang) -> None:
         """It has its turn in a later cycle, and keeps the verdict that it has."""
-        self._s.count(DEFERRED)
         if self._s.world.memory.attempts[gang.key].verdict is None:
             self._s.record_verdict(gang, explain.deferred(self._s, namespace_of(gang), self._most))
 

@@ -1,8 +1,8 @@
 """Enqueue: which PodGroups may have their pods attempted at all, and why the others may not.
 
-A PodGroup that says what it needs at least is let in when that fits its queue and the cluster beside those of its namespace that were
-let in before it: whoever says that she needs everything keeps out nobody else. What is used now is no reason to refuse a gang that
-could have others evicted.
+A PodGroup that says what it needs at least is let in when that fits its queue and the cluster beside those of its namespace that
+were let in before it: whoever says that she needs everything keeps out nobody else. What is used now is no reason to refuse a gang
+that could have others evicted.
 """
 
 from __future__ import annotations
@@ -40,12 +40,16 @@ def enqueue(s: Session, refusals: Refusals) -> None:  # noqa: ARG001
 
 def _is_unplaced(s: Session, gang: Gang) -> bool:
     """Does it declare minimum resources, and has no node yet?"""
-    return bool(gang.min_resources) and s.world.placements.unplaced_members.get(gang.key, 0) == gang.size
+    return (
+        bool(gang.min_resources.items)
+        and bool(gang.min_resources)
+        and s.world.placements.unplaced_members.get(gang.key, 0) == gang.size
+    )
 
 
 def _needs_decision(s: Session, gang: Gang) -> bool:
     """Is there a decision to make about this gang?"""
-    return not s.world.memory.attempts[gang.key].enqueued and not s.is_still_refused(gang)
+    return not s.world.memory.attempts[gang.key].enqueued and not s.is_still_refused(gang.key)
 
 
 def _admit(s: Session, gang: Gang) -> Verdict:

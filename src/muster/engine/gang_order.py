@@ -43,9 +43,9 @@ def order_gangs(s: Session, gangs: list[Gang]) -> Iterator[Gang]:
 def _worth_attempting(s: Session) -> Iterator[str]:
     """Gangs that wait for nodes, without those that nothing changed for; those with reserved nodes keep their place anyway."""
     world = s.world
-    reserving = {world.facts.members[uid].gang for uid in world.placements.reserved}
+    kept = {world.facts.members[uid].gang for uid in world.placements.reserved}.union(world.memory.backfill_reservations)
     for key in world.placements.unplaced_members:
-        if key in reserving or key in world.memory.backfill_reservations or not s.is_still_refused(world.facts.gangs[key]):
+        if key in kept or not s.is_still_refused(key):
             yield key
 
 

@@ -18,6 +18,7 @@ from muster.model.pod import Phase, Placement, Pod
 from muster.model.resource_amounts import Resources
 from muster.state.gangs.gang_stage import is_partially_bound
 from muster.state.gangs.refused_binds import refused_member
+from muster.state.memory import NOT_ATTEMPTED
 from muster.state.node_table import BoolColumn, FloatColumn
 from muster.state.resource_columns import Amounts
 from muster.state.trial import Trial
@@ -91,6 +92,7 @@ class Session:
         """Nodes that the gang that is placed now must leave out, because they are kept for others."""
         self.kept: KeptCapacity | None = None
         """What is kept for gangs that have waited long, as far as they had their turn."""
+        self._has_refused_binds = len(world.memory.refused_binds) > 0
         self._minimum_by_queue: tuple[Ask, dict[str, Amounts]] | None = None
 
     def prepare(self) -> None:
@@ -105,9 +107,9 @@ class Session:
 
     # -- verdicts ----------------------------------------------------------------------------------------------------------
 
-    def is_still_refused(self, gang: Gang) -> bool:
+    def is_still_refused(self, gang: str) -> bool:
         """Was this gang refused for a reason that nothing since has touched? Then another attempt is a waste."""
-        memory = self.world.memory.attempts[gang.key]
+        memory = self.world.memory.attempts.get(gang, NOT_ATTEMPTED)
         verdict = memory.verdict
         if verdict is None or verdict.ok:
             return False
@@ -195,7 +197,7 @@ class Session:
 
     def turn(self, gang: Gang) -> int:
         """A partially bound gang comes first, one whose binds are refused again and again last, whatever their queues."""
-        if refused_member(self.world, gang) is not None:
+        if self._has_refused_binds and refused_member(self.world, gang) is not None:
             return LAST
         return FIRST if is_partially_bound(self.world, gang) else IN_ORDER
 

@@ -227,7 +227,8 @@ class Gang:
 
     @property
     def size(self) -> int:
-        return sum(len(role.pods) for role in self.roles)
+        roles = self.roles
+        return len(roles[0].pods) if len(roles) == 1 else sum([len(role.pods) for role in roles])
 
     def pods(self) -> tuple[Pod, ...]:
         if len(self.roles) == 1:

@@ -24,7 +24,8 @@ OVERCOMMIT = "Overcommit"
 class Overcommit:
     """A PodGroup with minResources is enqueued when they fit `factor` times the cluster, beside what is used and inqueue.
 
-    Of the inqueue gangs those of its namespace count. For a gang that may evict only these count: they cannot be evicted, running pods perhaps can.
+    Of the inqueue gangs those of its namespace count. For a gang that may evict only these do: they cannot be evicted, running pods
+    perhaps can.
     """
 
     factor: float = option(1.2, "How many times the cluster may be requested.", minimum=1)

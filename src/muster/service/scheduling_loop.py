@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import threading
 import time
@@ -38,6 +39,7 @@ _DEFERRED_RATIO, _DEFERRED_INTERVAL_S = 4, 0.05
 _METRICS_INTERVAL_S = 5.0
 MAX_LOOK_INTERVAL_S: Final = 20.0
 """The longest interval of looks in shadow mode, whatever one of them takes."""
+_TRIM_INTERVAL_S = 20.0
 MAX_LOG_DELAY_S: Final = 10.0
 """Log lines are delayed by no more than this while writes are pending."""
 _GC_THRESHOLD = 20_000
@@ -87,6 +89,7 @@ class SchedulingLoop:
         self._has_deferred = False
         self._metrics_updated_at = 0.0
         self._metrics_stale = False
+        self._trimmed_at = 0.0
         self._between_cycles = threading.Lock()
         """Whoever has it may read the world: the loop itself while it runs, and readers while it waits."""
         self._history = RunHistory()
@@ -254,6 +257,9 @@ class SchedulingLoop:
                 world.now, rows, resource=main_resource(world), waiting=len(world.placements.unplaced_members)
             )
         self._metrics_updated_at, self._metrics_stale = self._clock(), False
+        if boot_clock_s() - self._trimmed_at >= _TRIM_INTERVAL_S:
+            _return_free_memory()
+            self._trimmed_at = boot_clock_s()
 
     def _start_new_log_file(self, full: RotatingDecisionLog) -> None:
         """Start a new file of the decision log with a new scheduler, so that the file can be replayed by itself."""
@@ -272,3 +278,11 @@ def _freeze_gc() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(_GC_THRESHOLD)
+
+
+def _return_free_memory() -> None:
+    """What a burst of events needed goes back to the system. The C library keeps it, where it has no better idea: a quarter of all
+    after 2,000 pods that fit nowhere."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
