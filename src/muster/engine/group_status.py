@@ -10,7 +10,8 @@ from muster.engine.session import Session
 from muster.model.effects import PodGroupStatus
 from muster.model.gang import Gang, PodGroup, Role, phase_in
 from muster.model.pod import ApiFlavour, Phase, PodStatusPhase
-from muster.state.gangs.gang_stage import has_enough_members
+from muster.state.gangs.gang_stage import has_enough_members, has_minimum
+from muster.state.gangs.subgroups import all_subgroups, in_phases, is_complete
 from muster.state.world import World
 
 
@@ -25,6 +26,23 @@ def statuses(s: Session, gangs: Sequence[str]) -> Iterator[PodGroupStatus]:
             status = status_of(world, gang, key)
             if is_news(world, group.uid, status, group.status, says=partial(_says, group, status)):
                 yield status
+        yield from _composite_statuses(world, gang)
+
+
+def _composite_statuses(world: World, gang: Gang) -> Iterator[PodGroupStatus]:
+    """Of the CompositePodGroups of a gang: only whether they were scheduled is written there."""
+    parts = {subgroup.title: subgroup for subgroup in all_subgroups(gang)} if gang.parent else {}
+    for key in gang.key.split(",") if gang.parent else ():
+        group = world.facts.composites.get(key)
+        if group is None:
+            continue
+        part, bound = parts.get(group.full_name), in_phases(world, {Phase.BOUND})
+        is_whole = has_minimum(world, gang, {Phase.BOUND}) if part is None else is_complete(part, bound)
+        scheduled = sum(bound(pod.uid) for pod in gang.pods() if part is None or pod.uid in part.members)
+        phase = "Scheduled" if is_whole and scheduled else "Scheduling" if scheduled else "Pending"
+        status = PodGroupStatus(key, phase, scheduled)
+        if is_news(world, group.uid, status, group.status, says=lambda: False):
+            yield status
 
 
 def _says(group: PodGroup, status: PodGroupStatus) -> bool:
@@ -48,6 +66,8 @@ def status_of(world: World, gang: Gang, group: str) -> PodGroupStatus:
     failed = sum(role.failed for role in roles)
     live = sum(len(role.pods) for role in roles)
     least = gang.min if len(roles) == len(gang.roles) else sum(role.min for role in roles)
+    if gang.parent:
+        least = world.facts.groups[group].min_member
     phase = _phase(
         ready=_is_ready(world, gang),
         least=max(1, least),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from muster.model.budget import Budget
-from muster.model.gang import PodGroup
+from muster.model.gang import CompositePodGroup, PodGroup
 from muster.model.node import Inventory, Node
 from muster.model.pod import Pod, Problem, no_labels
 from muster.model.queue import Queue
@@ -36,7 +36,7 @@ class Namespace:
 
 
 ClusterObject = (
-    Pod | Node | PodGroup | Queue | PriorityClass | Namespace | DomainSpec | Budget
+    Pod | Node | PodGroup | CompositePodGroup | Queue | PriorityClass | Namespace | DomainSpec | Budget
     | PersistentVolume | VolumeClaim | StorageClass | CsiNode | Inventory | SavedPlan | SavedHistory
 )  # fmt: skip
 

@@ -85,6 +85,8 @@ class PodGroup:
     never_preempts: bool = False
     queue: str = ""
     topology: TopologyConstraint | None = None
+    parent: str = ""
+    """The name of the CompositePodGroup that it is a part of, or empty."""
     sub_groups: tuple[SubgroupPolicy, ...] = ()
     wait_s: float | None = None
     stale_s: float | None = None
@@ -101,9 +103,50 @@ class PodGroup:
         return f"{self.flavour.family}:{self.namespace}/{self.name}"
 
     @property
+    def parent_key(self) -> str:
+        """Key of the CompositePodGroup that it is a part of, or empty."""
+        return f"{COMPOSITE_FAMILY}:{self.namespace}/{self.parent}" if self.parent else ""
+
+    @property
     def full_name(self) -> str:
         return f"{self.namespace}/{self.name}"
 
+
+@dataclass(frozen=True, slots=True)
+class CompositePodGroup:
+    """A CompositePodGroup of Kubernetes: a group of PodGroups, or of such groups."""
+
+    namespace: str
+    name: str
+    uid: str = ""
+    created: float = 0.0
+    version: int = 0
+    parent: str = ""
+    """The name of the group that it is a part of, or empty."""
+    min_groups: int = 0
+    """How many of its groups belong together; 0 where they are scheduled independently (policy `basic`)."""
+    topology: TopologyConstraint | None = None
+    priority_class: str = ""
+    priority: int | None = None
+    status: Mapping[str, str] = field(default_factory=dict, hash=False)
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def key(self) -> str:
+        return f"{COMPOSITE_FAMILY}:{self.namespace}/{self.name}"
+
+    @property
+    def parent_key(self) -> str:
+        """Key of the CompositePodGroup that it is a part of, or empty."""
+        return f"{COMPOSITE_FAMILY}:{self.namespace}/{self.parent}" if self.parent else ""
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+COMPOSITE_FAMILY: Final = "composite"
+"""Stands before the names of CompositePodGroups in the key of a gang."""
 
 VOLCANO_PHASES: Final = {
     "Pending": "Pending",
@@ -203,6 +246,8 @@ class Gang:
     """How many of the subgroups must be complete."""
     min_resources: Resources = NOTHING
     never_preempts: bool = False
+    parent: str = ""
+    """Key of the CompositePodGroup that its PodGroup is a part of, or empty."""
     siblings: tuple[str, ...] = ()
     """Names of the other PodGroups that it declares as its GangGroup, sorted; empty once they are joined."""
     started: float | None = None

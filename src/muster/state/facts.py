@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from muster.model.budget import Budget
 from muster.model.events import Namespace
-from muster.model.gang import Gang, PodGroup
+from muster.model.gang import CompositePodGroup, Gang, PodGroup
 from muster.model.node import Node
 from muster.model.pod import Pod
 from muster.model.queue import Queue
@@ -35,6 +35,7 @@ class Facts:
     gangs: dict[str, Gang] = field(default_factory=dict)
     members: dict[str, Member] = field(default_factory=dict)
     groups: dict[str, PodGroup] = field(default_factory=dict)
+    composites: dict[str, CompositePodGroup] = field(default_factory=dict)
     without_pods: dict[str, None] = field(default_factory=dict)
     """Gangs of which only the PodGroup exists so far."""
     succeeded: SucceededMembers = field(default_factory=SucceededMembers)

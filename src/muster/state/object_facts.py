@@ -9,7 +9,7 @@ from typing import Any
 
 from muster.model.budget import Budget
 from muster.model.events import ClusterObject, Delete, PriorityClass
-from muster.model.gang import PodGroup
+from muster.model.gang import CompositePodGroup, PodGroup
 from muster.model.node import Inventory, Node
 from muster.model.queue import Queue
 from muster.model.saved_state import UNKNOWN, SavedHistory, SavedPlan
@@ -33,6 +33,9 @@ _PLAIN: Mapping[str, tuple[Callable[[Facts], Any], Topic]] = {
 """Objects that are only kept: where, and what changes with them besides the capacity that gangs wait for."""
 
 
+_WITH_KEY = Budget | PodGroup | CompositePodGroup | Queue | VolumeClaim
+
+
 class ObjectFacts:
     """Whether rows of nodes or queues have to be laid out anew is told, and left to the store."""
 
@@ -45,7 +48,10 @@ class ObjectFacts:
         self.queues_stale = True
 
     def upsert(self, obj: ClusterObject) -> None:
-        kind, name = type(obj).__name__, obj.key if isinstance(obj, Budget | PodGroup | Queue | VolumeClaim) else obj.name
+        kind, name = (
+            type(obj).__name__,
+            obj.key if isinstance(obj, Budget | PodGroup | CompositePodGroup | Queue | VolumeClaim) else obj.name,
+        )
         if obj.version and obj.version <= self._version(kind, name):
             return
         self._versions[kind, name] = obj.version
@@ -59,6 +65,8 @@ class ObjectFacts:
                 self._set_devices(obj)
             case PodGroup():
                 self._upsert_group(obj)
+            case CompositePodGroup():
+                self._upsert_composite(obj)
             case PriorityClass():
                 self._assembler.put_class(obj)
             case Queue():
@@ -87,6 +95,8 @@ class ObjectFacts:
                 self._set_devices(Inventory(name))
             case "PodGroup":
                 self._delete_group(name)
+            case "CompositePodGroup":
+                self._delete_composite(name)
             case "PriorityClass":
                 self._assembler.drop_class(name)
             case "Queue":
@@ -170,6 +180,22 @@ class ObjectFacts:
     def _delete_group(self, key: str) -> None:
         self._assembler.drop_group(key)
         if (group := self._world.facts.groups.pop(key, None)) is not None:
+            self._world.memory.forget_object(group.uid)
+
+    def _upsert_composite(self, group: CompositePodGroup) -> None:
+        known = self._world.facts.composites.get(group.key)
+        self._world.facts.composites[group.key] = group
+        if known is not None and known.uid != group.uid:
+            self._world.memory.forget_object(known.uid)
+        if known is None or replace(known, version=group.version, status=group.status) != group:
+            self._assembler.put_composite(group)
+        elif known.status != group.status:
+            # Its status may have to be written anew.
+            self._world.changes.gangs.extend(self._assembler.gangs_below(group.key))
+
+    def _delete_composite(self, key: str) -> None:
+        self._assembler.drop_composite(key)
+        if (group := self._world.facts.composites.pop(key, None)) is not None:
             self._world.memory.forget_object(group.uid)
 
     # -- queues ----------------------------------------------------------------------------------------------------------------

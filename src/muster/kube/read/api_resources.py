@@ -69,6 +69,7 @@ WATCHED: Final = (
     _custom(names.VOLCANO_GROUP, "PodGroup", "podgroups", "v1beta1"),
     _custom(names.SIGS_GROUP, "PodGroup", "podgroups", "v1alpha1"),
     _custom(names.X_K8S_GROUP, "PodGroup", "podgroups", "v1alpha1"),
+    _custom(names.NATIVE_GROUP, "CompositePodGroup", "compositepodgroups", "v1beta1", "v1alpha3"),
     # Kubernetes 1.36 serves v1alpha2; 1.37 serves the other two.
     _custom(names.NATIVE_GROUP, "PodGroup", "podgroups", "v1beta1", "v1alpha3", "v1alpha2"),
     _builtin(names.POLICY_GROUP, "PodDisruptionBudget", "poddisruptionbudgets", namespaced=True),

@@ -14,6 +14,7 @@ from functools import cache, partial
 import msgspec
 
 from muster.kube.read import names, wire
+from muster.kube.read.composite_group_decoding import WireCompositePodGroup, read_composite_pod_group
 from muster.kube.read.decoding_problems import Problems, excerpt
 from muster.kube.read.device_flavours import WireDevice, read_inventory
 from muster.kube.read.lenient_decoding import DECODE_ERRORS, decode_leniently
@@ -133,6 +134,7 @@ def _kind_decoders(pods: PodDecoder) -> dict[GroupKind, _KindDecoder]:
         (names.CORE_GROUP, "Pod"): _KindDecoder(wire.WirePod, pods.read),
         (names.CORE_GROUP, "Node"): _KindDecoder(WireNode, read_node),
         (names.CORE_GROUP, "Namespace"): _KindDecoder(WireNamespace, _read_namespace),
+        (names.NATIVE_GROUP, "CompositePodGroup"): _KindDecoder(WireCompositePodGroup, read_composite_pod_group),
         (names.NATIVE_GROUP, "PriorityClass"): _KindDecoder(WirePriorityClass, _read_priority_class),
         (names.POLICY_GROUP, "PodDisruptionBudget"): _KindDecoder(WirePodDisruptionBudget, _read_budget),
         (names.VOLCANO_GROUP, "Queue"): _KindDecoder(WireQueue, read_queue),

@@ -24,6 +24,7 @@ HYPERNODE: Final[GroupKind] = (names.VOLCANO_TOPOLOGY_GROUP, "HyperNode")
 QUEUE: Final[GroupKind] = (names.VOLCANO_GROUP, "Queue")
 QUOTAS: Final[tuple[GroupKind, ...]] = ((names.SIGS_GROUP, "ElasticQuota"), (names.X_K8S_GROUP, "ElasticQuota"))
 POD_GROUP_KIND: Final = "PodGroup"
+COMPOSITE_KIND: Final = "CompositePodGroup"
 
 
 class ApiObjectRef(NamedTuple):

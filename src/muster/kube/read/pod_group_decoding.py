@@ -72,6 +72,7 @@ class PodGroupSpec(wire.WireStruct, frozen=True):
     network_topology: NetworkTopology | None = None
     sub_group_policy: tuple[SubGroupPolicy, ...] = ()
     schedule_timeout_seconds: wire.Int32 | None = None
+    parent_composite_pod_group_name: str = ""
     scheduling_policy: SchedulingPolicy = SchedulingPolicy()
     scheduling_constraints: SchedulingConstraints = SchedulingConstraints()
     priority: wire.Int32 | None = None
@@ -104,6 +105,7 @@ def read_pod_group(written: WirePodGroup, *, flavour: ApiFlavour, problems: Prob
         never_preempts=spec.preemption_policy == "Never",
         queue=f"queue/{spec.queue}" if spec.queue else queue_of(meta.labels, meta.annotations, problems=problems),
         topology=_topology(spec, declared=declared, problems=problems),
+        parent=spec.parent_composite_pod_group_name if flavour is ApiFlavour.NATIVE else "",
         sub_groups=tuple(
             _sub_group(each, problems=place) for each, place in problems.each("spec.subGroupPolicy", spec.sub_group_policy)
         ),
@@ -130,17 +132,17 @@ def _min_member(spec: PodGroupSpec, *, flavour: ApiFlavour, problems: Problems) 
     field, written = "spec.minMember", spec.min_member
     if flavour is ApiFlavour.NATIVE:
         field, written = "spec.schedulingPolicy.gang.minCount", spec.scheduling_policy.gang.min_count
-    return _at_least(1, written, problems=problems, field=field)
+    return at_least(1, written, problems=problems, field=field)
 
 
 def _role_mins(spec: PodGroupSpec, *, problems: Problems) -> tuple[RoleMin, ...]:
     return tuple(
-        RoleMin(role, _at_least(0, least, problems=problems, field=f"spec.minTaskMember[{role}]"))
+        RoleMin(role, at_least(0, least, problems=problems, field=f"spec.minTaskMember[{role}]"))
         for role, least in sorted(spec.min_task_member.items())
     )
 
 
-def _at_least(floor: int, written: int | None, *, problems: Problems, field: str) -> int:
+def at_least(floor: int, written: int | None, *, problems: Problems, field: str) -> int:
     if written is not None and written < 0:
         problems.at(field).add(written, advice=f"is negative; {floor} is used")
     return max(floor, written or 0)
@@ -181,8 +183,8 @@ def _sub_group(written: SubGroupPolicy, *, problems: Problems) -> SubgroupPolicy
         role=written.name if bare else "",
         selector=label_selector(written.label_selector, problems=problems, field="labelSelector") or EVERYTHING,
         label_keys=written.match_label_keys,
-        size=_at_least(1, written.sub_group_size, problems=problems, field="subGroupSize"),
-        min_subgroups=_at_least(0, written.min_sub_groups, problems=problems, field="minSubGroups"),
+        size=at_least(1, written.sub_group_size, problems=problems, field="subGroupSize"),
+        min_subgroups=at_least(0, written.min_sub_groups, problems=problems, field="minSubGroups"),
         topology=None if topology is None else _network_topology(topology, problems=problems.at("networkTopology")),
     )
 

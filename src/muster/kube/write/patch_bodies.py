@@ -26,7 +26,8 @@ STATUS_TRUE, STATUS_FALSE = "True", "False"
 POD_SCHEDULED = "PodScheduled"
 UNSCHEDULABLE = "Unschedulable"
 SCHEDULED = "Scheduled"
-INITIALLY_SCHEDULED = "PodGroupInitiallyScheduled"
+INITIALLY_SCHEDULED = "InitiallyScheduled"
+"""After the kind: PodGroupInitiallyScheduled, CompositePodGroupInitiallyScheduled."""
 VALID = "muster.dev/Valid"
 """Type of the condition on a queue, a node or a HyperNode: whether the scheduler can use its fields."""
 VALIDITY_CODES = ("Invalid", "Valid")
@@ -118,16 +119,17 @@ def disruption_condition(effect: Evict) -> ConditionEntry:
 # --- PodGroups and others -----------------------------------------------------------------------------------------------------
 
 
-def group_conditions(effect: Condition, *, api_group: str, present: Sequence[Mapping[str, Any]]) -> list[ConditionEntry]:
-    """The conditions of a PodGroup of this API group."""
+def group_conditions(effect: Condition, ref: ApiObjectRef, *, present: Sequence[Mapping[str, Any]]) -> list[ConditionEntry]:
+    """The conditions of this PodGroup or CompositePodGroup."""
     reason_fields = {"reason": effect.code, "message": effect.why}
-    if api_group == names.NATIVE_GROUP:
-        if _status_of(INITIALLY_SCHEDULED, present) == STATUS_TRUE:
+    if ref.group == names.NATIVE_GROUP:
+        condition = f"{ref.kind}{INITIALLY_SCHEDULED}"
+        if _status_of(condition, present) == STATUS_TRUE:
             return []  # Kubernetes never resets this condition.
         if not effect.ok:
             reason_fields = {"reason": UNSCHEDULABLE, "message": f"{effect.why} [{effect.code}]"}
-        return [{"type": INITIALLY_SCHEDULED, "status": STATUS_TRUE if effect.ok else STATUS_FALSE, **reason_fields}]
-    if api_group == names.VOLCANO_GROUP:
+        return [{"type": condition, "status": STATUS_TRUE if effect.ok else STATUS_FALSE, **reason_fields}]
+    if ref.group == names.VOLCANO_GROUP:
         true, false = (SCHEDULED, UNSCHEDULABLE) if effect.ok else (UNSCHEDULABLE, SCHEDULED)
         entries = [{"type": true, "status": STATUS_TRUE, **reason_fields}]
         return (
@@ -138,12 +140,13 @@ def group_conditions(effect: Condition, *, api_group: str, present: Sequence[Map
     return [{"type": SCHEDULED, "status": STATUS_TRUE if effect.ok else STATUS_FALSE, **reason_fields}]
 
 
-def initial_scheduling(effect: PodGroupStatus, *, present: Sequence[Mapping[str, Any]]) -> list[ConditionEntry]:
-    """The condition of a PodGroup of Kubernetes itself whose minimum has nodes. A gang that never waited gets no other."""
-    if effect.phase not in ("Scheduled", "Running", "Finished") or _status_of(INITIALLY_SCHEDULED, present) == STATUS_TRUE:
+def initial_scheduling(effect: PodGroupStatus, *, kind: str, present: Sequence[Mapping[str, Any]]) -> list[ConditionEntry]:
+    """The condition of a group of Kubernetes itself whose minimum has nodes. A gang that never waited gets no other."""
+    condition = f"{kind}{INITIALLY_SCHEDULED}"
+    if effect.phase not in ("Scheduled", "Running", "Finished") or _status_of(condition, present) == STATUS_TRUE:
         return []
     why = f"{effect.scheduled + effect.succeeded} of its members have had a node, as many as it needs"
-    return [{"type": INITIALLY_SCHEDULED, "status": STATUS_TRUE, "reason": SCHEDULED, "message": why}]
+    return [{"type": condition, "status": STATUS_TRUE, "reason": SCHEDULED, "message": why}]
 
 
 def validity_condition(effect: Condition) -> ConditionEntry:

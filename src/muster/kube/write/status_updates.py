@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from muster.kube.read.names import NATIVE_GROUP
 from muster.kube.read.object_references import (
+    COMPOSITE_KIND,
     HYPERNODE,
     POD_GROUP_KIND,
     QUEUE,
@@ -24,6 +25,7 @@ from muster.kube.read.pod_group_decoding import FLAVOUR_OF_API_GROUP
 from muster.kube.write import patch_bodies
 from muster.kube.write.merge_patch import joined, merged
 from muster.model.effects import Condition, PodGroupStatus, QueueStatus, StatusEffect
+from muster.model.gang import COMPOSITE_FAMILY
 
 GangPods = Callable[[str], Sequence[ApiObjectRef]]
 """The pods of a gang key, or of all gang keys with a title."""
@@ -82,6 +84,8 @@ def pod_group_refs(gang_key: str) -> list[ApiObjectRef]:
     """The PodGroup of a gang key (`volcano:team-a/train`), or those of all gang keys with this title; none of a single pod."""
     family, _, title = gang_key.rpartition(":")
     namespace, slash, name = title.partition("/")
+    if family == COMPOSITE_FAMILY:
+        return [ApiObjectRef(NATIVE_GROUP, COMPOSITE_KIND, namespace, name)]
     groups = (group for group, flavour in FLAVOUR_OF_API_GROUP.items() if slash and family in ("", flavour.family))
     return [ApiObjectRef(group, POD_GROUP_KIND, namespace, name) for group in groups]
 
@@ -113,14 +117,15 @@ def status_patch(status_write: StatusWrite, present: ManifestView, *, now: float
     match update:
         case PodGroupStatus() if ref.group == NATIVE_GROUP:
             known = conditions(present)
-            return patch_bodies.conditions_patch(patch_bodies.initial_scheduling(update, present=known), present=known, now=now)
+            entries = patch_bodies.initial_scheduling(update, kind=ref.kind, present=known)
+            return patch_bodies.conditions_patch(entries, present=known, now=now)
         case PodGroupStatus():
             return patch_bodies.group_status(update, api_group=ref.group)
         case QueueStatus():
             return patch_bodies.queue_status(update, present=_status(present))
         case Condition():
-            entries = _condition_entries(ref, update, present)
-            return None if entries is None else patch_bodies.conditions_patch(entries, present=conditions(present), now=now)
+            found = _condition_entries(ref, update, present)
+            return None if found is None else patch_bodies.conditions_patch(found, present=conditions(present), now=now)
 
 
 def status_key(status_write: StatusWrite) -> str:
@@ -139,8 +144,8 @@ def _is_scheduling_condition(update: Condition) -> bool:
 def _condition_entries(ref: ApiObjectRef, update: Condition, present: ManifestView) -> Sequence[patch_bodies.ConditionEntry] | None:
     if not _is_scheduling_condition(update):
         return [patch_bodies.validity_condition(update)]
-    if ref.kind == POD_GROUP_KIND:
-        return patch_bodies.group_conditions(update, api_group=ref.group, present=conditions(present))
+    if ref.kind in (POD_GROUP_KIND, COMPOSITE_KIND):
+        return patch_bodies.group_conditions(update, ref, present=conditions(present))
     return [patch_bodies.unscheduled_condition(update)] if _is_unscheduled(present) else None
 
 

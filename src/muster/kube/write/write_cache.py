@@ -14,6 +14,7 @@ import msgspec
 from muster.kube.read import names
 from muster.kube.read.api_resources import WATCHED
 from muster.kube.read.object_references import (
+    COMPOSITE_KIND,
     HYPERNODE,
     NODE,
     POD,
@@ -208,7 +209,7 @@ _DECODERS: dict[GroupKind, msgspec.json.Decoder[_Cached]] = {
     PLAN: msgspec.json.Decoder(_CachedPlan),
     **dict.fromkeys((POD, VOLUME, VOLUME_CLAIM), msgspec.json.Decoder(_CachedObject)),
     **dict.fromkeys(
-        (HYPERNODE, QUEUE, HISTORY, *QUOTAS, *(one.key for one in WATCHED if one.kind == POD_GROUP_KIND)),
+        (HYPERNODE, QUEUE, HISTORY, *QUOTAS, *(one.key for one in WATCHED if one.kind in (POD_GROUP_KIND, COMPOSITE_KIND))),
         msgspec.json.Decoder(_CustomObject),
     ),
 }

@@ -110,6 +110,7 @@ def _declared_gang(
         stale_s=None if group is None else group.stale_s,
         subgroups=subgroups,
         min_subgroups=len(subgroups),
+        parent="" if group is None else group.parent_key,
         min_resources=NOTHING if group is None else group.min_resources,
         started=None if group is None else group.started,
         siblings=tuple(name for name in declared.groups or () if name != full_name),

@@ -12,9 +12,10 @@ from dataclasses import replace
 from operator import attrgetter
 
 from muster.model.events import PriorityClass
-from muster.model.gang import Gang, PodGroup, RoleMin, changed
+from muster.model.gang import CompositePodGroup, Gang, PodGroup, RoleMin, changed
 from muster.model.pod import ApiFlavour, Pod
 from muster.model.saved_state import SavedHistory
+from muster.state.gangs.composite_groups import CompositeGroups, composed
 from muster.state.gangs.declared_gang import gang_of_pods, gang_without_pods
 from muster.state.gangs.declared_values import GROUP_MINIMUMS, Minimums, unreadable_field
 from muster.state.gangs.gang_groups import joined
@@ -48,6 +49,7 @@ class GangAssembler:
         """By name, the group keys that declare it."""
         self._last_readable: dict[str, PodGroup] = {}
         """Each PodGroup as it was when its minimum could last be read; kept while its gang has pods."""
+        self._composites = CompositeGroups()
         self._changed: dict[str, None] = {}
         self._replaced: dict[str, dict[str, Pod]] = {}
         """By group key, members whose objects changed in what their gang does not depend on: most updates are of this kind."""
@@ -89,19 +91,47 @@ class GangAssembler:
         group_key = group.key
         known = self.groups.get(group_key)
         self.groups[group_key] = group
+        if group.parent != ("" if known is None else known.parent):
+            self._set_parent(group_key, group.parent_key)
         if not unreadable_field(group.problems, GROUP_MINIMUMS):
             self._last_readable[group_key] = group
         # An event that only echoes a status that was written changes nothing.
         if known is None or _as_declared(group) != _as_declared(known):
             self._changed[group_key] = None
 
+    def put_composite(self, group: CompositePodGroup) -> None:
+        self._mark_related(group.key)
+        self._composites.put(group)
+        self._mark_related(group.key)
+
+    def drop_composite(self, key: str) -> None:
+        self._mark_related(key)
+        self._composites.drop(key)
+        self._mark_related(key)
+
+    def gangs_below(self, key: str) -> list[str]:
+        """The gangs of the PodGroups around a CompositePodGroup."""
+        found = (self._gang_of_group.get(group_key) for group_key in self._composites.related(key))
+        return list(dict.fromkeys(gang for gang in found if gang is not None))
+
+    def _mark_related(self, key: str) -> None:
+        self._changed.update(dict.fromkeys(self._composites.related(key)))
+
+    def _set_parent(self, group_key: str, parent: str) -> None:
+        self._mark_related(group_key)
+        self._composites.set_parent(group_key, parent)
+        self._mark_related(group_key)
+
     def gang_of(self, group_key: str) -> str | None:
         """The gang that a PodGroup belongs to, as it was last assembled."""
         return self._gang_of_group.get(group_key)
 
     def drop_group(self, group_key: str) -> None:
-        if self.groups.pop(group_key, None) is not None:
+        group = self.groups.pop(group_key, None)
+        if group is not None:
             self._changed[group_key] = None
+            if group.parent:
+                self._set_parent(group_key, "")
 
     def put_class(self, found: PriorityClass) -> None:
         self.classes[found.name] = found
@@ -180,7 +210,11 @@ class GangAssembler:
     def _gang(self, part: Gang, parts: Mapping[str, Gang | None]) -> Gang:
         together = self._connected(part, parts)
         gangs = sorted(together.values(), key=lambda gang: gang.full_name)
-        gang = joined(gangs, missing=self._first_missing(together, parts))
+        root = self._composites.root_of(part.key) if part.parent else ""
+        if root:
+            gang = composed(self._composites, root, gangs, self.classes)
+        else:
+            gang = joined(gangs, missing=self._first_missing(together, parts))
         self._groups_of_gang[gang.key] = tuple(together)
         for group_key in together:
             self._gang_of_group[group_key] = gang.key
@@ -202,6 +236,9 @@ class GangAssembler:
 
     def _connected(self, part: Gang, parts: Mapping[str, Gang | None]) -> dict[str, Gang]:
         """The part and all that are in one GangGroup with it. Both must declare it: nobody is added to a group by others alone."""
+        if part.parent and (root := self._composites.root_of(part.key)):
+            below = {key: parts.get(key) for key in self._composites.leaves(root)}
+            return {key: each for key, each in below.items() if each is not None}
         together = {part.key: part}
         todo = [part.key]
         while todo:
