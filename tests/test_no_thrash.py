@@ -31,3 +31,12 @@ def test_nor_where_fair_shares_are_reclaimed(seed: int) -> None:
     report = run_recreated_victims(seed, settings={"reclaimFor": "fairShare"})
     assert report.ok, f"\n{report.name}\n{report.explain()}"
     assert late_evictions(report) == [], report.name
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", [2, 7, 12, 40] if "MUSTER_SEEDS" not in os.environ else range(TREES // 2))
+def test_nor_where_queues_take_by_priority_what_siblings_borrow(seed: int) -> None:
+    report = run_recreated_victims(seed, settings={"preemptWithinParent": "LowerPriority"})
+    assert report.ok, f"\n{report.name}\n{report.explain()}"
+    assert late_evictions(report) == [], report.name

@@ -182,9 +182,14 @@ class EvictionRules:
             below[gang.key] = self._below_since.get(gang.key, since)
         self._below_since, self._first = below, False
 
+    def _stale_after_s(self, s: Snapshot, key: str) -> float:
+        """As the PodGroup says, else as the policy does."""
+        gang = s.gangs.get(key)
+        return self._rules.stale_after_s if gang is None or gang.stale_s is None else gang.stale_s
+
     def _history(self, s: Snapshot) -> History:
         broken = {key for key, since in self._below_since.items() if s.now - since >= BROKEN_AFTER_S}
-        stale = {key for key, since in self._below_since.items() if s.now - since >= self._rules.stale_after_s}
+        stale = {key for key, since in self._below_since.items() if s.now - since >= self._stale_after_s(s, key)}
         for uid, placement in (self._before or {}).items():
             # Torn by an earlier plan of this very cycle.
             gang = s.gang_of(uid)

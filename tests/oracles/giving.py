@@ -82,13 +82,13 @@ class Giving:
         self, theirs: list[str], ours: list[str], taker: Taker, before: Ledger, after: Ledger, freed: Amounts, priority: int
     ) -> str:
         for level in theirs:
-            why = self._why_protected(level, after, freed)
+            why = self.why_protected(level, after, freed)
             if why:
                 return why
         if not set(freed) & taker.contested:
             return f"it frees nothing of {_names(taker.contested)}"
         if not self.by_priority and nobody_has_share(self.tables, theirs, ours, taker, freed):
-            if priority > self.priority and theirs and theirs[0].startswith("quota/"):
+            if priority > self.priority and theirs and self._took_by_priority(theirs):
                 return f"{show_queue(theirs[0])} only borrows, and its unit has the higher priority"
             return self._why_not_larger(theirs, ours, after)
         for level in theirs:
@@ -99,7 +99,14 @@ class Giving:
                 return why
         return ""
 
-    def _why_protected(self, level: str, after: Ledger, freed: Amounts) -> str:
+    def _took_by_priority(self, theirs: list[str]) -> bool:
+        """Could the queue have taken what it borrows from the asker's by priority?"""
+        if theirs[0].startswith("quota/"):
+            return True
+        own = self.s.queues[theirs[0]].preempt_within_parent if theirs[0] in self.s.queues else ""
+        return len(theirs) == 1 and (own == "LowerPriority" if own else self.s.rules.within_parent)
+
+    def why_protected(self, level: str, after: Ledger, freed: Amounts) -> str:
         queue = self.s.queues.get(level)
         if queue is None:
             return ""

@@ -23,6 +23,7 @@ from tests.oracles.protection import protection_findings
 from tests.oracles.queue_amounts import Ledger, ShareTable, below_common_ancestor, charge, ledger_of, share_tables
 from tests.oracles.snapshot import GANG_RECLAIM, JOB_PREEMPT, MOST_CROSSINGS, Finding, JudgedPlan, Snapshot
 from tests.oracles.taking import limit_findings, quota_findings, taking_findings, trigger_findings
+from tests.oracles.within_parent import is_taken_within_parent
 
 from muster.model.gang import Gang
 from muster.model.pod import Pod
@@ -106,6 +107,8 @@ def rights_findings(s: Snapshot, plan: JudgedPlan, units: Sequence[Unit], claima
             yield Finding("D1 queue", f"{shown(s, unit)} is in another queue, and {plan.action} takes none")
         return
     claimants = claimants or claimants_of(s, gang, members)
+    if plan.action == GANG_RECLAIM and is_taken_within_parent(_giving(s, plan, claimants, finished), foreign):
+        return
     own = [unit for unit in units if unit not in foreign]
     borrowing = {
         taker.queue: found

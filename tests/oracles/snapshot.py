@@ -45,6 +45,8 @@ class PolicyRules:
     checks_parent_quota: bool = False
     tiers: tuple[tuple[str, str], ...] = ()
     fair_shares: bool = False
+    within_parent: bool = False
+    """Queues that say nothing of it take by priority what siblings borrow."""
     priority_first: bool = False
     stale_after_s: float = 600.0
 
@@ -72,6 +74,7 @@ def rules_of(policy: Any) -> PolicyRules:
         checks_parent_quota=quota is not None and quota.enable_check_parent_quota,
         tiers=() if topology is None else tuple(topology.tiers.items()),
         fair_shares=getattr(settings, "reclaim_for", "deserved") != "deserved",
+        within_parent=settings.preempt_within_parent == "LowerPriority",
         priority_first=getattr(settings, "order", "") == "priority",
         stale_after_s=settings.stale_s,
     )

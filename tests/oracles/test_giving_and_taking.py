@@ -235,3 +235,35 @@ def test_a_unit_is_of_the_same_queue_only_for_the_role_of_its_queue_that_lacks_s
     assert "B6 giving" in broken_rules(s, _group_plan(s, "gang-reclaim", {"ga-0": "n2", "gb-0": "n1"}))
     both = world(GROUP.format(asks="{gpu: 8}", more=", gpu: 8"))
     assert broken_rules(both, _group_plan(both, "gang-preempt", {"ga-0": "n1", "gb-0": "n2"})) == set()
+
+
+WITHIN_PARENT = """
+nodes: [{name: "n[1-3]", gpu: 4}]
+queues:
+- {name: p, deserved: {gpu: 8}}
+- {name: a, parent: p, deserved: {gpu: 4}}
+- {name: b, parent: p, deserved: {gpu: 4}}
+- {name: c}
+gangs:
+- {name: a0, queue: a, requests: {gpu: 4}, runningOn: n1, age: 2h, priority: 5}
+- {name: b0, queue: b, requests: {gpu: 2}, runningOn: n2, age: 2h, priority: 1}
+- {name: b1, queue: b, requests: {gpu: 2}, runningOn: n2, age: 2h, priority: 5}
+- {name: b2, queue: b, requests: {gpu: 2}, runningOn: n3, age: 2h, priority: 1}
+- {name: c0, queue: c, requests: {gpu: 2}, runningOn: n3, age: 2h, priority: 1}
+- {name: hi, queue: a, requests: {gpu: 2}, priority: 5}
+"""
+
+
+def test_a_queue_that_borrows_takes_by_priority_what_its_siblings_borrow_where_that_is_switched_on() -> None:
+    off = world(WITHIN_PARENT.replace("p, deserved: {gpu: 8}", "p, deserved: {gpu: 10}"))
+    on = replace(off, rules=replace(off.rules, within_parent=True))
+    judged = plan(off, "hi", "gang-reclaim", {"hi-0": "n2"}, ["b0-0"])
+    assert "B6 taking" in broken_rules(off, judged)
+    assert broken_rules(on, judged) == set()
+    assert "B6 taking" in broken_rules(on, plan(on, "hi", "gang-reclaim", {"hi-0": "n2"}, ["b1-0"]))
+    assert "B6 taking" in broken_rules(on, plan(on, "hi", "gang-reclaim", {"hi-0": "n3"}, ["c0-0"]))
+    # b ends below its share, or p above its own.
+    assert broken_rules(on, plan(on, "hi", "gang-reclaim", {"hi-0": "n2"}, ["b0-0", "b2-0"]))
+    small = world(WITHIN_PARENT)
+    small = replace(small, rules=replace(small.rules, within_parent=True))
+    assert "B6 taking" in broken_rules(small, plan(small, "hi", "gang-reclaim", {"hi-0": "n2"}, ["b0-0"]))

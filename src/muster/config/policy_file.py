@@ -60,6 +60,7 @@ settings:
   strictDeserved: false
   order: surplus
   reclaimFor: deserved
+  preemptWithinParent: Never
   usageHalfLifeSeconds: 0
   evictDomains: best
   maxEvictDomains: 8

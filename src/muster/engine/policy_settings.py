@@ -29,6 +29,11 @@ class PolicySettings:
         "Up to which share a queue reclaims, and beyond which others reclaim from it: what it is `deserved`, or its `fairShare`, "
         "which includes its part by weight of what all deserved shares leave.",
     )
+    preempt_within_parent: Literal["Never", "LowerPriority"] = option(
+        "Never",
+        "`LowerPriority`: a gang that would borrow, and whose parent queue stays within its share, takes from sibling queues what "
+        "these borrow, of pods of lower priority. The annotation `muster.dev/preempt-within-parent` of a queue goes before it.",
+    )
     usage_half_life_s: float = option(
         0.0,
         "Use in the past counts in the order of queues beyond what they deserve, half as much after so long; 0: it does not.",

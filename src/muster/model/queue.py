@@ -57,6 +57,8 @@ class Queue:
     tree: str = ""
     namespaces: tuple[str, ...] = ()
     """Those whose pods belong to it without naming it."""
+    preempt_within_parent: str = ""
+    """`LowerPriority` or `Never`: whether its gangs take what siblings borrow. Empty: as the policy says."""
     run_s: float | None = None
     """For how long its pods run, and those below it, that do not declare it themselves."""
     only_for: tuple[str, ...] | None = None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 
 import numpy as np
 
 from muster.engine.evict.contested import Contested
+from muster.engine.evict.eviction_policy import priority_against
 from muster.engine.evict.queue_comparison import QueueComparison
 from muster.engine.evict.victims import VictimTable
 from muster.engine.hooks import Ask
@@ -19,6 +20,8 @@ from muster.state.derived_values import Derived
 from muster.state.node_table import BoolColumn, IntColumn
 from muster.state.resource_columns import Amounts
 
+NOT_LOWER = "its queue borrows, and its priority is not below that of the asking gang"
+
 _GIVING: Derived[BoolColumn] = Derived("gangs of giving queues", follows=Topic.GANGS, most=16)
 
 
@@ -27,7 +30,7 @@ class GivingQueues:
     else it is admitted otherwise, and priority decides among those who only borrow."""
 
     def __init__(self, s: Session, ask: Ask, contested: Contested, *, may_cross: bool, takes_by_share: bool) -> None:
-        self._s, self._may_cross, self._takes_by_share = s, may_cross, takes_by_share
+        self._s, self._gang, self._may_cross, self._takes_by_share = s, ask.gang, may_cross, takes_by_share
         self.comparisons: dict[str, QueueComparison] = {}
         """By queue of the ask whose members take."""
         demands = total_by_queue(s.world, ask.pods)
@@ -35,6 +38,8 @@ class GivingQueues:
             demand = demands[queue].copy()
             demand[s.world.columns.position[PODS]] = 0
             self.comparisons[queue] = QueueComparison(s, queue, columns, demand)
+        self._within_parent: set[str] = set()
+        """Queues that give by shares nothing to the ask, and what they borrow to a sibling's gang of higher priority."""
         self._whys: dict[str, str] = {}
         self._given: dict[str, str] = {}
 
@@ -65,6 +70,9 @@ class GivingQueues:
             return False
         why = comparison.why_never_taking(other) if self._takes_by_share else ""
         why = why or comparison.why_not_giving(other, least, may_cross=True, borrowers_give=not self._takes_by_share)
+        if why and self._takes_by_share and comparison.takes_within_parent(other):
+            why = comparison.why_not_borrowed(other, least)
+            self._within_parent.add(other)
         if why:
             self._whys[other] = why
         return not why
@@ -72,10 +80,12 @@ class GivingQueues:
     def any_gives_to(self, queue: str, victim_table: VictimTable) -> bool:
         return any(self._gives_to(queue, other) for other in victim_table.queue_number)
 
-    def why_not(self, pods: Sequence[Pod], *, own_count: bool, may_cross: bool = True, outranks: bool = False) -> str:
+    def why_not(
+        self, pods: Sequence[Pod], *, own_count: bool, may_cross: bool = True, outranks: bool = False, is_lower: bool = False
+    ) -> str:
         """Why these need not be given, with the units before them evicted; empty where each of their queues gives its part.
         `own_count`: pods of the ask's own queues are judged as well. `may_cross`: these may take a queue below its share, too.
-        `outranks`: they have a higher priority than the asking gang."""
+        `outranks`: they have a higher priority than the asking gang, `is_lower`: a lower one."""
         freed: dict[str, Amounts] = {}
         for pod in pods:
             queue = self._s.world.facts.members[pod.uid].queue
@@ -83,18 +93,25 @@ class GivingQueues:
                 freed[queue] = freed.get(queue, 0) + self._s.world.request(pod)
         for queue, amounts in freed.items():
             whys = [
-                comparison.why_not_giving(
-                    queue,
-                    amounts,
-                    may_cross=may_cross and self._may_cross,
-                    borrowers_give=not self._takes_by_share,
-                    outranks=outranks,
-                )
+                self._why_not_from(comparison, queue, amounts, may_cross=may_cross, outranks=outranks, is_lower=is_lower)
                 for comparison in self.comparisons.values()
             ]
             if all(whys):
                 return whys[0]
         return ""
+
+    def _why_not_from(
+        self, comparison: QueueComparison, queue: str, freed: Amounts, *, may_cross: bool, outranks: bool, is_lower: bool
+    ) -> str:
+        if queue in self._within_parent:
+            return comparison.why_not_borrowed(queue, freed) if is_lower else NOT_LOWER
+        return comparison.why_not_giving(
+            queue, freed, may_cross=may_cross and self._may_cross, borrowers_give=not self._takes_by_share, outranks=outranks
+        )
+
+    def takes_within_parent(self, queues: Set[str]) -> bool:
+        """Are these siblings that give by priority what they borrow?"""
+        return queues <= self._within_parent
 
     def why_given(self, pod: Pod) -> str:
         """What both queues have of their shares, where the pod is of another queue than the ask's; else nothing."""
@@ -103,7 +120,8 @@ class GivingQueues:
             return ""
         if queue not in self._given:
             self._given[queue] = next(iter(self.comparisons.values())).usage_text(queue)
-        return self._given[queue]
+        by_priority = priority_against(self._s, pod, self._gang) if queue in self._within_parent else ""
+        return ", ".join(filter(None, (self._given[queue], by_priority)))
 
     def crossing_gangs(self, victims: Sequence[Pod]) -> tuple[str, ...]:
         """Gangs, by key, that bring a queue below its share when these are evicted in this order."""

@@ -88,6 +88,42 @@ class QueueComparison:
             return False
         return not any(freed[at] > 0 for level in pair.taking for share in self._shares_of(level) for at in share.contested)
 
+    def takes_within_parent(self, other: str) -> bool:
+        """May the asking queue, though it borrows, take what the other one borrows below the same parent, by priority?"""
+        pair = self.pair(other)
+        if pair is None or len(pair.taking) > 1:
+            return False
+        node = self.s.world.facts.tree.nodes.get(self.queue)
+        own = node.preempt_within_parent if node is not None else ""
+        return (own or self.s.policy.settings.preempt_within_parent) == "LowerPriority"
+
+    def why_not_within_parent(self) -> str:
+        """Why the parent of the asking queue has no room for what is asked, with the ask and without what the plan evicts."""
+        parent = self.s.world.facts.tree.parents.get(self.queue, "")
+        if parent not in self.s.world.facts.tree.nodes:
+            return ""
+        usage = self.s.world.ledger.planned_list(parent)
+        for share in self._shares_of(parent):
+            if over := self._over(usage, share):
+                return self._why_over(parent, usage, {at: share.amounts[at] for at in over})
+        return ""
+
+    def why_not_borrowed(self, other: str, freed: Amounts) -> str:
+        """Why a unit of a sibling that frees so much is not taken by priority: it may give only what it borrows, and to the last
+        unit; empty where it may."""
+        pair = self.pair(other)
+        if pair is None or not any(freed[at] > 0 for at in self._contested):
+            return f"a unit of {show_queue(other)} frees nothing that is lacking"
+        for level in pair.giving:
+            why = self._why_protected(level, freed) or self._why_crosses(level, freed)
+            if why:
+                return why
+            planned = self.s.world.ledger.planned_list(level)
+            for share in self._configured(level):
+                if not any(planned[at] > amount and freed[at] > 0 for at, amount in share.contested.items()):
+                    return self._why_not_over(level, planned, share.contested, freed)
+        return ""
+
     def both_borrow(self, other: str, freed: Amounts) -> bool:
         """Do both sides only borrow what a unit of the other queue frees?"""
         pair = self.pair(other)
@@ -115,15 +151,28 @@ class QueueComparison:
         if not may_cross and (crossed := next(filter(None, (self._why_crosses(level, freed) for level in pair.giving)), "")):
             return crossed
         if not borrowers_give and self._nobody_has_share(pair, freed):
-            if outranks and other.startswith("quota/"):
-                # A job of a quota takes by priority from those who only borrow: what it took so is not taken back by size.
-                return f"{show_queue(other)} and {show_queue(self.queue)} only borrow, and its job has the higher priority"
-            return self._why_share_not_larger(pair, freed, self._least_usage(pair))
+            return self._why_not_by_size(pair, freed, outranks=outranks)
         for level in pair.giving:
             why = self._why_within(pair, level, freed)
             if why:
                 return why
         return ""
+
+    def _why_not_by_size(self, pair: QueuePair, freed: Amounts, *, outranks: bool) -> str:
+        """Neither side has a share. What was taken by priority from those who only borrow is not taken back by size."""
+        other = pair.giving[0]
+        if outranks and (other.startswith("quota/") or self._was_taken_within_parent(pair)):
+            what = "job" if other.startswith("quota/") else "gang"
+            return f"{show_queue(other)} and {show_queue(self.queue)} only borrow, and its {what} has the higher priority"
+        return self._why_share_not_larger(pair, freed, self._least_usage(pair))
+
+    def _was_taken_within_parent(self, pair: QueuePair) -> bool:
+        """Could the other queue have taken from this one what it borrows?"""
+        if len(pair.giving) > 1:
+            return False
+        node = self.s.world.facts.tree.nodes.get(pair.giving[0])
+        own = node.preempt_within_parent if node is not None else ""
+        return (own or self.s.policy.settings.preempt_within_parent) == "LowerPriority"
 
     def why_protected(self, other: str, freed: Amounts) -> str:
         """Whether a level of another queue, below the common ancestor, is not reclaimable or would fall below its guarantee."""

@@ -6,7 +6,7 @@ gang could preempt in its own queue, so that a need met half by each is met.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from muster.engine.evict.eviction_policy import (
     priority_against,
 )
 from muster.engine.evict.giving_queues import GivingQueues
+from muster.engine.evict.queue_comparison import QueueComparison
 from muster.engine.evict.victims import VictimTable, mask_of
 from muster.engine.hooks import Ask
 from muster.engine.session import Session
@@ -86,9 +87,11 @@ class ReclaimRules:
         own_count = not (is_lower and priority < self._ask.gang.priority)
         if own_count and any(self._is_own(pod) for pod in pods) and not (lower := lower_priority(self._ask, pods, priority)).ok:
             return lower
-        why = self._queues.why_not(pods, own_count=own_count, outranks=priority > self._ask.gang.priority)
+        asks = self._ask.gang.priority
+        by_priority = is_lower and priority < asks
+        why = self._queues.why_not(pods, own_count=own_count, outranks=priority > asks, is_lower=by_priority)
         if not why and at is not None and int(table.gang[at]) in self._may_not_cross:
-            why = self._queues.why_not(pods, own_count=own_count, may_cross=False)
+            why = self._queues.why_not(pods, own_count=own_count, may_cross=False, is_lower=by_priority)
             why = why and f"{why}, as it did in {MAX_CROSSINGS} plans for {self._ask.gang.full_name} before"
         return Verdict(ok=False, why=why) if why else YES
 
@@ -99,6 +102,7 @@ class ReclaimRules:
         """Each queue that takes from others must be within its share, with the ask and without what the plan evicts."""
         world = self._s.world
         taken: dict[str, Amounts] = {}
+        is_by_priority = True
         preempted: dict[str, Amounts] = {}
         for pod in victims:
             member = world.facts.members[pod.uid]
@@ -106,14 +110,22 @@ class ReclaimRules:
             is_lower = world.facts.gangs[member.gang].priority < self._ask.gang.priority
             freed = preempted if is_own and is_lower else taken
             freed[member.queue] = freed.get(member.queue, 0) + world.request(pod)
+            is_by_priority = is_by_priority and is_lower
         for queue, comparison in self._queues.comparisons.items() if taken else ():
             # One of several roles may have all that it lacks from its own queue.
             if len(self._queues.comparisons) > 1 and queue in preempted and comparison.is_met_by(preempted[queue]):
                 continue
-            why = comparison.why_not_taking({other: amounts for other, amounts in taken.items() if other != queue})
-            if why:
+            others = {other: amounts for other, amounts in taken.items() if other != queue}
+            if why := self._why_not_taking(comparison, others, is_by_priority=is_by_priority):
                 return Verdict(ok=False, why=why)
         return YES
+
+    def _why_not_taking(self, comparison: QueueComparison, freed: Mapping[str, Amounts], *, is_by_priority: bool) -> str:
+        """By its share, or by priority what siblings borrow."""
+        why = comparison.why_not_taking(freed)
+        if why and is_by_priority and self._queues.takes_within_parent(freed.keys()):
+            return comparison.why_not_within_parent()
+        return why
 
     def crossing_gangs(self, victims: Sequence[Pod]) -> tuple[str, ...]:
         return self._queues.crossing_gangs(victims)

@@ -7,6 +7,7 @@ from typing import Any
 from muster.kube.read import names, wire
 from muster.kube.read.decoding_problems import Problems
 from muster.kube.read.text_values import (
+    BadText,
     epoch_s,
     read_annotation,
     read_json,
@@ -70,6 +71,10 @@ def read_queue(written: WireQueue, *, problems: Problems) -> Queue:
         reclaimable=spec.reclaimable,
         priority=spec.priority,
         state=_state(status.get("state", ""), problems=problems),
+        preempt_within_parent=read_annotation(
+            meta.annotations, names.QUEUE_PREEMPT_WITHIN_PARENT, _within_parent, problems=problems
+        )
+        or "",
         run_s=read_annotation(meta.annotations, names.RUN_SECONDS, read_seconds, problems=problems),
         only_for=_only_for(meta, problems=problems),
         status=status,
@@ -98,6 +103,10 @@ def read_quota(written: WireElasticQuota, *, group: str, problems: Problems) -> 
         is_parent=meta.labels.get(names.QUOTA_IS_PARENT) == "true",
         tree=meta.labels.get(names.QUOTA_TREE, ""),
         namespaces=_namespaces(meta, own=namespace if group == names.X_K8S_GROUP else "", problems=problems),
+        preempt_within_parent=read_annotation(
+            meta.annotations, names.QUEUE_PREEMPT_WITHIN_PARENT, _within_parent, problems=problems
+        )
+        or "",
         run_s=read_annotation(meta.annotations, names.RUN_SECONDS, read_seconds, problems=problems),
         only_for=_only_for(meta, problems=problems),
         status=status_texts(written.status),
@@ -130,6 +139,16 @@ def _read_limit(meta: wire.ObjectMeta, annotation: str, *, problems: Problems) -
 
 def _read_amounts(text: str) -> wire.ResourceList:
     return read_json(text, dict[str, str | int | float], advice='is no resource list; write for example {"nvidia.com/gpu": 4}')
+
+
+def _preempt_within_parent(meta: wire.ObjectMeta, *, problems: Problems) -> str:
+    return read_annotation(meta.annotations, names.QUEUE_PREEMPT_WITHIN_PARENT, _within_parent, problems=problems) or ""
+
+
+def _within_parent(text: str) -> str:
+    if text not in ("LowerPriority", "Never"):
+        raise BadText("is unknown and was ignored; write LowerPriority or Never")
+    return text
 
 
 def _weight(written: int, *, problems: Problems) -> int:
