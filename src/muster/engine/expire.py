@@ -14,7 +14,7 @@ from muster.engine.session import Refusals, Session
 from muster.engine.unneeded_evictions import cancel_unneeded_evictions
 from muster.model.effects import Release
 from muster.model.gang import Gang
-from muster.model.pod import Phase, Pod
+from muster.model.pod import Phase, Placement, Pod
 from muster.model.topics import Topic
 from muster.state.world import World
 
@@ -66,7 +66,7 @@ def _expire_eviction_refusals(s: Session) -> None:
 def _mark_overdue(s: Session) -> None:
     """A pod that should have terminated long ago still uses its node, but its capacity is no longer expected to be released."""
     world = s.world
-    for pod in [world.facts.pods[uid] for uid in sorted(uid for uid in world.placements.releasing if _is_overdue(s, uid))]:
+    for pod in [world.facts.pods[uid] for uid in sorted(_overdue(s))]:
         with s.trial("still there long after it should have terminated", cause="Overdue") as trial:
             trial.change_phase(pod, phase=Phase.OVERDUE)
             trial.commit()
@@ -74,11 +74,26 @@ def _mark_overdue(s: Session) -> None:
         world.placements.capacity_freed(pod.uid, Topic.FREE_CAPACITY)
 
 
-def _is_overdue(s: Session, uid: str) -> bool:
-    placement = s.world.placements.by_uid[uid]
-    if s.now < placement.since + OVERDUE_AFTER_S:
-        return False
-    return placement.phase is Phase.TERMINATING and s.world.facts.pods[uid].deleted_at is not None
+def _overdue(s: Session) -> list[str]:
+    """Those whose time is over. Beside one of these, what its namespace deletes itself is not waited for either: whoever deletes
+    one pod after the other that never goes would otherwise keep others waiting for each in turn."""
+    world = s.world
+    leaving = [(world.facts.pods[uid], world.placements.by_uid[uid]) for uid in world.placements.releasing]
+    late = {pod.namespace for pod, placement in leaving if placement.phase is Phase.OVERDUE or _is_late(s, pod, placement)}
+    if not late:
+        return []
+    evicted = {uid for plan in world.memory.plans.values() for uid in plan.victims}
+    return [
+        pod.uid
+        for pod, placement in leaving
+        if placement.phase is Phase.TERMINATING
+        and pod.deleted_at is not None
+        and (_is_late(s, pod, placement) or (pod.namespace in late and pod.uid not in evicted))
+    ]
+
+
+def _is_late(s: Session, pod: Pod, placement: Placement) -> bool:
+    return pod.deleted_at is not None and s.now >= placement.since + OVERDUE_AFTER_S
 
 
 def _end_topology_violations(s: Session) -> None:
