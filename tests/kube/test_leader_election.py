@@ -74,11 +74,11 @@ def test_one_leads_and_renews_while_another_waits_until_it_is_released(servers: 
                 assert not waiting.done()
                 await asyncio.sleep(0.02)
             assert (await lease_of(client))["renewTime"] > first["renewTime"]
-            released_at = time.monotonic()
             await one.leader.release()
             assert not one.leader.may_write()
+            # Nobody waits until it has expired.
+            assert (await lease_of(client)).get("holderIdentity") in (None, "two")
             await waiting
-            assert time.monotonic() - released_at < QUICK.renew_deadline_s
             assert two.leader.may_write()
             assert (await lease_of(client))["leaseTransitions"] == 1
             assert (one.lost, two.lost) == ([], [])
@@ -233,10 +233,9 @@ def test_whoever_cannot_renew_stops_to_write_before_another_may_begin() -> None:
         async with lease_server() as (server, access), candidates(access, "one") as (one,):
             await one.leader.acquire()
             server.mode = "deaf"
-            deaf_at = time.monotonic()
+            assert one.leader.write_time_left_s() <= QUICK.renew_deadline_s < QUICK.lease_duration_s
             assert "could not be renewed for 3 s" in await one.has_lost()
             assert not one.leader.may_write()
-            assert time.monotonic() - deaf_at < QUICK.lease_duration_s
 
     run_async(steps)
 
@@ -256,8 +255,10 @@ def test_the_right_to_write_ends_by_the_clock_alone() -> None:
                 on_lost=lost.append,
                 clock=lambda: time.monotonic() + ahead_s,
             )
+            began = time.monotonic()
             await leader.acquire()
-            assert 9.0 < leader.write_time_left_s() <= 10.0
+            least_s = 10.0 - (time.monotonic() - began)
+            assert least_s - 0.1 <= leader.write_time_left_s() <= 10.0
             before = leader.may_write()
             ahead_s = 10.0
             assert (before, leader.may_write()) == (True, False)
