@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parent.parent / "src" / "muster"
+TESTS = Path(__file__).parent
+SOURCE = TESTS.parent / "src" / "muster"
 
 MOST_LINES = 60
 MOST_PATHS = 15
@@ -93,6 +94,15 @@ def test_a_module_has_a_file_name_of_its_own() -> None:
     for file, _ in trees():
         if not file.endswith("__init__.py") and not file.startswith("plugins/"):
             files[Path(file).name].append(file)
+    assert {name: some for name, some in files.items() if len(some) > 1} == {}
+
+
+def test_what_tests_share_has_a_file_name_of_its_own() -> None:
+    files = defaultdict(list)
+    for folder in (TESTS, TESTS.parent / "benchmarks"):
+        for path in sorted(folder.rglob("*.py")):
+            if not path.name.startswith(("test_", "__init__", "conftest")):
+                files[path.name].append(path.relative_to(TESTS.parent).as_posix())
     assert {name: some for name, some in files.items() if len(some) > 1} == {}
 
 

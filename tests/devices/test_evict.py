@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.devices.worlds import GIB, device_lists, kind, pod_asks
+from tests.devices.device_worlds import GIB, device_lists, kind, pod_asks
 
 from muster.config import load_policy
 from muster.engine.cycle import run_cycle

@@ -10,7 +10,7 @@ from hypothesis import Phase as Step
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.devices import test_twins, test_undo
-from tests.devices.worlds import cases, device_lists, pod_asks
+from tests.devices.device_worlds import cases, device_lists, pod_asks
 
 from muster.model.device import Device
 from muster.model.pod import Placement, Pod

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.devices import twin
-from tests.devices.worlds import Case, cases, device_lists, make_world, pod_asks
+from tests.devices import device_twin
+from tests.devices.device_worlds import Case, cases, device_lists, make_world, pod_asks
 
 from muster.engine.hooks import WHOLE_CLUSTER
 from muster.engine.place import fits_on, place, placement_order
@@ -22,8 +22,8 @@ QUICK = settings(max_examples=150, deadline=None)
 
 def node_devices_and_state(
     devices: tuple[Device, ...], slots: list[DeviceSlot]
-) -> tuple[twin.NodeDevices, tuple[list[int], list[int], list[int]]]:
-    node_devices = {device.index: [twin.DeviceUsage(device)] for device in devices}
+) -> tuple[device_twin.NodeDevices, tuple[list[int], list[int], list[int]]]:
+    node_devices = {device.index: [device_twin.DeviceUsage(device)] for device in devices}
     for slot in slots:
         if slot.index in node_devices:
             node_devices[slot.index] = [node_devices[slot.index][0].plus(slot)]
@@ -45,7 +45,7 @@ def test_the_slots_are_the_best_of_all_that_serve(
     devices: tuple[Device, ...], taken: list[DeviceSlot], some: tuple[DeviceRequest, ...], spread: bool
 ) -> None:
     node_devices, state = node_devices_and_state(devices, taken)
-    assert choose(devices, state, some, spread=spread) == twin.choose(node_devices, some, spread=spread)
+    assert choose(devices, state, some, spread=spread) == device_twin.choose(node_devices, some, spread=spread)
 
 
 @QUICK
@@ -56,8 +56,8 @@ def test_a_pod_fits_exactly_where_slots_can_be_chosen(case: Case) -> None:
         for after_releases in (False, True):
             column = here.s.node_scores(pod, after_releases=after_releases).value > -np.inf
             for row, name in enumerate(here.world.table.names):
-                slots = twin.slots_for(here.world, pod, name, after_releases=after_releases, spread=case.spread)
-                expected = slots is not None and twin.fits_node(here.world, pod, name, after_releases=after_releases)
+                slots = device_twin.slots_for(here.world, pod, name, after_releases=after_releases, spread=case.spread)
+                expected = slots is not None and device_twin.fits_node(here.world, pod, name, after_releases=after_releases)
                 assert bool(column[row]) == expected
                 assert fits_on(here.s, pod, name, after_releases=after_releases) == expected
                 chosen = here.s.slots(pod, (name,), after_releases=after_releases)
@@ -70,7 +70,7 @@ def test_members_in_bulk_get_the_nodes_and_slots_that_they_would_get_one_by_one(
     slow = make_world(case)
     # In which order they are placed has a twin of its own, in tests/placement.
     order = placement_order(slow.s, slow.wanted)
-    expected = twin.one_by_one(slow.world, order, phase=case.phase, spread=case.spread)
+    expected = device_twin.one_by_one(slow.world, order, phase=case.phase, spread=case.spread)
     here = make_world(case)
     with here.s.trial("try", cause="Test") as trial:
         place(here.s, trial, here.wanted, domain=WHOLE_CLUSTER, phase=case.phase)
@@ -101,11 +101,11 @@ def test_hypothetical_pods_on_a_node_are_counted_as_if_they_were_there(case: Cas
                 continue
             index, extra = np.full(6, row, dtype=np.intp), np.arange(6, dtype=np.int64)
             rows = NodeRows(table, index, after_releases=True, extra=extra, request=here.world.request(pod))
-            node_devices, expected = twin.devices_of(here.world, name, after_releases=True), list[bool]()
+            node_devices, expected = device_twin.devices_of(here.world, name, after_releases=True), list[bool]()
             while len(expected) < 6:
-                slots = twin.choose(node_devices, pod.signature.devices, spread=case.spread) if all(expected) else None
+                slots = device_twin.choose(node_devices, pod.signature.devices, spread=case.spread) if all(expected) else None
                 expected.append(slots is not None)
-                node_devices = twin.with_slots(node_devices, slots or ())
+                node_devices = device_twin.with_slots(node_devices, slots or ())
             assert plugin.fit(here.s, pod, rows).tolist() == expected
 
 
@@ -117,13 +117,13 @@ def test_exact_slots_are_free_when_they_could_be_chosen_again(case: Case) -> Non
         with here.s.trial("look", cause="Test") as trial:
             trial.release(pod)
             for after_releases in (False, True):
-                node_devices = twin.devices_of(here.world, placed_pod.node, after_releases=after_releases)
+                node_devices = device_twin.devices_of(here.world, placed_pod.node, after_releases=after_releases)
                 expected = True
                 for slot in placed_pod.slots:
                     fulls = node_devices.get(slot.index)
                     expected = expected and fulls is not None and all(full.takes(slot) for full in fulls)
                     if fulls is not None:
-                        node_devices = twin.with_slots(node_devices, [slot])
+                        node_devices = device_twin.with_slots(node_devices, [slot])
                 assert are_free(here.world, placed_pod.node, placed_pod.slots, after_releases=after_releases) == expected
 
 
@@ -133,7 +133,7 @@ def test_the_device_usage_of_a_world_is_the_sum_over_its_placements(case: Case) 
     here = make_world(case)
     for name in here.world.facts.nodes:
         for after_releases in (False, True):
-            node_devices = twin.devices_of(here.world, name, after_releases=after_releases)
+            node_devices = device_twin.devices_of(here.world, name, after_releases=after_releases)
             memory, cores, holders = device_usage(here.world).free_on(here.world.table.row[name], after_releases=after_releases)
             fulls = [node_devices[index] for index in sorted(node_devices)]
             assert memory == [min(full.memory for full in some) for some in fulls]
@@ -162,7 +162,7 @@ def test_a_reservation_is_lost_with_a_device_that_is_gone_broken_or_overcommitte
     # Only a reservation can be lost; the slots of a terminating pod are not among those that will be used.
     for placed_pod in (one for one in case.placed_pods if one.phase not in RELEASING):
         node_devices = {
-            index: fulls[0] for index, fulls in twin.devices_of(here.world, placed_pod.node, after_releases=True).items()
+            index: fulls[0] for index, fulls in device_twin.devices_of(here.world, placed_pod.node, after_releases=True).items()
         }
         lost = [
             slot.index
@@ -172,7 +172,7 @@ def test_a_reservation_is_lost_with_a_device_that_is_gone_broken_or_overcommitte
         assert overcommitted_device(here.world, placed_pod.node, placed_pod.slots) == (lost[0] if lost else None)
 
 
-def _is_overcommitted(full: twin.DeviceUsage, slot: DeviceSlot) -> bool:
+def _is_overcommitted(full: device_twin.DeviceUsage, slot: DeviceSlot) -> bool:
     device = full.device
     most = 1 if slot.cores == device.cores else device.shares or len(full.slots)
     return not device.healthy or full.memory < 0 or full.cores < 0 or len(full.slots) > most

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.devices.worlds import GIB, Case, MadeWorld, PlacedPod, cases, kind, make_world
+from tests.devices.device_worlds import GIB, Case, MadeWorld, PlacedPod, cases, kind, make_world
 
 from muster.engine.hooks import WHOLE_CLUSTER
 from muster.engine.place import fits_on, place

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 
 import pytest
-from tests.evict.plan_quality import SMALL, PlanCost, compare_plans
+from tests.evict.judged_clusters import SMALL, PlanCost, compare_plans
 
 CLUSTERS = 200
 FEW_UNITS = 12

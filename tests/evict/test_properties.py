@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.checks.rollback_check import fingerprint
 from tests.evict.eviction_asks import eviction_ask
-from tests.evict.plan_quality import NOW, POLICY, _asking_gang, _gangs
+from tests.evict.judged_clusters import NOW, POLICY, _asking_gang, _gangs
 from tests.harness.row_index import rows_of
 
 from muster.config import load_policy

@@ -11,9 +11,9 @@ import yaml
 from tests.cli.commands import ROOT, muster
 from tests.harness.blocking_client import BlockingClient
 from tests.harness.etcd_reset import ResettableServers as Servers
-from tests.kube.fixture_cluster import MERGE, PODS, FixtureCluster
 from tests.kube.helm_template import render
 from tests.kube.scheduler_process import RunProcess, eventually
+from tests.kube.small_live_cluster import MERGE, PODS, FixtureCluster
 
 from muster import __version__
 from muster.config import load_policy

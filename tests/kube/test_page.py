@@ -11,8 +11,8 @@ from typing import Any
 
 from tests.harness.blocking_client import BlockingClient
 from tests.harness.etcd_reset import ResettableServers as Servers
-from tests.kube.fixture_cluster import FixtureCluster
 from tests.kube.scheduler_process import RunProcess, eventually
+from tests.kube.small_live_cluster import FixtureCluster
 from tests.web.served import ask
 
 from muster.lab.certificates import CertificateAuthority

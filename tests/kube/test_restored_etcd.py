@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 from tests.harness.etcd_reset import ResettableServers
-from tests.kube.fixture_cluster import PODS, FixtureCluster
 from tests.kube.live_backend import install_kinds
 from tests.kube.scheduler_process import RunProcess, eventually
 from tests.kube.scripted_api_server import refuses_with, scripted_server
+from tests.kube.small_live_cluster import PODS, FixtureCluster
 
 from muster.kube.read import names
 from muster.kube.watch.client import Client

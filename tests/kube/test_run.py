@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tests.cli.commands import muster, process
 from tests.harness.etcd_reset import ResettableServers as Servers
-from tests.kube.fixture_cluster import MERGE, FixtureCluster
 from tests.kube.scheduler_process import RunProcess, eventually
+from tests.kube.small_live_cluster import MERGE, FixtureCluster
 
 from muster.decision_log import FORMAT
 from muster.engine.explain import WAITING_FOR_PODS

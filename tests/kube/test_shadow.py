@@ -13,9 +13,9 @@ from tests.cli.commands import ROOT
 from tests.harness.blocking_client import BlockingClient
 from tests.harness.etcd_reset import ResettableServers as Servers
 from tests.kube.event_loop_thread import BackgroundLoop
-from tests.kube.fixture_cluster import MERGE, PODS, FixtureCluster
 from tests.kube.recording_proxy import ProxiedRequest, RecordingProxy
 from tests.kube.scheduler_process import RunProcess, eventually
+from tests.kube.small_live_cluster import MERGE, PODS, FixtureCluster
 
 from muster.kube.watch.access import read_access
 

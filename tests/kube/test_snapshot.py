@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.cli.commands import ROOT, muster
 from tests.harness.etcd_reset import ResettableServers as Servers
-from tests.kube.fixture_cluster import FixtureCluster
+from tests.kube.small_live_cluster import FixtureCluster
 
 from muster.model.effects import Bind, Evict, Nominate, Reserve
 from muster.scenario import Scenario, load

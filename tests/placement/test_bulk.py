@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.placement.worlds import HOST, ZONE, Case, all_plugins, make_world, node, pod, selector_of
+from tests.placement.placement_worlds import HOST, ZONE, Case, all_plugins, make_world, node, pod, selector_of
 
 from muster.engine.hooks import InterPodFits, InterPodScores, Plugin
 from muster.engine.place import place

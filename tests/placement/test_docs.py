@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 from tests.checks.counter_drift import drifted_counters
-from tests.placement.worlds import Case, make_world, node, pod
+from tests.placement.placement_worlds import Case, make_world, node, pod
 
 from muster.model.pod import Phase, Placement, Pod
 from muster.plugins import PLUGINS

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import Phase as Step
 from hypothesis import find, settings
 from hypothesis import strategies as st
+from tests.placement.placement_worlds import Case, cases
 from tests.placement.test_twins import assert_every_answer_agrees, assert_places_agree
 from tests.placement.test_undo import assert_undone
 from tests.placement.test_volumes import assert_volume_places_agree, assert_volumes_agree
 from tests.placement.volume_worlds import volume_cases
-from tests.placement.worlds import Case, cases
 
 from muster.model.pod import Pod
 from muster.model.pod_constraints import PodTerm, TaintEffect

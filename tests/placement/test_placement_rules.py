@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from tests.placement.derived_values import assert_no_trace
+from tests.placement.placement_worlds import HOST, NOW, ZONE, Case, MadeWorld, make_world, node, pod, selector_of
 from tests.placement.volume_worlds import DRIVER, in_zones, on_nodes
-from tests.placement.worlds import HOST, NOW, ZONE, Case, MadeWorld, make_world, node, pod, selector_of
 
 from muster.engine import explain
 from muster.engine.hooks import WHOLE_CLUSTER

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.placement import twin
+from tests.placement import placement_twin
 from tests.placement.derived_values import assert_no_trace
-from tests.placement.worlds import Case, cases, make_world
+from tests.placement.placement_worlds import Case, cases, make_world
 
 from muster.engine.place import fits_on, place
 from muster.model.pod import Phase
@@ -18,11 +18,11 @@ any_case = st.sampled_from(CHECKS).flatmap(lambda what: cases(what=what))
 
 def assert_every_answer_agrees(case: Case) -> None:
     """Each pod on each node, as the world stands."""
-    here, slow = make_world(case), twin.twin_of(case)
+    here, slow = make_world(case), placement_twin.twin_of(case)
     for pod in case.pending_pods:
         for name in sorted(slow.nodes):
             got = fits_on(here.s, pod, name, after_releases=case.phase is Phase.NOMINATED)
-            assert got == twin.fits(slow, pod, name, case.phase), (pod.uid, name)
+            assert got == placement_twin.fits(slow, pod, name, case.phase), (pod.uid, name)
 
 
 def assert_places_agree(case: Case) -> None:
@@ -31,7 +31,7 @@ def assert_places_agree(case: Case) -> None:
     with here.s.trial("try", cause="Test") as trial:
         place(here.s, trial, case.pending_pods, domain=here.domain, phase=case.phase)
         got = {pod.uid: here.world.placement(pod).node for pod in case.pending_pods if pod.uid in here.world.placements.by_uid}
-        assert got == twin.place(case)
+        assert got == placement_twin.place(case)
         assert_no_trace(here.world)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.placement.derived_values import assert_no_trace, derived_amounts
+from tests.placement.placement_worlds import Case, MadeWorld, cases, make_world
 from tests.placement.volume_worlds import volume_cases
-from tests.placement.worlds import Case, MadeWorld, cases, make_world
 
 from muster.engine.place import fits_on, place
 from muster.model.pod import Phase

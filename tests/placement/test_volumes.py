@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from hypothesis import given, settings
-from tests.placement import twin, volume_twin
+from tests.placement import placement_twin, volume_twin
 from tests.placement.derived_values import assert_no_trace
+from tests.placement.placement_worlds import NOW, Case, make_world
 from tests.placement.volume_worlds import volume_cases
-from tests.placement.worlds import NOW, Case, make_world
 
 from muster.engine.place import fits_on, place
 from muster.model.pod import Phase
 
 
 def assert_volumes_agree(case: Case) -> None:
-    here, slow, facts = make_world(case), twin.twin_of(case), volume_twin.facts_of(case)
+    here, slow, facts = make_world(case), placement_twin.twin_of(case), volume_twin.facts_of(case)
     since = {pod.uid: NOW - 50.0 for pod, _, _ in case.placed}
     for pod in case.pending_pods:
         for name, node in slow.nodes.items():
-            wanted = twin.fits_resources(slow, pod, node, case.phase) and volume_twin.volumes(
+            wanted = placement_twin.fits_resources(slow, pod, node, case.phase) and volume_twin.volumes(
                 slow, facts, since, pod, name, case.phase
             )
             assert fits_on(here.s, pod, name, after_releases=case.phase is Phase.NOMINATED) == wanted, (pod.uid, name)

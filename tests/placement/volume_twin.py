@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from tests.placement import twin
-from tests.placement.worlds import NOW, Case
+from tests.placement import placement_twin
+from tests.placement.placement_worlds import NOW, Case
 
 from muster.model.node import Node
 from muster.model.pod import Phase, Pod
@@ -40,28 +40,30 @@ def facts_of(case: Case) -> Facts:
 
 
 def place(case: Case) -> dict[str, str]:
-    world, facts, found = twin.twin_of(case), facts_of(case), {}
+    world, facts, found = placement_twin.twin_of(case), facts_of(case), {}
     since = {pod.uid: NOW - 50.0 for pod, _, _ in case.placed}
     for pod in case.pending_pods:
         allowed = [
             name
             for name in sorted(world.nodes)
-            if twin.fits_resources(world, pod, world.nodes[name], case.phase)
+            if placement_twin.fits_resources(world, pod, world.nodes[name], case.phase)
             and volumes(world, facts, since, pod, name, case.phase)
         ]
         if allowed:
-            best = max(allowed, key=lambda name: (twin.fullness(world, pod, world.nodes[name]), twin._reversed(name)))
+            best = max(
+                allowed, key=lambda name: (placement_twin.fullness(world, pod, world.nodes[name]), placement_twin._reversed(name))
+            )
             world.placed.append((pod, best, case.phase))
             since[pod.uid] = NOW
             found[pod.uid] = best
     return found
 
 
-def volumes(world: twin.TwinWorld, facts: Facts, since: dict[str, float], pod: Pod, name: str, phase: Phase) -> bool:
+def volumes(world: placement_twin.TwinWorld, facts: Facts, since: dict[str, float], pod: Pod, name: str, phase: Phase) -> bool:
     node, keys = world.nodes[name], [f"{pod.namespace}/{claim}" for claim in pod.signature.volume_claims]
     if not all(_exists_on(facts, key, node) for key in keys):
         return False
-    in_the_way = [*twin.BLOCKS_LATER, *([] if phase is Phase.NOMINATED else twin.BLOCKS_NOW)]
+    in_the_way = [*placement_twin.BLOCKS_LATER, *([] if phase is Phase.NOMINATED else placement_twin.BLOCKS_NOW)]
     for key in keys:
         if "ReadWriteOncePod" in facts.claims[key].access_modes:
             if any(key in keys_of(other) for other, _, other_phase in world.placed if other_phase in in_the_way):
@@ -96,10 +98,10 @@ def _exists_on(facts: Facts, key: str, node: Node) -> bool:
 
 
 def _reaches(volume: PersistentVolume, node: Node) -> bool:
-    return volume.node_terms is None or any(twin.node_term(term, node) for term in volume.node_terms)
+    return volume.node_terms is None or any(placement_twin.node_term(term, node) for term in volume.node_terms)
 
 
-def _attachable(world: twin.TwinWorld, facts: Facts, keys: Sequence[str], name: str, in_the_way: Sequence[Phase]) -> bool:
+def _attachable(world: placement_twin.TwinWorld, facts: Facts, keys: Sequence[str], name: str, in_the_way: Sequence[Phase]) -> bool:
     there = {
         _attaches(facts, key) for other, at, placed in world.placed if at == name and placed in in_the_way for key in keys_of(other)
     } - {None}
@@ -131,7 +133,7 @@ def waits(facts: Facts, key: str) -> bool:
     return found is not None and found.waits
 
 
-def _chosen(world: twin.TwinWorld, facts: Facts, since: dict[str, float], keys: Sequence[str], name: str) -> bool:
+def _chosen(world: placement_twin.TwinWorld, facts: Facts, since: dict[str, float], keys: Sequence[str], name: str) -> bool:
     waiting = [key for key in keys if waits(facts, key)]
     uses: dict[str, tuple[float, list[str]]] = {}
     for other, at, placed in world.placed:
@@ -160,7 +162,7 @@ def _chosen(world: twin.TwinWorld, facts: Facts, since: dict[str, float], keys: 
     return any(True for _ in _pairings(sorted(needs), needs, settled))
 
 
-def _assign_earlier(world: twin.TwinWorld, facts: Facts, uses: dict[str, tuple[float, list[str]]]) -> dict[str, str]:
+def _assign_earlier(world: placement_twin.TwinWorld, facts: Facts, uses: dict[str, tuple[float, list[str]]]) -> dict[str, str]:
     """What the claims of earlier cycles have, cycle by cycle; nothing where a volume is made."""
     settled: set[str] = set()
     found: dict[str, str] = {}
@@ -201,7 +203,7 @@ def _pairings(keys: Sequence[str], options: dict[str, list[str]], taken: set[str
                 yield {keys[0]: volume, **rest}
 
 
-def _provisioned_at(world: twin.TwinWorld, facts: Facts, key: str, nodes: Sequence[str]) -> bool:
+def _provisioned_at(world: placement_twin.TwinWorld, facts: Facts, key: str, nodes: Sequence[str]) -> bool:
     claim = facts.claims[key]
     found = class_of(facts, claim)
     assert found is not None
@@ -211,14 +213,14 @@ def _provisioned_at(world: twin.TwinWorld, facts: Facts, key: str, nodes: Sequen
         node = world.nodes.get(name)
         if node is None:
             continue
-        if found.topologies is not None and not any(twin.node_term(term, node) for term in found.topologies):
+        if found.topologies is not None and not any(placement_twin.node_term(term, node) for term in found.topologies):
             return False
         if claim.selected_node and claim.selected_node != name:
             return False
     return True
 
 
-def _options(world: twin.TwinWorld, facts: Facts, key: str, nodes: Sequence[str]) -> list[str]:
+def _options(world: placement_twin.TwinWorld, facts: Facts, key: str, nodes: Sequence[str]) -> list[str]:
     """The volumes that suit the claim and that all these nodes reach, smallest first, one that is kept for it before all."""
     claim = facts.claims[key]
     found = class_of(facts, claim)
@@ -242,5 +244,5 @@ def _suits(volume: PersistentVolume, claim: VolumeClaim, found: StorageClass, ke
         and volume.capacity >= claim.request
         and volume.mode == claim.mode
         and all(mode in volume.access_modes for mode in claim.access_modes)
-        and (claim.selector is None or twin.selects(claim.selector, volume.labels))
+        and (claim.selector is None or placement_twin.selects(claim.selector, volume.labels))
     )

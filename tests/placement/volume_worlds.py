@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hypothesis import strategies as st
-from tests.placement.worlds import HOST, PLACED_PHASES, ZONE, Case
+from tests.placement.placement_worlds import HOST, PLACED_PHASES, ZONE, Case
 
 from muster.model.events import ClusterObject
 from muster.model.node import Node

@@ -8,7 +8,7 @@ from random import Random
 import numpy as np
 import pytest
 from tests.plugins import twins
-from tests.plugins.worlds import GIB, Case, MadeWorld, PlacedPod, make_world
+from tests.plugins.labelled_worlds import GIB, Case, MadeWorld, PlacedPod, make_world
 
 from muster.engine.hooks import WHOLE_CLUSTER, Plugin, Policy
 from muster.engine.node_scores import PluginError

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import Phase as Step
 from hypothesis import find, settings
 from hypothesis import strategies as st
+from tests.plugins.labelled_worlds import Case, cases, labelled_cases, make_world
 from tests.plugins.test_twins import (
     assert_bulk_is_one_by_one,
     assert_free_and_fullness_agree,
@@ -16,7 +17,6 @@ from tests.plugins.test_twins import (
     assert_preferences_agree,
 )
 from tests.plugins.test_undo import world_state
-from tests.plugins.worlds import Case, cases, labelled_cases, make_world
 
 from muster.engine import place as place_module
 from muster.engine.hooks import WHOLE_CLUSTER

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.harness.row_index import rows_of
 from tests.plugins import twins
-from tests.plugins.worlds import Case, MadeWorld, cases, labelled_cases, make_world
+from tests.plugins.labelled_worlds import Case, MadeWorld, cases, labelled_cases, make_world
 
 from muster.engine.hooks import WHOLE_CLUSTER, Domain
 from muster.engine.node_scores import REFUSED

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.plugins.worlds import Case, MadeWorld, cases, make_world
+from tests.plugins.labelled_worlds import Case, MadeWorld, cases, make_world
 
 from muster.engine.hooks import WHOLE_CLUSTER
 from muster.engine.place import place

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hypothesis import strategies as st
-from tests.preempt.twin import TwinCluster, TwinGang, TwinPod
+from tests.preempt.single_pod_twin import TwinCluster, TwinGang, TwinPod
 
 from muster.config import load_policy
 from muster.engine.session import Session

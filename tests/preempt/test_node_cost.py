@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tests.preempt.random_clusters import session
+from tests.preempt.single_pod_twin import TwinCluster, TwinGang, TwinPod
 from tests.preempt.test_twin import plan_of
-from tests.preempt.twin import TwinCluster, TwinGang, TwinPod
 
 from muster.engine.hooks import Plugin, Policy
 from muster.engine.session import Session

@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from tests.evict.eviction_asks import eviction_ask
 from tests.plugins.test_undo import world_state
 from tests.preempt.random_clusters import clusters, session
-from tests.preempt.twin import Chosen, TwinCluster, decide, units_evicted, works
+from tests.preempt.single_pod_twin import Chosen, TwinCluster, decide, units_evicted, works
 
 from muster.engine.evict.eviction_plan import Plan
 from muster.engine.evict.eviction_policy import PREEMPT

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.queues.fixture_cluster import FixtureCluster, queue, res
 from tests.queues.over_share import over_share
+from tests.queues.queue_cluster import FixtureCluster, queue, res
 
 from muster.engine.hooks import Ask, Purpose
 from muster.model.pod import ApiFlavour, Phase

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tests.queues.fixture_cluster import ACTIONS, FixtureCluster, queue, res
+from tests.queues.queue_cluster import ACTIONS, FixtureCluster, queue, res
 
 from muster.plugins.overcommit import Overcommit
 

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from tests.oracles.fair_shares import configured_deserved, fair_share_table
 from tests.oracles.snapshot import rules_of, snapshot_of
-from tests.queues.fixture_cluster import FixtureCluster, queue, res
+from tests.queues.queue_cluster import FixtureCluster, queue, res
 
 from muster.engine.fair_shares import fair_shares
 from muster.engine.session import Session

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.queues.fixture_cluster import FixtureCluster, queue, res
+from tests.queues.queue_cluster import FixtureCluster, queue, res
 
 from muster.engine.hooks import Ask, Purpose
 from muster.engine.quota import UNLIMITED, QueueBounds, QueueUsage, fit_count, fits, fits_fast, limits

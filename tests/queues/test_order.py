@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.queues.fixture_cluster import FixtureCluster, queue, res
+from tests.queues.queue_cluster import FixtureCluster, queue, res
 
 from muster.engine.gang_order import WaitingGangs, gangs_to_attempt, order_gangs
 from muster.engine.hooks import Plugin

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.queues.fixture_cluster import FixtureCluster, queue, res
+from tests.queues.queue_cluster import FixtureCluster, queue, res
 
 from muster.model.effects import Evict
 from muster.plugins.capacity import Capacity

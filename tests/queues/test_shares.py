@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.queues.fixture_cluster import FixtureCluster, queue, res
 from tests.queues.over_share import over_share
+from tests.queues.queue_cluster import FixtureCluster, queue, res
 
 from muster.engine.hooks import Plugin
 from muster.engine.shares import dominant_share

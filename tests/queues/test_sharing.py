@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.queues.fixture_cluster import FixtureCluster, queue
+from tests.queues.queue_cluster import FixtureCluster, queue
 
 from muster.engine import sharing
 from muster.engine.sharing import Claims, branches, share_level, share_out, split_by_weight

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.queues.fixture_cluster import FixtureCluster, queue, res
+from tests.queues.queue_cluster import FixtureCluster, queue, res
 
 from muster.model.effects import QueueStatus
 from muster.model.pod import ApiFlavour

@@ -8,8 +8,8 @@ from itertools import combinations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.topology.fixture_cluster import FixtureCluster, hypernode, node, nodes_of, policy
-from tests.topology.worlds import Case, cases, cluster_of, submit, violating_gangs
+from tests.topology.rack_cluster import FixtureCluster, hypernode, node, nodes_of, policy
+from tests.topology.rack_worlds import Case, cases, cluster_of, submit, violating_gangs
 
 from muster.engine.hooks import Ask, Policy, Purpose
 from muster.model.effects import Evict

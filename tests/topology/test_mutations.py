@@ -11,6 +11,7 @@ import pytest
 from hypothesis import Phase as Step
 from hypothesis import find, settings
 from hypothesis import strategies as st
+from tests.topology.rack_worlds import Case, cases
 from tests.topology.test_search import (
     assert_bounds_bound,
     assert_fit_counts_keep_up,
@@ -19,7 +20,6 @@ from tests.topology.test_search import (
     assert_scores_are_known_ahead,
 )
 from tests.topology.test_tree import assert_trees_agree, some_nodes, some_specs, some_tiers
-from tests.topology.worlds import Case, cases
 
 from muster.engine import domain_placement as domains_module
 from muster.engine import fit_counts as slots_module

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.topology.fixture_cluster import binds
-from tests.topology.worlds import Case, Job, cases, cluster_of, submit, violating_gangs, with_more_members
+from tests.topology.rack_cluster import binds
+from tests.topology.rack_worlds import Case, Job, cases, cluster_of, submit, violating_gangs, with_more_members
 
 from muster.engine import domain_placement as domains_module
 from muster.engine.fit_counts import CapacityView, CurrentCapacity, DomainBounds, domain_bounds, fit_counts

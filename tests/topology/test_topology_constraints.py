@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.topology.fixture_cluster import FixtureCluster, hypernode, member, node, nodes_of, parts, policy
+from tests.topology.rack_cluster import FixtureCluster, hypernode, member, node, nodes_of, parts, policy
 
 from muster.engine.members_to_place import split_members
 from muster.model.gang import PodGroup, SubgroupPolicy

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.topology.fixture_cluster import (
+from tests.topology.rack_cluster import (
     FixtureCluster,
     hypernode,
     labelled,

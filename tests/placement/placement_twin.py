@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tests.placement.worlds import Case
+from tests.placement.placement_worlds import Case
 
 from muster.model.node import Node
 from muster.model.pod import Phase, Pod

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from hypothesis import strategies as st
-from tests.topology.fixture_cluster import ACTIONS, FixtureCluster, hypernode, nodes_of, parts, policy
+from tests.topology.rack_cluster import ACTIONS, FixtureCluster, hypernode, nodes_of, parts, policy
 
 from muster.engine.hooks import Plugin
 from muster.model.gang import Gang, Subgroup, SubgroupPolicy
