@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 from tests.checks.crash_matrix import EndState, run_to_end
+from tests.scenario_files import SCENARIO_DIR, all_scenarios
 
-from muster.scenario import Scenario, load
+from muster.scenario import Scenario
 from muster.scenario.syntax_tree import CrashStep, FailStep
 from muster.sim.fault_injection import FaultRates
 
 pytestmark = pytest.mark.crash
 
-SCENARIO_DIR = Path(__file__).parents[1] / "scenarios"
 MAX_POINTS = int(os.environ.get("MUSTER_CRASH_POINTS", "6"))
 """Longer scenarios are killed at this many moments, evenly spread; `make crashes` takes 200: all, but for the longest."""
 
@@ -32,8 +31,7 @@ def _takes_part(scenario: Scenario) -> bool:
 
 SCENARIOS = [
     pytest.param(scenario, id=f"{file.relative_to(SCENARIO_DIR)}: {scenario.name}")
-    for file in sorted(SCENARIO_DIR.rglob("*.yaml"))
-    for scenario in load(file)
+    for file, scenario in all_scenarios()
     if _takes_part(scenario) and file.name != "demo.yaml"
 ]
 
@@ -72,5 +70,5 @@ def differences(expected: EndState, found: EndState) -> list[str]:
 
 def test_most_scenarios_take_part() -> None:
     assert len(SCENARIOS) > 50
-    names = {scenario.name for file in SCENARIO_DIR.rglob("*.yaml") for scenario in load(file)}
+    names = {scenario.name for _, scenario in all_scenarios()}
     assert names >= FORGOTTEN

@@ -3,22 +3,17 @@ scheduler decides the same."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from tests.checks import run_checks
+from tests.scenario_files import SCENARIO_DIR, all_scenarios
 
-from muster.scenario import Scenario, load, run
+from muster.scenario import Scenario, run
 from muster.scenario.syntax_tree import ExpectStep
-
-SCENARIO_DIR = Path(__file__).parents[1] / "scenarios"
-
-
-SCENARIOS = [(file, scenario) for file in sorted(SCENARIO_DIR.rglob("*.yaml")) for scenario in load(file)]
 
 
 @pytest.mark.parametrize(
-    "scenario", [pytest.param(scenario, id=f"{file.relative_to(SCENARIO_DIR)}: {scenario.name}") for file, scenario in SCENARIOS]
+    "scenario",
+    [pytest.param(scenario, id=f"{file.relative_to(SCENARIO_DIR)}: {scenario.name}") for file, scenario in all_scenarios()],
 )
 def test_it_comes_out_as_the_file_says(scenario: Scenario) -> None:
     report = run(scenario, checks=run_checks())
@@ -26,10 +21,10 @@ def test_it_comes_out_as_the_file_says(scenario: Scenario) -> None:
 
 
 def test_every_scenario_expects_something() -> None:
-    for file, scenario in SCENARIOS:
+    for file, scenario in all_scenarios():
         assert any(isinstance(step, ExpectStep) for step in scenario.steps), f"{file}: {scenario.name}"
 
 
 def test_no_two_scenarios_have_one_name() -> None:
-    names = [scenario.name for _, scenario in SCENARIOS]
+    names = [scenario.name for _, scenario in all_scenarios()]
     assert len(names) == len(set(names))

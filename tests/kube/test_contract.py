@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-from tests.kube.contract import SCENARIO_DIR, decision_lines, real_cluster, run_on, scenario_of
+from tests.kube.contract import decision_lines, real_cluster, run_on, scenario_of
+from tests.scenario_files import all_scenarios
 
 from muster.kube.read.object_references import BUDGET
 from muster.lab.servers import Servers
@@ -23,7 +24,7 @@ from muster.model.effects import (
     Release,
     Reserve,
 )
-from muster.scenario import Scenario, load, run
+from muster.scenario import Scenario, run
 from muster.scenario.loader import policy_of
 from muster.scenario.syntax_tree import CrashStep, FailStep, RestartStep
 from muster.sim.cluster import SimCluster
@@ -162,7 +163,7 @@ SIM_ONLY = {
 def others() -> Iterator[Scenario]:
     """All that a real server can play: no faults of the embedded cluster, no death between two writes that it orders otherwise."""
     left_out = {*(name for names in SIM_ONLY.values() for name in names), *(one.name for one in SCENARIOS)}
-    for scenario in (one for file in sorted(SCENARIO_DIR.rglob("*.yaml")) for one in load(file)):
+    for _, scenario in all_scenarios():
         dies = any(isinstance(step, CrashStep) for step in scenario.steps)
         if scenario.name not in left_out and not dies and scenario.faults == FaultRates(seed=scenario.faults.seed):
             yield scenario

@@ -6,29 +6,30 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.scenario_files import all_scenarios
 
 from muster.kube.read import names
 from muster.kube.write.patch_bodies import RESERVATION_ANNOTATIONS
 from muster.model.effects import Outcome
 from muster.model.gang import Stage
-from muster.scenario import Scenario, load
+from muster.scenario import Scenario
 from muster.scenario.scenario_runner import ScenarioRunner
 from muster.scenario.syntax_tree import ExpectStep
 from muster.state.gangs.gang_stage import stage
 
-SCENARIO_DIR = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[2]
 GONE = "deleted"
 
 
 def table(heading: str) -> list[list[str]]:
     """The rows of the first table below a heading, without its head."""
-    text = (SCENARIO_DIR / "ARCHITECTURE.md").read_text().split(f"# {heading}\n", 1)[1].split("\n#", 1)[0]
+    text = (ROOT / "ARCHITECTURE.md").read_text().split(f"# {heading}\n", 1)[1].split("\n#", 1)[0]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("|")]
     return rows[2:]
 
 
 ROWS = table("The life of a gang")
-SCENARIOS = {scenario.name: scenario for file in sorted((SCENARIO_DIR / "scenarios").rglob("*.yaml")) for scenario in load(file)}
+SCENARIOS = {scenario.name: scenario for _, scenario in all_scenarios()}
 
 
 class _StageRecorder(ScenarioRunner):

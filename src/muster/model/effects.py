@@ -11,12 +11,19 @@ from muster.model.volume import VolumeChoice
 
 
 @dataclass(frozen=True, slots=True)
-class Bind:
+class PodDecision:
+    """What was decided about one pod and a node, and why."""
+
     uid: str
     pod: str
     node: str
     gang: str
     why: str
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bind(PodDecision):
     cause: str = "fits"
     devices: tuple[DeviceSlot, ...] = ()
     volumes: tuple[VolumeChoice, ...] = ()
@@ -26,29 +33,17 @@ class Bind:
 
 
 @dataclass(frozen=True, slots=True)
-class Reserve:
+class Reserve(PodDecision):
     """Keep free capacity on a node for a pod whose gang is not complete yet."""
 
-    uid: str
-    pod: str
-    node: str
-    gang: str
-    why: str
-    cause: str
     since: float = 0.0
     devices: tuple[DeviceSlot, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Nominate:
+class Nominate(PodDecision):
     """Nominate a pod to a node where capacity is being released. `evicts`: pods are evicted for its plan."""
 
-    uid: str
-    pod: str
-    node: str
-    gang: str
-    why: str
-    cause: str
     since: float = 0.0
     plan: str = ""
     evicts: bool = False
@@ -56,16 +51,10 @@ class Nominate:
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class Release(PodDecision):
     """A reservation or nomination ends without a bind. `timed_out`: the pod is marked, and its gang is not scheduled while it
     is."""
 
-    uid: str
-    pod: str
-    node: str
-    gang: str
-    why: str
-    cause: str
     timed_out: bool = False
 
 
@@ -84,15 +73,8 @@ class Evict:
 
 
 @dataclass(frozen=True, slots=True)
-class CancelEviction:
+class CancelEviction(PodDecision):
     """A soft eviction is cancelled: the pod's mark is removed."""
-
-    uid: str
-    pod: str
-    node: str
-    gang: str
-    why: str
-    cause: str
 
 
 @dataclass(frozen=True, slots=True)
