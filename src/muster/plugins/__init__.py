@@ -39,12 +39,13 @@ from muster.plugins.taints import Taints
 from muster.plugins.topology import Topology
 from muster.plugins.unschedulable import Unschedulable
 from muster.plugins.volumes import Volumes
+from muster.plugins.worth import Worth
 
 SECTIONS: Mapping[str, tuple[type[Plugin], ...]] = {
     "Order of gangs and queues, and quotas.": (Priority, Creation, Drf, Proportion, Capacity, ElasticQuotas, Overcommit),
     "Filters.": (Topology, Unschedulable, Selectors, Taints, Volumes, Ports, Fit, Devices, InterPodAffinity, SpreadConstraints),
     "Scores.": (Binpack, BestFit, Fgd, Spread, NodeAffinityPreference, TaintPreference, PodAffinityPreference, Nominated),
-    "Victims.": (Conformance, Pdb, MinRuntime, LostWork),
+    "Victims.": (Conformance, Pdb, MinRuntime, LostWork, Worth),
 }
 """All plugins in the order of the manual."""
 PLUGINS: Mapping[str, Callable[..., Plugin]] = {str(plugin.name): plugin for section in SECTIONS.values() for plugin in section}

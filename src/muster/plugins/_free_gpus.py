@@ -6,7 +6,7 @@ import numpy as np
 
 from muster.engine.session import Session
 from muster.model.device import GPU_KIND, WHOLE_CORES
-from muster.model.pod import Pod
+from muster.model.pod import Pod, PodSignature
 from muster.model.resource_amounts import GPU
 from muster.model.topics import Topic
 from muster.state.derived.device_usage import Figures, device_usage
@@ -25,6 +25,11 @@ def _find_most_gpus(s: Session) -> int:
     column = s.world.columns.position.get(GPU)
     counted = 0 if column is None else int(s.world.table.allocatable[:, column].max(initial=0))
     return max(counted, device_usage(s.world).width, 1)
+
+
+def gpus_asked(signature: PodSignature) -> float:
+    """By one pod, whichever API it requests them by; a part of one where it shares it."""
+    return sum(each.count * (each.ratio or each.cores) for each in signature.devices) / WHOLE_CORES or float(signature.request[GPU])
 
 
 def free_gpus(s: Session, pod: Pod, rows: NodeRows) -> Figures:

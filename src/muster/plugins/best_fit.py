@@ -11,7 +11,7 @@ from muster.model.device import WHOLE_CORES
 from muster.model.pod import Pod
 from muster.model.resource_amounts import GPU
 from muster.model.topics import Topic
-from muster.plugins._free_gpus import free_gpus, most_gpus
+from muster.plugins._free_gpus import free_gpus, gpus_asked, most_gpus
 from muster.plugins._node_allocation import NodeAllocationScore
 from muster.state.derived_values import Derived
 from muster.state.node_table import FloatColumn, NodeRows
@@ -42,8 +42,7 @@ class BestFit(NodeAllocationScore):
 def _left(s: Session, pod: Pod, rows: NodeRows, resource: str) -> FloatColumn:
     """How much of a resource each row would have left with the pod on it."""
     if resource == GPU:
-        asked = sum(each.count * (each.ratio or each.cores) for each in pod.signature.devices)
-        left: FloatColumn = free_gpus(s, pod, rows).sum(axis=1) / WHOLE_CORES - (asked / WHOLE_CORES or pod.signature.request[GPU])
+        left: FloatColumn = free_gpus(s, pod, rows).sum(axis=1) / WHOLE_CORES - gpus_asked(pod.signature)
         return left
     column = s.world.columns.position[resource]
     amounts: FloatColumn = (rows.allocatable[:, column] - rows.planned[:, column] - s.world.request(pod)[column]).astype(np.float64)
