@@ -68,7 +68,27 @@ def test_json_of_a_difference_has_both_sides(log: Path) -> None:
 
 def test_another_policy_may_decide_otherwise(log: Path, tmp_path: Path) -> None:
     (tmp_path / "spread.yaml").write_text("plugins: [priority, fit, spread]\n")
-    assert muster("replay", log, "--policy", tmp_path / "spread.yaml").code == 1
+    result = muster("replay", log, "--policy", tmp_path / "spread.yaml")
+    assert result.code == 1
+    assert "cycle 1 differs: " in result.out
+
+
+def test_the_jobs_of_a_log_are_played_again_with_both_policies(tmp_path: Path) -> None:
+    jobs = "".join(f"- {{name: job-{at}, pods: 1, requests: {{gpu: 2}}, runDuration: 1h}}\n" for at in range(2))
+    later = "- submit: {name: whole, pods: 1, requests: {gpu: 8}, runDuration: 1h}\n- run: {for: 3h, every: 1m}\n"
+    (tmp_path / "jobs.yaml").write_text(
+        f"name: jobs\nnodes: [{{name: 'n[1-2]', gpu: 8}}]\ngangs:\n{jobs}steps:\n- run: 5m\n{later}"
+    )
+    assert muster("sim", "-q", "jobs.yaml", "--decision-log", "out.log", cwd=tmp_path).code == 0
+    (tmp_path / "spread.yaml").write_text("base: default\nplugins: [{binpack: false}, spread]\n")
+    result = muster("replay", tmp_path / "out.log", "--policy", tmp_path / "spread.yaml")
+    assert result.code == 1
+    assert "differs: effect" in result.out
+    (waits,) = [line.split() for line in result.out.splitlines() if line.startswith(" wait, p99")]
+    assert waits[3] == "0"
+    assert float(waits[4]) > 0.8
+    document = muster("replay", tmp_path / "out.log", "--policy", tmp_path / "spread.yaml", "--json").document
+    assert document["comparison"]["policies"] == ["logged", "spread"]
 
 
 def test_a_truncated_log_is_reported_with_how_far_it_was_right(log: Path) -> None:

@@ -40,9 +40,9 @@ def test_policies_are_compared_in_one_table_with_the_jobs_that_differ(tmp_path: 
     assert [line.split() for line in result.out.splitlines() if line.startswith(" wait, mean")] == [
         ["wait,", "mean", "h", "0", "0.25", "+0.25"]
     ]
-    assert "whole" in result.out.splitlines()[-1]
+    assert result.out.splitlines()[-1].startswith(" whole  with spread waited 1.0 h: 0/1 members placed, whole-0 fits nowhere")
     rows = (tmp_path / "out.csv").read_text().splitlines()
-    assert rows[3] == "default,0,whole,,8,3600,3600,7200,0,0,0"
+    assert rows[3] == "default,0,whole,,8,3600,3600,7200,0,0,0,"
     assert len(rows) == 1 + 2 * 4
 
 
@@ -52,6 +52,24 @@ def test_the_comparison_as_json_has_every_value(tmp_path: Path) -> None:
     (figure,) = result.document["figures"]
     assert figure["name"] == "GPUs allocated"
     assert len(figure["values"][0]) == 2
+
+
+def test_a_comparison_has_a_page_a_table_of_figures_and_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    (tmp_path / "jobs.csv").write_text(JOBS)
+    (tmp_path / "spread.yaml").write_text("base: default\nplugins: [{binpack: false}, spread]\n")
+    files = ("--html", tmp_path / "report.html", "--figures", tmp_path / "figures.csv", "--results", tmp_path / "results")
+    command = ("compare", tmp_path / "jobs.csv", "--nodes", "2x8", "-p", "default", "-p", tmp_path / "spread.yaml", *files)
+    assert muster(*command).code == 0
+    page, table = (tmp_path / "report.html").read_text(), (tmp_path / "figures.csv").read_text()
+    assert "<figcaption>GPUs in use" in page
+    assert page.count("<polyline") == 2 * 4
+    assert "with spread waited 1.0 h: 0/1 members placed" in page
+    assert "<script" not in page
+    assert '"wait, mean",h,spread,0,0.25' in table.splitlines()
+    assert len(list((tmp_path / "results").iterdir())) == 2
+    (tmp_path / "figures.csv").unlink()
+    assert muster(*command, "--processes", "2").code == 0
+    assert (tmp_path / "figures.csv").read_text() == table
 
 
 def test_sim_plays_a_history_with_one_policy(tmp_path: Path) -> None:

@@ -15,11 +15,11 @@ from muster.model.resource_amounts import GPU, Resources
 from muster.replay import replay
 from muster.scenario.invariants import InvariantChecker
 from muster.state.world import World
-from muster.trace.comparison import compare, compare_filling
+from muster.trace.comparison import compare
 from muster.trace.job_simulation import TERMINATION_S, JobRun, JobSimulation, SimulatedTrace, fill
 from muster.trace.job_trace import JobTrace, TraceJob, node_of, signature_of, with_shared_gpus
 from muster.trace.made_trace import make_trace, parse_made_trace
-from muster.trace.outcome import figures
+from muster.trace.outcome import figures, result_of
 from muster.yaml_positions import InputError
 
 HOUR = 3600.0
@@ -137,15 +137,27 @@ def test_a_cluster_is_filled_with_jobs_that_do_not_end() -> None:
 
 
 def test_policies_are_compared_seed_by_seed() -> None:
-    first, last = load_policy("base: default\n"), load_policy("base: default\nplugins: [{binpack: false}, spread]\n")
+    policies = load_policy("base: default\n"), load_policy("base: default\nplugins: [{binpack: false}, spread]\n")
     history = trace(*(job(f"s{i}", 0, 2, gpus=2) for i in range(4)), job("whole", 1, 1), job("z", 9, 1), nodes=2)
-    found = compare(lambda seed: history, [first, last], range(2))  # noqa: ARG005
+    played = {(at, seed): result_of(JobSimulation(history, each).run()) for at, each in enumerate(policies) for seed in range(2)}
+    found = compare(played)
     row = next(row for row in found.rows if row.figure.name == "wait, mean")
     assert row.means == pytest.approx((0, 1 / 6))
     assert row.difference == pytest.approx(1 / 6)
     assert row.margin == 0
     assert row.verdict == "worse"
-    assert [(pair.first.job.name, pair.seconds) for pair in found.jobs] == [("whole", HOUR)]
-    one = compare_filling(lambda seed: history, [first, last], range(2), percent=100)  # noqa: ARG005
-    assert [row.figure.name for row in one.rows] == ["GPUs allocated"]
-    assert one.rows[0].figure.better == 1
+    (pair,) = found.jobs
+    assert (pair.first.name, pair.seconds) == ("whole", HOUR)
+    assert pair.worse.why.startswith("waited 1.0 h: 0/1 members placed, whole-0 fits nowhere: 2 nodes full (gpu)")
+
+
+def test_curves_are_means_of_equal_parts_of_the_time() -> None:
+    done = play(trace(job("a", 0, 1), job("b", 0, 1), job("z", 4, 1)))
+    curves = result_of(done).curves
+    # One of eight GPUs is asked for at a time: two hours of four are used, and one job waits for one hour.
+    used, waiting = curves["GPUs in use"].values, curves["waiting jobs"].values
+    assert len(used) == 200
+    assert used[:100] == pytest.approx([100.0] * 100)
+    assert used[100:] == pytest.approx([0.0] * 100)
+    assert sum(waiting) / 200 == pytest.approx(1 / 4)
+    assert set(curves["GPU-hours lost so far"].values) == {0.0}

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from muster.config import default_policy
 from muster.decision_log import DecisionLogWriter
 from muster.model.resource_amounts import CPU, GPU, MEMORY
 from muster.scenario import run
 from muster.scenario.loader import parse
 from muster.trace.csv_writer import write_jobs, write_nodes
+from muster.trace.job_simulation import JobSimulation
 from muster.trace.job_trace import GPU_MODEL_LABEL, JobTrace, TraceJob, filling, gpus_of, shuffled
 from muster.trace.table_reader import read_jobs, read_trace
 from muster.yaml_positions import InputError
@@ -194,6 +196,8 @@ steps:
     assert by_name["default.long"].priority == 5
     assert by_name["default.long"].run_s == pytest.approx(600, abs=20)
     assert by_name["default.short"].run_s == pytest.approx(120, abs=20)
+    # Its pods request devices in the way of the log, and run where its nodes have them.
+    assert all(each.end_s is not None for each in JobSimulation(trace, default_policy()).run().runs)
 
 
 def test_a_line_that_is_no_decision_is_an_error(tmp_path: Path) -> None:

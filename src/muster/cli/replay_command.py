@@ -1,4 +1,7 @@
-"""`muster replay`: replay a decision log and verify that every decision is identical, or show the first that differs."""
+"""`muster replay`: replay a decision log and verify that every decision is identical, or show the first that differs.
+
+With another policy it goes on: the jobs of the log are played again with both, and compared.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,22 @@ from rich.status import Status
 from rich.text import Text
 
 from muster.cli import FAILED, OK
+from muster.cli.compare import (
+    ComparedPolicies,
+    CompareOptions,
+    comparison_document,
+    has_jobs,
+    print_comparison,
+    run_comparison,
+)
 from muster.cli.errors import UserError, file_error
 from muster.cli.json_output import write_json
 from muster.cli.screen import BAD, BOLD, DIM, ERROR, GOOD, styled, to_stdout
 from muster.cli.text_format import count
 from muster.config import load_policy
-from muster.decision_log import BadDecisionLog
+from muster.decision_log import BadDecisionLog, LogHeader, read_decision_log
 from muster.replay import CycleDifference, ReplayResult, replay
+from muster.trace.sweep import PolicyText
 from muster.yaml_positions import InputError
 
 _STATUS_EVERY = 20
@@ -30,9 +42,12 @@ def replay_log(log: Path, *, policy: Path | None, json: bool) -> int:
     if not result.cycles:
         raise UserError(f"{log}: no cycle in this log")
     difference = result.difference
+    compared = _backtest(log, policy) if policy is not None and difference is not None else None
     if json:
         document = None if difference is None else _document(difference)
-        write_json("replay", ok=difference is None, log=str(log), cycles=result.cycles, events=result.events, difference=document)
+        played = {} if compared is None else {"comparison": comparison_document(compared)}
+        counts = {"cycles": result.cycles, "events": result.events}
+        write_json("replay", ok=difference is None, log=str(log), **counts, difference=document, **played)
         return OK if difference is None else FAILED
     screen = to_stdout()
     replayed = f"{count(result.cycles, 'cycle')}, {count(result.events, 'event')}"
@@ -42,7 +57,19 @@ def replay_log(log: Path, *, policy: Path | None, json: bool) -> int:
         return OK
     screen.print_lines(_difference_lines(log, difference))
     screen.print_line(f"{replayed} replayed; the {count(result.cycles - 1, 'cycle')} before it: identical.")
+    if compared is not None:
+        screen.print_line("")
+        print_comparison(screen, compared)
     return FAILED
+
+
+def _backtest(log: Path, policy: Path) -> ComparedPolicies | None:
+    """The jobs of the log played again, with its own policy and with the other; None where none of them ran."""
+    with log.open("rb") as file:
+        first = next((entry for _, entry, _ in read_decision_log(file) if isinstance(entry, LogHeader)), None)
+    logged = PolicyText("logged", first.policy if first is not None else "", str(log))
+    options = CompareOptions(log, policies=[str(policy)], logged=logged)
+    return run_comparison(options) if has_jobs(options) else None
 
 
 def _replay(log: Path, policy: Path | None) -> ReplayResult:

@@ -49,7 +49,7 @@ def sim(
     if files and len(files) == 1 and files[0].endswith(TRACES):
         from muster.cli.compare import CompareOptions, compare_policies
 
-        played = CompareOptions(Path(files[0]), None, [str(policy)] if policy else (), nodes, columns, json=json)
+        played = CompareOptions(Path(files[0]), None, [str(policy)] if policy else (), nodes, columns, json=json, html=html)
         end("sim", json=json, work=lambda: compare_policies(played, command="sim"))
     from muster.cli.sim import SimOptions, simulate
 
@@ -75,7 +75,8 @@ def replay(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Replay a decision log and verify that every decision is identical, byte for byte."""
+    """Replay a decision log and verify that every decision is identical, byte for byte. With --policy its jobs are then played
+    again with both policies, and compared."""
     from muster.cli.replay_command import replay_log
 
     end("replay", json=json, work=lambda: replay_log(log, policy=policy, json=json))
@@ -97,13 +98,37 @@ def compare(
         float | None,
         typer.Option(metavar="PERCENT", help="How full the cluster gets with jobs that ask for so much and never end.", min=1),
     ] = None,
-    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write how each job fared to this table.")] = None,
+    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write how each job fared, and why, to this table.")] = None,
+    figures: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write every figure of every policy and seed to this table.")
+    ] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a report with plots over time to this file.")] = None,
+    processes: Annotated[int, typer.Option(help="Play in so many processes; by default one for each CPU.", min=0)] = 0,
+    dask: Annotated[str, typer.Option(metavar="ADDRESS", help="Play on the Dask cluster with this scheduler.")] = "",
+    results: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Keep each result here, and take those that are: so it can be interrupted.")
+    ] = None,
     json: Annotated[bool, JSON] = False,
 ) -> None:
     """Play a history of jobs with several policies: waits, work that counted and that was lost, and how sure the difference is."""
     from muster.cli.compare import CompareOptions, compare_policies
 
-    options = CompareOptions(trace, generate, tuple(policies or ()), nodes, columns, seeds, fill, json, csv)
+    options = CompareOptions(
+        trace,
+        generate,
+        tuple(policies or ()),
+        nodes,
+        columns,
+        seeds,
+        fill,
+        json,
+        csv,
+        figures=figures,
+        html=html,
+        processes=processes,
+        dask=dask,
+        results=results,
+    )
     end("compare", json=json, work=lambda: compare_policies(options))
 
 

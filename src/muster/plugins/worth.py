@@ -23,8 +23,8 @@ _HOUR = 3600.0
 class Worth:
     """No plan loses more GPU-hours of work for each GPU that it is made for, and nobody is evicted who is known to end soon.
 
-    Work is lost since the last checkpoint, or the start where none is declared, and for the time of a restart. Who asks for no GPUs,
-    or loses none, is not limited. When a pod ends is known where it declares for how long it runs.
+    Work is lost since the last checkpoint, or the start where none is declared, and for the time of a restart. Who asks for no
+    GPUs, or loses none, is not limited. When a pod ends is known where it declares for how long it runs.
     """
 
     gpu_hours_per_gpu: float = option(4.0, "So many GPU-hours of work a plan may lose for each GPU that is asked for.", minimum=0)

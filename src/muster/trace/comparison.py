@@ -1,23 +1,19 @@
-"""Sets policies beside each other: the same histories played with each, seed by seed, and the differences with their confidence."""
+"""Sets policies beside each other: what the same histories came to with each, seed by seed, and the differences with their
+confidence."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
 
-from muster.engine.hooks import Policy
-from muster.trace.job_simulation import JobRun, JobSimulation, fill
-from muster.trace.job_trace import JobTrace, filling
-from muster.trace.outcome import Figure, figures, mean_allocation_figure
+from muster.trace.run_result import Curve, Figure, JobOutcome, RunResult
 
 # Of Student's distribution, both sides 95 %, for 1, 2, ... differences less one.
 _T_95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13, 2.12, 2.11, 2.10, 2.09, 2.09)
 _T_MANY = 1.96
 _MOST_SHOWN = 10
-
-MakeTrace = Callable[[int], JobTrace]
-"""The history of a seed."""
+_NEVER = 1e12
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,60 +42,45 @@ class FigureRow:
 class JobDifference:
     """A job that fares differently with the last policy than with the first."""
 
-    first: JobRun
-    last: JobRun
+    first: JobOutcome
+    last: JobOutcome
 
     @property
     def seconds(self) -> float:
         """How much later it ends; a job that never does ends after all others."""
         return _end(self.last) - _end(self.first)
 
+    @property
+    def worse(self) -> JobOutcome:
+        """Where it ends later, which is where there is something to explain."""
+        return self.last if self.seconds > 0 else self.first
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
     rows: tuple[FigureRow, ...]
     jobs: tuple[JobDifference, ...]
-    runs: Mapping[tuple[int, int], tuple[JobRun, ...]]
-    """All jobs, by number of the policy and seed."""
+    results: Mapping[tuple[int, int], RunResult]
+    """By number of the policy and seed."""
+
+    def curves(self, policy: int) -> dict[str, Curve]:
+        """The mean over the seeds."""
+        found: dict[str, list[Curve]] = {}
+        for (number, _), result in self.results.items():
+            for name, curve in result.curves.items() if number == policy else ():
+                found.setdefault(name, []).append(curve)
+        columns = {name: zip(*(each.values for each in curves), strict=True) for name, curves in found.items()}
+        return {name: Curve(found[name][0].unit, tuple(sum(at) / len(at) for at in parts)) for name, parts in columns.items()}
 
 
-def compare(
-    make_trace: MakeTrace, policies: Sequence[Policy], seeds: range, *, on_run: Callable[[int, int], None] | None = None
-) -> Comparison:
-    found: list[list[list[Figure]]] = [[] for _ in policies]
-    runs: dict[tuple[int, int], tuple[JobRun, ...]] = {}
-    for seed in seeds:
-        trace = make_trace(seed)
-        for number, policy in enumerate(policies):
-            if on_run is not None:
-                on_run(number, seed)
-            done = JobSimulation(trace, policy).run()
-            found[number].append(figures(done))
-            runs[number, seed] = done.runs
-    first, last = runs[0, seeds[0]], runs[len(policies) - 1, seeds[0]]
+def compare(results: Mapping[tuple[int, int], RunResult]) -> Comparison:
+    """`results`: by number of the policy, from 0 on, and seed; the same seeds for each."""
+    policies, seeds = sorted({number for number, _ in results}), sorted({seed for _, seed in results})
+    found = [[results[number, seed].figures for seed in seeds] for number in policies]
+    first, last = results[policies[0], seeds[0]].jobs, results[policies[-1], seeds[0]].jobs
     pairs = [JobDifference(one, other) for one, other in zip(first, last, strict=True)] if len(policies) > 1 else []
-    differing = sorted((pair for pair in pairs if pair.seconds), key=lambda pair: (-abs(pair.seconds), pair.first.job.name))
-    return Comparison(_rows(found), tuple(differing[:_MOST_SHOWN]), runs)
-
-
-def compare_filling(
-    make_trace: MakeTrace,
-    policies: Sequence[Policy],
-    seeds: range,
-    *,
-    percent: float,
-    on_run: Callable[[int, int], None] | None = None,
-) -> Comparison:
-    """How full the cluster gets when jobs come until they ask for this part of all GPUs, and none ends."""
-    trace = make_trace(0)
-    found: list[list[list[Figure]]] = [[] for _ in policies]
-    for seed in seeds:
-        jobs = filling(trace, percent=percent, seed=seed)
-        for number, policy in enumerate(policies):
-            if on_run is not None:
-                on_run(number, seed)
-            found[number].append([mean_allocation_figure(fill(trace, jobs, policy))])
-    return Comparison(_rows(found), (), {})
+    differing = sorted((pair for pair in pairs if pair.seconds), key=lambda pair: (-abs(pair.seconds), pair.first.name))
+    return Comparison(_rows(found), tuple(differing[:_MOST_SHOWN]), dict(sorted(results.items())))
 
 
 def _rows(found: Sequence[Sequence[Sequence[Figure]]]) -> tuple[FigureRow, ...]:
@@ -129,5 +110,5 @@ def _difference(first: Sequence[float], last: Sequence[float]) -> tuple[float, f
     return mean, factor * sqrt(variance / count)
 
 
-def _end(run: JobRun) -> float:
-    return run.end_s if run.end_s is not None else 1e12
+def _end(outcome: JobOutcome) -> float:
+    return outcome.end_s if outcome.end_s is not None else _NEVER

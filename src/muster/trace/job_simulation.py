@@ -46,6 +46,7 @@ class LostWorkNote:
     at_s: float
     cause: str
     seconds: float
+    why: str = ""
 
 
 @dataclass(slots=True)
@@ -67,6 +68,11 @@ class JobRun:
     """Grows when it starts or stops: what was due before is not due any more."""
     pods: dict[str, Pod] = field(default_factory=dict)
     bound: int = 0
+    why: str = ""
+    """What was said of it when it was refused last."""
+    longest_s: float = 0.0
+    why_longest: str = ""
+    """Its longest wait, and what was said of it at the end of that."""
 
 
 @dataclass(slots=True)
@@ -197,11 +203,18 @@ class JobSimulation:
         outcome = self._scheduler.tick(START + self.now_s)
         self.cycles += 1
         self._carry_out(outcome.effects)
-        for _, verdict in outcome.verdicts:
+        for name, verdict in outcome.verdicts:
+            if not verdict.ok and (run := self._run_of(name)) is not None:
+                run.why = verdict.why
             if verdict.at is not None and verdict.at > START + self.now_s:
                 self._wake(verdict.at - START)
         self._sample()
         return outcome
+
+    def _run_of(self, name: str) -> JobRun | None:
+        """Of a gang's full name: that of the job, or of the one pod that it has."""
+        found = name.removeprefix(f"{NAMESPACE}/")
+        return self._runs.get(found) or self._runs.get(found.rpartition("-")[0])
 
     def _wake(self, when_s: float) -> None:
         if math.isfinite(when_s) and when_s not in self._woken:
@@ -233,7 +246,10 @@ class JobSimulation:
     def _start(self, run: JobRun) -> None:
         run.round += 1
         run.started_s = self.now_s
-        run.waited_s += self.now_s - run.waiting_since_s
+        waited = self.now_s - run.waiting_since_s
+        run.waited_s += waited
+        if waited > run.longest_s:
+            run.longest_s, run.why_longest = waited, run.why
         if run.first_start_s is None:
             run.first_start_s = self.now_s
         del self._waiting[run.job.name]
@@ -247,7 +263,7 @@ class JobSimulation:
             ran = self.now_s - run.started_s
             saved = ran // run.job.checkpoint_s * run.job.checkpoint_s if run.job.checkpoint_s else 0.0
             run.saved_s += saved
-            run.lost.append(LostWorkNote(self.now_s, evictions[0].cause, ran - saved))
+            run.lost.append(LostWorkNote(self.now_s, evictions[0].cause, ran - saved, evictions[0].why))
             run.started_s, run.waiting_since_s = None, self.now_s
             run.round += 1
             self._waiting[run.job.name] = run

@@ -94,7 +94,7 @@ def node_of(name: str, *, cpu_m: int, memory: int, gpus: int, model: str = "") -
 
 def with_shared_gpus(trace: JobTrace) -> JobTrace:
     """The same, where GPUs are shared: each node says which devices it has, and whole ones are requested as devices, too."""
-    if all(job.signature.devices == () for job in trace.jobs):
+    if not any(request.api is not DeviceApi.WHOLE for job in trace.jobs for request in job.signature.devices):
         return trace
     made: dict[PodSignature, PodSignature] = {}
     jobs = tuple(replace(job, signature=made.setdefault(job.signature, _of_devices(job.signature))) for job in trace.jobs)
@@ -103,7 +103,7 @@ def with_shared_gpus(trace: JobTrace) -> JobTrace:
 
 def _of_devices(signature: PodSignature) -> PodSignature:
     count = signature.request[GPU]
-    if signature.devices or not count:
+    if not count or any(request.api is not DeviceApi.WHOLE for request in signature.devices):
         return signature
     amounts = {name: amount for name, amount in signature.request.items if name != GPU} | {SHARED_GPU: count * WHOLE_CORES}
     devices = (DeviceRequest(DeviceApi.KOORDINATOR, count=count, ratio=100, cores=WHOLE_CORES),)

@@ -7,27 +7,22 @@ to their end.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from muster.model.resource_amounts import GPU
+from muster.state.node_table import FloatColumn
 from muster.trace.job_simulation import GpuUsage, JobRun, SimulatedTrace
+from muster.trace.run_result import HIGHER, Curve, Figure, JobOutcome, RunResult
 
-HIGHER, LOWER = 1, -1
 _HOUR = 3600.0
 # A job of a second that waits a minute is not sixty times as slow.
 _SHORTEST_S = 600.0
+_POINTS = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One number about a run. `better` says which way."""
-
-    name: str
-    unit: str
-    value: float
-    better: int = LOWER
+def result_of(done: SimulatedTrace) -> RunResult:
+    return RunResult(tuple(figures(done)), tuple(map(_job_outcome, done.runs)), _curves(done), done.trace.jobs[-1].arrival_s)
 
 
 def figures(done: SimulatedTrace) -> list[Figure]:
@@ -48,7 +43,7 @@ def _times(runs: Sequence[JobRun]) -> Iterator[Figure]:
         by_queue.setdefault(run.job.queue, []).append(run)
     for queue in sorted(by_queue) if len(by_queue) > 1 else ():
         yield from _spread(f"wait, {queue or 'without a queue'}", "h", _first_waits(by_queue[queue]))
-    yield Figure("wait in all, mean", "h", _mean([run.waited_s / _HOUR for run in ended]))
+    yield from _spread("wait in all", "h", [run.waited_s / _HOUR for run in ended])
     completion = [(run, (run.end_s or 0.0) - run.job.arrival_s) for run in ended]
     yield from _spread("completion", "h", [seconds / _HOUR for _, seconds in completion])
     yield from _spread("slowdown", "times", [max(1.0, seconds / max(run.job.run_s, _SHORTEST_S)) for run, seconds in completion])
@@ -96,16 +91,20 @@ def _inside(sample: GpuUsage, window: float) -> float:
 def _evictions(runs: Sequence[JobRun]) -> Iterator[Figure]:
     counts = [run.evictions for run in runs]
     yield Figure("evictions", "", float(sum(counts)))
+    yield Figure("evictions of a gang, mean", "times", _mean(counts))
     yield Figure("worst gang evicted", "times", float(max(counts, default=0)))
 
 
 def _sharing(done: SimulatedTrace) -> Iterator[Figure]:
-    window = done.trace.jobs[-1].arrival_s
-    deserved = {queue.name: float(queue.deserved[GPU]) for queue in done.trace.queues if queue.deserved[GPU]}
+    window, deserved = done.trace.jobs[-1].arrival_s, _deserved(done)
     if len(deserved) < 2 or not window:
         return
     found = sum(_jain(sample.by_queue, deserved) * _inside(sample, window) for sample in done.samples)
     yield Figure("fairness (Jain, use / deserved)", "", found / window, HIGHER)
+
+
+def _deserved(done: SimulatedTrace) -> dict[str, float]:
+    return {queue.name: float(queue.deserved[GPU]) for queue in done.trace.queues if queue.deserved[GPU]}
 
 
 def _jain(used: Mapping[str, float], deserved: Mapping[str, float]) -> float:
@@ -113,3 +112,60 @@ def _jain(used: Mapping[str, float], deserved: Mapping[str, float]) -> float:
     parts = [used.get(name, 0.0) / share for name, share in deserved.items()]
     squares = len(parts) * sum(part * part for part in parts)
     return sum(parts) ** 2 / squares if squares else 1.0
+
+
+# -- each job, and over time -----------------------------------------------------------------------------------------------------
+
+
+def _job_outcome(run: JobRun) -> JobOutcome:
+    job = run.job
+    lost = sum(note.seconds for note in run.lost) * job.gpus / _HOUR
+    said = [f"waited {run.longest_s / _HOUR:.1f} h: {run.why_longest}"] if run.why_longest else []
+    if run.end_s is None and run.started_s is None:
+        said.append(f"still waits: {run.why}")
+    if run.lost:
+        said.append(f"last evicted after {run.lost[-1].at_s / _HOUR:.1f} h: {run.lost[-1].why}")
+    return JobOutcome(
+        job.name,
+        job.queue,
+        job.gpus,
+        job.arrival_s,
+        run.first_start_s,
+        run.end_s,
+        run.waited_s,
+        run.evictions,
+        lost,
+        "; ".join(said),
+    )
+
+
+def _curves(done: SimulatedTrace) -> dict[str, Curve]:
+    window, gpus = done.trace.jobs[-1].arrival_s, done.trace.gpus
+    if not window or not done.samples:
+        return {}
+    found = {"waiting jobs": ("", [float(sample.waiting) for sample in done.samples])}
+    if gpus:
+        found["GPUs in use"] = ("%", [100 * sample.gpus / gpus for sample in done.samples])
+        found["GPUs idle that a waiting job asks for"] = ("%", [100 * sample.stranded / gpus for sample in done.samples])
+        notes = sorted((note.at_s, note.seconds * run.job.gpus / _HOUR) for run in done.runs for note in run.lost)
+        found["GPU-hours lost so far"] = ("", _sum_until(notes, [sample.at_s for sample in done.samples]))
+    deserved = _deserved(done)
+    if len(deserved) > 1:
+        found["fairness (Jain, use / deserved)"] = ("", [_jain(sample.by_queue, deserved) for sample in done.samples])
+        for queue in deserved:
+            found[f"GPUs of {queue}"] = ("", [sample.by_queue.get(queue, 0.0) for sample in done.samples])
+    times = np.array([*(sample.at_s for sample in done.samples), done.samples[-1].at_s + done.samples[-1].seconds])
+    return {name: Curve(unit, _means(times, np.array(values), window)) for name, (unit, values) in found.items()}
+
+
+def _sum_until(notes: Sequence[tuple[float, float]], times: Sequence[float]) -> list[float]:
+    sums = np.concatenate(([0.0], np.cumsum([amount for _, amount in notes])))
+    found: list[float] = sums[np.searchsorted([at for at, _ in notes], times, side="right")].tolist()
+    return found
+
+
+def _means(times: FloatColumn, values: FloatColumn, window: float) -> tuple[float, ...]:
+    """The mean in each of so many equal parts: a value holds until the next."""
+    edges = np.linspace(0.0, window, _POINTS + 1)
+    integral = np.interp(edges, times, np.concatenate(([0.0], np.cumsum(values * np.diff(times)))))
+    return tuple(np.round(np.diff(integral) / (window / _POINTS), 6).tolist())

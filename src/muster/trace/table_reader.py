@@ -35,7 +35,9 @@ def read_trace(jobs: Path, *, nodes: str = "", columns: Path | None = None) -> J
         trace = replace(trace, nodes=_read_nodes(nodes))
     if not trace.nodes:
         raise InputError([InputFault("the history names no nodes: give a table of them, or such as --nodes 64x8", file=str(jobs))])
-    return with_shared_gpus(_with_shares(trace, described))
+    trace = _with_shares(trace, described)
+    # What a log has requests devices in its own way, and its nodes list them.
+    return with_shared_gpus(trace) if nodes else trace
 
 
 def read_jobs(jobs: Path, *, columns: Path | None = None) -> JobTrace:
