@@ -12,7 +12,7 @@ import pytest
 from muster.config import default_policy
 from muster.trace import sweep
 from muster.trace.run_result import RunResult
-from muster.trace.sweep import HistorySource, NamedFile, PolicyText, Run, result_of_run, results_of
+from muster.trace.sweep import HistorySource, NamedFile, PolicyRun, PolicyText, result_of_run, results_of
 from muster.yaml_positions import InputError
 
 JOBS = b"name,arrival_s,run_s,gpus\na,0,7200,2\nb,0,7200,2\nwhole,3600,3600,8\nlast,36000,60,1\n"
@@ -20,8 +20,8 @@ DEFAULT = PolicyText("default", default_policy().source, "<default policy>")
 GENERATED = HistorySource(generate="gangs=30,days=1,nodes=4")
 
 
-def runs(count: int, source: HistorySource = GENERATED) -> list[Run]:
-    return [Run(source, DEFAULT, seed) for seed in range(count)]
+def runs(count: int, source: HistorySource = GENERATED) -> list[PolicyRun]:
+    return [PolicyRun(source, DEFAULT, seed) for seed in range(count)]
 
 
 def test_a_run_carries_the_files_that_it_reads() -> None:
@@ -40,7 +40,7 @@ def test_what_was_interrupted_goes_on(tmp_path: Path, monkeypatch: pytest.Monkey
     first = results_of(runs(2), folder=tmp_path)
     made: list[int] = []
 
-    def noted(run: Run) -> RunResult:
+    def noted(run: PolicyRun) -> RunResult:
         made.append(run.seed)
         return result_of_run(run)
 
@@ -50,17 +50,17 @@ def test_what_was_interrupted_goes_on(tmp_path: Path, monkeypatch: pytest.Monkey
     assert made == [2]
     assert told == [(2, 3), (3, 3)]
     # Half a file is no result.
-    next(iter(sorted(tmp_path.glob("*.json")))).write_text('{"figures": [')
+    (tmp_path / f"{runs(1)[0].digest()}.json").write_text('{"figures": [')
     assert results_of(runs(2), folder=tmp_path) == first
-    assert len(made) == 2
+    assert made == [2, 0]
 
 
 def test_runs_that_differ_have_results_of_their_own() -> None:
     one = runs(1)[0]
     others = [
-        Run(GENERATED, DEFAULT, 1),
-        Run(GENERATED, PolicyText("default", "base: default\n", ""), 0),
-        Run(GENERATED, DEFAULT, 0, 90),
+        PolicyRun(GENERATED, DEFAULT, 1),
+        PolicyRun(GENERATED, PolicyText("default", "base: default\n", ""), 0),
+        PolicyRun(GENERATED, DEFAULT, 0, 90),
     ]
     assert len({run.digest() for run in (one, *others)}) == 4
     assert one.digest() == runs(1)[0].digest()

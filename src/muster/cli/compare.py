@@ -23,7 +23,7 @@ from muster.config import default_policy, load_policy
 from muster.trace.comparison import Comparison, FigureRow, JobDifference, compare
 from muster.trace.job_trace import JobTrace
 from muster.trace.run_result import JobOutcome, RunResult
-from muster.trace.sweep import HistorySource, NamedFile, PolicyText, Run, history_of, results_of
+from muster.trace.sweep import HistorySource, NamedFile, PolicyRun, PolicyText, history_of, results_of
 from muster.trace.table_reader import read_trace
 
 DEFAULT = "default"
@@ -86,7 +86,7 @@ def run_comparison(options: CompareOptions) -> ComparedPolicies:
         raise UserError("--fill is about GPUs, and these nodes have none")
     # Seed by seed, so that what was done when it is interrupted can be compared.
     runs = {
-        (number, seed): Run(source, policy, seed, options.fill)
+        (number, seed): PolicyRun(source, policy, seed, options.fill)
         for seed in range(options.seeds)
         for number, policy in enumerate(policies)
     }
@@ -96,7 +96,7 @@ def run_comparison(options: CompareOptions) -> ComparedPolicies:
     return compared
 
 
-def _played(runs: Sequence[Run], options: CompareOptions) -> list[RunResult]:
+def _played(runs: Sequence[PolicyRun], options: CompareOptions) -> list[RunResult]:
     console = Console(stderr=True)
     with Status("", console=console) as status:
         if not console.is_terminal:

@@ -106,7 +106,7 @@ def compare(
     processes: Annotated[int, typer.Option(help="Play in so many processes; by default one for each CPU.", min=0)] = 0,
     dask: Annotated[str, typer.Option(metavar="ADDRESS", help="Play on the Dask cluster with this scheduler.")] = "",
     results: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Keep each result here, and take those that are: so it can be interrupted.")
+        Path | None, typer.Option(metavar="FOLDER", help="Keep each result here, and go on from those that are here.")
     ] = None,
     json: Annotated[bool, JSON] = False,
 ) -> None:

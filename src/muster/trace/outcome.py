@@ -140,22 +140,37 @@ def _job_outcome(run: JobRun) -> JobOutcome:
 
 
 def _curves(done: SimulatedTrace) -> dict[str, Curve]:
-    window, gpus = done.trace.jobs[-1].arrival_s, done.trace.gpus
-    if not window or not done.samples:
+    window, samples = done.trace.jobs[-1].arrival_s, done.samples
+    if not window or not samples:
         return {}
-    found = {"waiting jobs": ("", [float(sample.waiting) for sample in done.samples])}
-    if gpus:
-        found["GPUs in use"] = ("%", [100 * sample.gpus / gpus for sample in done.samples])
-        found["GPUs idle that a waiting job asks for"] = ("%", [100 * sample.stranded / gpus for sample in done.samples])
-        notes = sorted((note.at_s, note.seconds * run.job.gpus / _HOUR) for run in done.runs for note in run.lost)
-        found["GPU-hours lost so far"] = ("", _sum_until(notes, [sample.at_s for sample in done.samples]))
-    deserved = _deserved(done)
-    if len(deserved) > 1:
-        found["fairness (Jain, use / deserved)"] = ("", [_jain(sample.by_queue, deserved) for sample in done.samples])
-        for queue in deserved:
-            found[f"GPUs of {queue}"] = ("", [sample.by_queue.get(queue, 0.0) for sample in done.samples])
-    times = np.array([*(sample.at_s for sample in done.samples), done.samples[-1].at_s + done.samples[-1].seconds])
+    found = {"waiting jobs": ("", [float(sample.waiting) for sample in samples]), **_gpu_curves(done), **_queue_curves(done)}
+    times = np.array([*(sample.at_s for sample in samples), samples[-1].at_s + samples[-1].seconds])
     return {name: Curve(unit, _means(times, np.array(values), window)) for name, (unit, values) in found.items()}
+
+
+_SampledCurves = dict[str, tuple[str, list[float]]]
+"""By name the unit, and a value for each sample."""
+
+
+def _gpu_curves(done: SimulatedTrace) -> _SampledCurves:
+    gpus = done.trace.gpus
+    if not gpus:
+        return {}
+    notes = sorted((note.at_s, note.seconds * run.job.gpus / _HOUR) for run in done.runs for note in run.lost)
+    return {
+        "GPUs in use": ("%", [100 * sample.gpus / gpus for sample in done.samples]),
+        "GPUs idle that a waiting job asks for": ("%", [100 * sample.stranded / gpus for sample in done.samples]),
+        "GPU-hours lost so far": ("", _sum_until(notes, [sample.at_s for sample in done.samples])),
+    }
+
+
+def _queue_curves(done: SimulatedTrace) -> _SampledCurves:
+    deserved = _deserved(done)
+    if len(deserved) < 2:
+        return {}
+    fairness = [_jain(sample.by_queue, deserved) for sample in done.samples]
+    used = {f"GPUs of {queue}": ("", [sample.by_queue.get(queue, 0.0) for sample in done.samples]) for queue in deserved}
+    return {"fairness (Jain, use / deserved)": ("", fairness), **used}
 
 
 def _sum_until(notes: Sequence[tuple[float, float]], times: Sequence[float]) -> list[float]:

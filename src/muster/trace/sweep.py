@@ -61,7 +61,7 @@ class PolicyText:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class PolicyRun:
     """One history with one policy. `fill`: percent of all GPUs that is asked for by jobs that never end; None plays it in time."""
 
     source: HistorySource
@@ -104,7 +104,7 @@ def _read(source: HistorySource) -> JobTrace:
         return read_trace(jobs, nodes=nodes, columns=put(source.columns, "columns"))
 
 
-def result_of_run(run: Run) -> RunResult:
+def result_of_run(run: PolicyRun) -> RunResult:
     policy = load_policy(run.policy.text, file=run.policy.file)
     if run.fill is None:
         return result_of(JobSimulation(history_of(run.source, run.seed), policy).run())
@@ -113,7 +113,7 @@ def result_of_run(run: Run) -> RunResult:
 
 
 def results_of(
-    runs: Sequence[Run], *, processes: int = 1, dask: str = "", folder: Path | None = None, on_done: OnDone | None = None
+    runs: Sequence[PolicyRun], *, processes: int = 1, dask: str = "", folder: Path | None = None, on_done: OnDone | None = None
 ) -> list[RunResult]:
     """Of all runs, in their order. `dask`: the address of a scheduler. `folder`: results are kept there, and those there taken."""
     found: dict[int, RunResult] = {}
@@ -133,7 +133,7 @@ def results_of(
     return [found[number] for number in range(len(runs))]
 
 
-def _made(runs: Mapping[int, Run], *, processes: int, dask: str) -> Iterator[tuple[int, RunResult]]:
+def _made(runs: Mapping[int, PolicyRun], *, processes: int, dask: str) -> Iterator[tuple[int, RunResult]]:
     """As they are done."""
     if dask and runs:
         yield from _on_dask(runs, dask)
@@ -144,7 +144,7 @@ def _made(runs: Mapping[int, Run], *, processes: int, dask: str) -> Iterator[tup
             yield number, result_of_run(run)
 
 
-def _in_processes(runs: Mapping[int, Run], processes: int) -> Iterator[tuple[int, RunResult]]:
+def _in_processes(runs: Mapping[int, PolicyRun], processes: int) -> Iterator[tuple[int, RunResult]]:
     left, tries = dict(runs), 0
     while left:
         with _pool(min(processes, len(left))) as pool:
@@ -170,7 +170,7 @@ def _pool(processes: int) -> Iterator[ProcessPoolExecutor]:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _on_dask(runs: Mapping[int, Run], address: str) -> Iterator[tuple[int, RunResult]]:
+def _on_dask(runs: Mapping[int, PolicyRun], address: str) -> Iterator[tuple[int, RunResult]]:
     """Each result is fetched as it is done: a worker that dies after that costs nothing."""
     try:
         import distributed
@@ -197,18 +197,18 @@ class _SavedResults:
         except OSError as error:
             raise InputError([InputFault(f"cannot be used: {error.strerror}", file=str(folder))]) from None
 
-    def read(self, run: Run) -> RunResult | None:
+    def read(self, run: PolicyRun) -> RunResult | None:
         try:
             return msgspec.json.decode(self._path(run).read_bytes(), type=RunResult)
         except (OSError, msgspec.DecodeError):
             return None
 
-    def write(self, run: Run, result: RunResult) -> None:
+    def write(self, run: PolicyRun, result: RunResult) -> None:
         """Whole or not at all."""
         path = self._path(run)
         part = path.with_suffix(f".{os.getpid()}.part")
         part.write_bytes(msgspec.json.encode(result))
         part.replace(path)
 
-    def _path(self, run: Run) -> Path:
+    def _path(self, run: PolicyRun) -> Path:
         return self._folder / f"{run.digest()}.json"
