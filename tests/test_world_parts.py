@@ -41,6 +41,8 @@ MEMORY = {
         "engine/nominations.py",
         "engine/recover.py",
         "engine/evict/evict_actions.py",
+        "engine/consolidate/consolidate.py",
+        "engine/consolidate/moved_pods.py",
         "state/gangs/broken_gangs.py",
     },
     "last_minimums": {"state/store.py", "state/memory.py"},
@@ -58,6 +60,12 @@ MEMORY = {
     "losses": {"state/memory.py", "engine/evict/eviction_history.py", "engine/saved_history.py"},
     "plan_losses": {"state/memory.py"},
     "backfill_reservations": {"state/memory.py"},
+    "moves": {
+        "state/memory.py",
+        "engine/consolidate/consolidate.py",
+        "engine/consolidate/moved_pods.py",
+        "engine/evict/evict_actions.py",
+    },
     "past_use": {"engine/past_use.py", "engine/saved_history.py"},
     "noted_use": {"engine/past_use.py"},
     "saved_plans": {"state/memory.py", "state/object_facts.py", "engine/saved_plans.py", "engine/recover.py"},
@@ -266,6 +274,8 @@ def test_who_bumps_a_topic_and_who_names_it() -> None:
     assert listed == WAITED_FOR
 
 
+PLANNERS = ("engine/consolidate/consolidate.py", "engine/evict/evict_actions.py")
+
 WAITED_FOR: dict[Topic, tuple[list[str], list[str]]] = {
     Topic.FREE_CAPACITY: (
         ["engine/expire.py", "state/memory.py", "state/object_facts.py", "state/placements.py", "state/pod_facts.py"],
@@ -283,13 +293,22 @@ WAITED_FOR: dict[Topic, tuple[list[str], list[str]]] = {
     Topic.RELEASING: (["state/placements.py", "state/pod_facts.py"], ["engine/explain.py"]),
     Topic.RESERVATIONS: (["state/placements.py"], ["engine/explain.py"]),
     Topic.POD_PLACED: (["state/placements.py", "state/pod_facts.py"], ["engine/explain.py"]),
-    Topic.EVICTABLE: (["state/gangs/membership.py", "state/pod_facts.py"], ["engine/evict/evict_actions.py"]),
+    Topic.EVICTABLE: (
+        ["state/gangs/membership.py", "state/pod_facts.py"],
+        [*PLANNERS],
+    ),
     Topic.QUEUES: (["state/object_facts.py"], ["engine/evict/evict_actions.py", "engine/quota.py", "plugins/capacity.py"]),
     Topic.QUEUE_CAPACITY: (["state/object_facts.py", "state/placements.py"], ["engine/evict/evict_actions.py", "engine/quota.py"]),
-    Topic.QUEUE_USAGE: (["state/placements.py", "state/pod_facts.py"], ["engine/evict/evict_actions.py"]),
+    Topic.QUEUE_USAGE: (
+        ["state/placements.py", "state/pod_facts.py"],
+        [*PLANNERS],
+    ),
     Topic.DEMAND: (
         ["state/gangs/membership.py", "state/object_facts.py"],
         ["engine/evict/evict_actions.py", "plugins/elastic_quota.py", "plugins/overcommit.py", "plugins/proportion.py"],
     ),
-    Topic.BUDGETS: (["state/object_facts.py"], ["engine/evict/evict_actions.py", "plugins/pdb.py"]),
+    Topic.BUDGETS: (
+        ["state/object_facts.py"],
+        [*PLANNERS, "plugins/pdb.py"],
+    ),
 }

@@ -84,7 +84,8 @@ def _end_state(runner: ScenarioRunner) -> EndState:
     leaked_reservations: list[str] = []
     reserved = {uid for uid, placement in runner.world.placements.by_uid.items() if placement.phase in RESERVATIONS}
     plans = [plan["spec"] for plan in runner.cluster.listed("Plan") if plan["metadata"]["namespace"] == names.MUSTER_NAMESPACE]
-    planned = {member["uid"] for plan in plans for member in plan["members"]}
+    kept = [move for plan in plans for move in plan["moves"]]
+    planned = {member["uid"] for plan in plans for member in plan["members"]} | {move["uid"] for move in kept}
     for pod in runner.cluster.listed("Pod"):
         meta, is_bound = pod["metadata"], bool(pod["spec"].get("nodeName"))
         is_nominated = bool((pod.get("status") or {}).get("nominatedNodeName"))
@@ -97,6 +98,9 @@ def _end_state(runner: ScenarioRunner) -> EndState:
             where = " and ".join(place for place, is_there in places.items() if is_there)
             leaked_reservations.append(f"{meta['namespace']}/{meta['name']}: a reservation is only {where}")
         pods.append((f"{meta['namespace']}/{meta['name']}", pod_state_text(pod)))
+    moves = {(move.reserve.victim, move.successor) for move in runner.world.memory.moves.values()}
+    for move in {(move["victim"], move["uid"]) for move in kept} ^ moves:
+        leaked_reservations.append(f"what is kept for {move[0]} is only in its Plan, or only in the scheduler")
     write_counts = Counter(f"{write.verb} {write.name}" for write in runner.cluster.writes if write.verb in _ONCE_ONLY_VERBS)
     return EndState(
         tuple(sorted(pods)),

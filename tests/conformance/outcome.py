@@ -97,7 +97,7 @@ def _status(case: Case, world: World, pod: Pod) -> str:
     match world.phase(pod):
         case Phase.PENDING:
             return "Pending"
-        case Phase.NOMINATED | Phase.RESERVED:
+        case Phase.NOMINATED | Phase.RESERVED | Phase.MOVING:
             return "Pipelined"
         case Phase.BINDING:
             return "Binding" if binds_pods(case) else "Pipelined"

@@ -88,6 +88,7 @@ ACTION_DOCS: Mapping[str, str] = {
     "expire": "Ends what has timed out: permit waits, and nominations that can no longer be bound.",
     "enqueue": "Decides which PodGroups are enqueued, so that their pods are attempted, and why the others are not.",
     "allocate": "Places gangs on free capacity in their order, each whole or not at all; binds the nominated.",
+    "consolidate": "Moves pods for a gang that did not fit though as much as it asks for is free: see docs/consolidation.md.",
     "preempt": "Evicts for one pod that did not fit, on the node where that costs least: pods of lower priority in its own queue.",
     "gang-preempt": "Evicts for a gang that did not fit, in one domain: pods of lower priority in its own queue.",
     "gang-reclaim": "Evicts for a gang that still does not fit: pods of queues that use more than they deserve.",

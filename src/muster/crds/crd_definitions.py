@@ -218,6 +218,10 @@ _PLAN: Final = {
             "cancelled": _list(_STRING, "The UIDs of pods whose soft eviction is being cancelled."),
             "parts": _list(_STRING, "The names of other objects with the rest of a plan that is too large for one."),
             "partOf": _described(_STRING, "Of such a rest: the name of the first object."),
+            "moves": _list(
+                _object({"gang": _STRING, "role": _STRING, "pod": _STRING, "victim": _STRING, "node": _STRING, "since": _NUMBER}),
+                "The nodes that are kept for pods that are moved for it, until they are created anew.",
+            ),
         },
         description="Written by the scheduler, for the one that starts after it.",
     )

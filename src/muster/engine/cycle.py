@@ -7,6 +7,9 @@ from collections.abc import Callable, Sequence
 from muster.engine.allocate import allocate
 from muster.engine.backfill_reservations import update_backfill_reservations
 from muster.engine.commit import collect_effects
+from muster.engine.consolidate.consolidate import consolidate
+from muster.engine.consolidate.movable_pods import CONSOLIDATE
+from muster.engine.consolidate.moved_pods import drop_settled_moves, settle_moves
 from muster.engine.enqueue import enqueue
 from muster.engine.evict.evict_actions import EVICT_ACTIONS
 from muster.engine.evict.eviction_history import record_evictions
@@ -30,6 +33,7 @@ ACTIONS: dict[str, Callable[[Session, Refusals], None]] = {
     "expire": expire,
     "enqueue": enqueue,
     "allocate": allocate,
+    CONSOLIDATE: consolidate,
     **EVICT_ACTIONS,
 }
 
@@ -59,11 +63,12 @@ def run_session(s: Session, *, on_step: StepCallback = _ignore_step, undone: boo
     memory.cycle += 1
     placements.clear_journal()
     # 2. Plugins prepare; reservations that a former scheduler wrote are taken over or dropped; gangs that fell
-    # below their minimum are noted.
+    # below their minimum are noted; pods that were moved and created anew take what was kept for them.
     on_step("recover")
     s.prepare()
     recover(s)
     note_broken_gangs(s.world)
+    settle_moves(s)
     # 3. The policy's actions, in its order.
     refusals: Refusals = {}
     for action in s.policy.actions:
@@ -73,6 +78,7 @@ def run_session(s: Session, *, on_step: StepCallback = _ignore_step, undone: boo
     # kept for gangs that have waited for long; wait times are put off.
     on_step("commit")
     end_broken_plans(s)
+    drop_settled_moves(s)
     cancel_unneeded_evictions(s)
     update_backfill_reservations(s, refusals)
     pause_permit_waits(s)

@@ -66,6 +66,12 @@ class PolicySettings:
     max_reserved_idle_percent: int = option(
         10, "So many percent of the cluster may be idle because nodes are kept for gangs, the first such gang aside.", minimum=0
     )
+    move_every_s: float = option(
+        3600.0, "Pods of one gang are moved once in so long, at most: see the action consolidate.", minimum=0
+    )
+    movable_queues: tuple[str, ...] = option(
+        (), "Pods of these queues, and of those below them, may be moved, unless their annotation muster.dev/movable is false."
+    )
     nomination_s: float = option(
         600.0, "How long nominations hold after the last of their victims should have terminated.", minimum=0
     )

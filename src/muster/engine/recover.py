@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from muster.engine.consolidate.movable_pods import CONSOLIDATE, movable_now, move_ask
+from muster.engine.consolidate.moved_pods import recover_move
 from muster.engine.evict.evict_actions import EVICTION_POLICIES, action_for
 from muster.engine.evict.eviction_candidates import evictable_now
 from muster.engine.evict.eviction_history import record_plans
@@ -22,8 +24,9 @@ from muster.model.effects import Condition, Release
 from muster.model.gang import Gang, Mode
 from muster.model.pod import RESERVATIONS, Phase, Placement, Pod
 from muster.model.queue import show_queue
-from muster.model.saved_state import SavedEvictions, SavedMember, SavedPlan, saved_plan_name
+from muster.model.saved_state import SavedEvictions, SavedMember, SavedMove, SavedPlan, saved_plan_name
 from muster.state.memory import ActivePlan
+from muster.state.reserve_pods import MOVED
 
 RECOVERED = "Recovered"
 STALE_RESERVATION = "StaleReservation"
@@ -43,6 +46,8 @@ def recover(s: Session) -> None:
     for plan in plans:
         for member in plan.members:
             _restore(s, plan, member)
+        for move in plan.moves:
+            _restore_move(s, plan, move)
     _clear_unexplained(s)
     # These reservations existed before the cycle began: effects are changes from there.
     s.world.placements.forget_steps(RECOVERED)
@@ -125,6 +130,10 @@ def _continue_evictions(s: Session, plan: SavedPlan, entry: SavedEvictions) -> U
 def _evictable(s: Session, plan: SavedPlan, entry: SavedEvictions, members: list[SavedMember]) -> list[Pod]:
     policy = EVICTION_POLICIES.get(entry.action)
     victims = [s.world.facts.pods[uid] for uid in entry.victims if uid in s.world.facts.pods]
+    if entry.action == CONSOLIDATE:
+        asking = s.world.facts.gangs[plan.gang]
+        movable = movable_now(s, move_ask(asking, [s.world.facts.pods[member.uid] for member in members]), victims)
+        return [victim for victim in victims if victim.uid in movable]
     if policy is None or not any(s.world.phase(victim) is Phase.BOUND for victim in victims):
         return []
     pods = tuple(s.world.facts.pods[member.uid] for member in members)
@@ -155,6 +164,21 @@ def _restore(s: Session, plan: SavedPlan, member: SavedMember) -> None:
         s.extra_effects.append(Condition("pod", pod.full_name, False, STALE_RESERVATION, text))
     else:
         _restore_reservation(s, s.world.facts.gangs[plan.gang], pod, member, plan)
+
+
+def _restore_move(s: Session, plan: SavedPlan, saved: SavedMove) -> None:
+    """What is kept for a pod that was moved, or the nomination of the one that took it."""
+    victim, pod = s.world.facts.pods.get(saved.victim), s.world.facts.pods.get(saved.uid)
+    if (victim is not None and s.world.phase(victim) is Phase.BOUND) or (pod is not None and pod.node is not None):
+        return
+    gang = s.world.gang_of(pod) if pod is not None else None
+    if not recover_move(s, saved, for_gang=plan.gang, is_taken=gang is not None) or pod is None or gang is None:
+        return
+    member = SavedMember(pod.uid, pod.full_name, saved.node, Phase.NOMINATED, saved.since, f"{MOVED}{saved.victim}")
+    if _why_stale(s, None, member):
+        s.world.memory.end_move(member.plan)
+    else:
+        _restore_reservation(s, gang, pod, member)
 
 
 def _restore_reservation(s: Session, gang: Gang, pod: Pod, member: SavedMember, plan: SavedPlan | None = None) -> None:

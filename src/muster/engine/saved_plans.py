@@ -11,7 +11,8 @@ from dataclasses import replace
 from muster.engine.session import Session
 from muster.model.effects import DeletePlan, SavePlan
 from muster.model.pod import RESERVATIONS, Phase, Placement, Pod
-from muster.model.saved_state import UNKNOWN, SavedEvictions, SavedMember, SavedPlan, saved_plan_name
+from muster.model.saved_state import UNKNOWN, SavedEvictions, SavedMember, SavedMove, SavedPlan, saved_plan_name
+from muster.state.reserve_pods import Move
 from muster.state.world import World
 
 
@@ -19,7 +20,8 @@ def plan_effects(s: Session) -> list[SavePlan | DeletePlan]:
     """What has to be written so that a restart knows the plans as they are now."""
     world, saved = s.world, s.world.memory.saved_plans
     effects: list[SavePlan | DeletePlan] = []
-    for key in sorted({*saved, *_gangs_with_reservations(world)}, key=lambda key: _order(world, key)):
+    moving = {move.for_gang for move in world.memory.moves.values()}
+    for key in sorted({*saved, *_gangs_with_reservations(world), *moving}, key=lambda key: _order(world, key)):
         before = saved.get(key)
         plan = _plan_of(world, key, before or SavedPlan(key, name=saved_plan_name(key)))
         if plan.is_empty:
@@ -50,13 +52,40 @@ def _plan_of(world: World, key: str, before: SavedPlan) -> SavedPlan:
     victims = {uid for entry in evictions for uid in entry.victims}
     known = dict.fromkeys([*before.cancelled, *(uid for entry in before.evictions for uid in entry.victims)])
     cancelled = tuple(uid for uid in known if uid not in victims and _is_marked(world, uid, Phase.BOUND))
-    return replace(before, members=members, evictions=evictions, cancelled=cancelled, version=0)
+    return replace(before, members=members, evictions=evictions, cancelled=cancelled, moves=_moves(world, key), version=0)
 
 
 def _members(world: World, key: str) -> tuple[SavedMember, ...]:
     gang = world.facts.gangs.get(key)
     kept = [(pod, _reservation(world, pod)) for pod in gang.pods()] if gang is not None else []
-    return tuple(_saved_member(pod, placement) for pod, placement in kept if placement is not None)
+    # What was kept for members that were moved is in the Plan that they were moved for.
+    moves = world.memory.moves
+    return tuple(_saved_member(pod, placement) for pod, placement in kept if placement is not None and placement.plan not in moves)
+
+
+def _moves(world: World, key: str) -> tuple[SavedMove, ...]:
+    moves = [move for move in world.memory.moves.values() if move.for_gang == key]
+    return tuple(sorted(map(_saved_move, moves), key=lambda move: (move.pod, move.victim)))
+
+
+def _saved_move(move: Move) -> SavedMove:
+    pod, member = move.reserve, move.reserve.member
+    return SavedMove(
+        victim=pod.victim,
+        pod=pod.full_name,
+        gang=member.gang,
+        role=member.role,
+        owner=pod.owner,
+        queue=member.queue,
+        preemptible=member.preemptible,
+        priority=pod.priority,
+        node=move.placement.node or "",
+        since=move.placement.since,
+        plan=move.plan,
+        request=tuple(sorted(pod.signature.request.items)),
+        devices=move.placement.devices,
+        uid=move.successor,
+    )
 
 
 def _evictions(world: World, before: SavedPlan, *, named: set[str]) -> tuple[SavedEvictions, ...]:
@@ -77,7 +106,8 @@ def _remaining(world: World, saved: SavedPlan) -> SavedPlan:
     """A saved plan without what a restart drops by itself: members that were bound or are gone, and marks that were removed."""
     members = tuple(member for member in saved.members if _is_waiting(world, member.uid))
     marked = tuple(uid for uid in saved.cancelled if _is_marked(world, uid, Phase.BOUND))
-    return replace(saved, members=members, cancelled=marked, version=0)
+    moves = tuple(move for move in saved.moves if not move.uid or _is_waiting(world, move.uid))
+    return replace(saved, members=members, cancelled=marked, moves=moves, version=0)
 
 
 def _is_waiting(world: World, uid: str) -> bool:

@@ -36,6 +36,8 @@ class Phase(IntEnum):
     TERMINATING = 5
     OVERDUE = 6
     """Should have terminated long ago: still uses its node, but its capacity is not expected back."""
+    MOVING = 7
+    """Of a reserve pod alone: capacity kept for a pod that was moved, until its controller has created it anew."""
 
 
 PREEMPTABLE = "volcano.sh/preemptable"
@@ -231,6 +233,8 @@ class Pod:
     """How long a restart takes, where declared."""
     run_s: float | None = None
     """For how long it runs at most, where declared."""
+    movable: bool | None = None
+    """May it be moved to another node, where declared?"""
     problems: tuple[Problem, ...] = ()
 
     @property

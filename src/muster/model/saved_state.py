@@ -40,14 +40,36 @@ class SavedEvictions:
 
 
 @dataclass(frozen=True, slots=True)
+class SavedMove:
+    """A node that is kept for the successor of a pod that was moved: who that was, and whose successor it is. `uid` is that of the
+    successor, once it is known."""
+
+    victim: str
+    pod: str
+    gang: str
+    role: str
+    owner: str
+    queue: str
+    preemptible: bool
+    priority: int
+    node: str
+    since: float
+    plan: str
+    request: tuple[tuple[str, int], ...] = ()
+    devices: tuple[DeviceSlot, ...] = ()
+    uid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class SavedPlan:
     """All that one gang has reserved, is nominated to, and has evicted. `cancelled` are victims whose soft eviction is being
-    cancelled."""
+    cancelled; `moves` the nodes that are kept for pods that were moved for it."""
 
     gang: str
     members: tuple[SavedMember, ...] = ()
     evictions: tuple[SavedEvictions, ...] = ()
     cancelled: tuple[str, ...] = ()
+    moves: tuple[SavedMove, ...] = ()
     name: str = ""
     version: int = 0
     problems: tuple[Problem, ...] = ()
@@ -58,7 +80,7 @@ class SavedPlan:
 
     @property
     def is_empty(self) -> bool:
-        return not (self.members or self.evictions or self.cancelled)
+        return not (self.members or self.evictions or self.cancelled or self.moves)
 
     def with_rest(self, rest: Iterable[SavedPlan]) -> SavedPlan:
         """The whole plan. Victims of one eviction may be in several objects."""
@@ -72,6 +94,7 @@ class SavedPlan:
             members=tuple(member for piece in pieces for member in piece.members),
             evictions=tuple(entries.values()),
             cancelled=tuple(uid for piece in pieces for uid in piece.cancelled),
+            moves=tuple(move for piece in pieces for move in piece.moves),
             parts=(),
         )
 
@@ -97,10 +120,12 @@ class Losses:
     """By the history key of another gang, in how many of its plans this one lost pods that brought a queue below its share."""
     plans: tuple[str, ...] = ()
     """The last plans that are counted in this."""
+    moved_at: float = 0.0
+    """When members of it were last moved."""
 
     @property
     def last_at(self) -> float:
-        return max(self.evicted_at, self.reclaimed_at)
+        return max(self.evicted_at, self.reclaimed_at, self.moved_at)
 
 
 NO_LOSSES = Losses()

@@ -8,6 +8,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from muster.engine.consolidate.movable_pods import CONSOLIDATE
 from muster.engine.evict.eviction_history import gang_losses
 from muster.engine.evict.victims import VictimTable
 from muster.engine.hooks import Ask
@@ -22,12 +23,14 @@ EVICTING_ACTIONS: tuple[EvictingAction, ...] = get_args(EvictingAction)
 
 @dataclass(frozen=True)
 class MinRuntime:
-    """A gang that has just started is not evicted. The time doubles with each time that it was reclaimed from."""
+    """A gang that has just started is not evicted. The time doubles with each time that it was reclaimed from, or moved."""
 
     seconds: float = option(
-        60.0, "For how long a gang is protected from its start on, or from when it was last reclaimed from.", minimum=0
+        60.0, "For how long a gang is protected from its start on, or from when it was last reclaimed from or moved.", minimum=0
     )
-    actions: tuple[EvictingAction, ...] = option(EVICTING_ACTIONS, "The actions to which this applies.")
+    actions: tuple[EvictingAction, ...] = option(
+        EVICTING_ACTIONS, "The actions to which this applies; to consolidate it always does."
+    )
     name: str = "min-runtime"
 
     def evictable(self, s: Session, ask: Ask, victim_table: VictimTable, victim: RowIndex) -> BoolColumn:
@@ -35,7 +38,7 @@ class MinRuntime:
 
     def evictable_at(self, s: Session, ask: Ask, victim_table: VictimTable, victim: RowIndex) -> FloatColumn:
         """From when on each is evictable. A reserved or nominated pod has not started."""
-        if ask.action not in self.actions:
+        if ask.action not in (*self.actions, CONSOLIDATE):
             return np.full(len(victim), -np.inf)
         runs = victim_table.phase[victim] == Phase.BOUND
         gang = victim_table.gang[victim]

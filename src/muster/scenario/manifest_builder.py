@@ -140,10 +140,18 @@ def pod(gang: GangSpec, role: RoleSpec, number: int, *, now: float) -> Manifest:
         },
         "spec": spec,
     }
+    if gang.recreate:
+        made["metadata"]["ownerReferences"] = [_owner(gang)]
     if number < len(role.running_on):
         spec["nodeName"] = role.running_on[number]
         made["status"] = {"phase": "Running", "startTime": rfc3339(now - gang.age_s)}
     return made
+
+
+def _owner(gang: GangSpec) -> Manifest:
+    """The controller that creates its members anew."""
+    uid = f"{gang.namespace}-{gang.name}-controller"
+    return {"apiVersion": "batch/v1", "kind": "Job", "name": gang.name, "uid": uid, "controller": True}
 
 
 def _scheduling_spec(gang: GangSpec) -> Manifest:

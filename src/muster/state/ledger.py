@@ -32,8 +32,9 @@ _ALL: dict[Phase, tuple[int, ...]] = {
     Phase.BOUND: (_PLANNED, _USED),
     Phase.TERMINATING: (_USED, _RELEASING),
     Phase.OVERDUE: (),
+    Phase.MOVING: (_PLANNED,),
 }
-_MOVING = frozenset({Phase.NOMINATED, Phase.TERMINATING})
+_MOVING = frozenset({Phase.NOMINATED, Phase.TERMINATING, Phase.MOVING})
 _FIXED = {_PLANNED: _FIXED_PLANNED, _USED: _FIXED_USED, _REQUESTED: _FIXED_REQUESTED}
 
 

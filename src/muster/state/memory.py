@@ -26,6 +26,7 @@ from muster.model.saved_state import (
 )
 from muster.model.topics import Topic
 from muster.state.journaled_dict import JournaledDict
+from muster.state.reserve_pods import Move
 
 if TYPE_CHECKING:
     from muster.state.changes import Changes
@@ -107,6 +108,8 @@ class PlanLosses:
     before: Losses
     crosses_for: str = ""
     """The history key of the gang that the plan is for, where this one brings a queue below its share."""
+    moves: bool = False
+    """Its pods are only moved: that is no eviction after which the gang has to pause."""
 
     @property
     def crossings(self) -> int:
@@ -116,6 +119,7 @@ class PlanLosses:
         """What it adds in evictions, reclaims and hours."""
         pods = len(self.hours)
         evictions = pods / self.per_pod if self.per_pod else float(0 < pods >= self.min)
+        evictions *= not self.moves
         reclaims = float(self.reclaims and pods > 0)
         return evictions * self.part, reclaims * self.part, sum(hours for _, hours in self.hours)
 
@@ -156,9 +160,8 @@ class Memory:
     def __init__(self, journal: Journal, changes: Changes) -> None:
         self._changes = changes
         self.cycle = 0
-        """How many cycles were run."""
         self.decided_at = -1.0
-        """The time of the last one."""
+        """How many cycles were run, and the time of the last one."""
         self.reported_placements = -1
         self.reported_gangs = -1
         """How far the logs of changes were looked through for something to report."""
@@ -195,8 +198,9 @@ class Memory:
         """What gangs lost by evictions, by their controller or name."""
         self.plan_losses: JournaledDict[str, PlanLosses] = JournaledDict(journal)
         """By UID of pods that are being evicted, what the plan took from their gang."""
-        self.backfill_reservations: JournaledDict[str, BackfillReservation] = JournaledDict(journal)
-        """By gang, in the order in which they were made."""
+        self.moves: JournaledDict[str, Move] = JournaledDict(journal)
+        """Of pods whose successors are not bound yet, by UID of the reserve pod."""
+        self.backfill_reservations: JournaledDict[str, BackfillReservation] = JournaledDict(journal)  # in the order they were made
         self.past_use: JournaledDict[str, PastUse] = JournaledDict(journal)
         """What queues used, where the policy looks at it."""
         self.noted_use = -1
@@ -306,6 +310,7 @@ class Memory:
                 reclaimed_at=_last(plan.at, before.reclaimed_at, now.reclaimed_at, adds=adds[1], total=reclaims),
                 hours=hours,
                 crossings=_bounded_crossings(crossings),
+                moved_at=_last(plan.at, before.moved_at, now.moved_at, adds=float(plan.moves and bool(plan.hours)), total=1.0),
             ),
         )
         for uid, _ in plan.hours:
@@ -330,6 +335,14 @@ class Memory:
         """Whoever was kept out may be placed there now."""
         if self.backfill_reservations.drop(gang) is not None:
             self._changes.bump(Topic.FREE_CAPACITY)
+
+    # -- pods that are moved --------------------------------------------------------------------------------------------------
+
+    def end_move(self, uid: str) -> None:
+        """Nothing is kept any more: whether the gang is below its minimum counts again."""
+        move = self.moves.drop(uid)
+        if move is not None:
+            self._changes.gangs.add(move.reserve.member.gang)
 
     # -- what could not be saved -----------------------------------------------------------------------------------------------
 

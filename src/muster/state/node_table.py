@@ -34,7 +34,7 @@ _LABEL_CODES: Derived[LabelCodes] = Derived("label codes", Topic.NODE_LAYOUT, To
 _TAINT_CODES: Derived[TaintCodes] = Derived("taint codes", Topic.NODE_LAYOUT, Topic.NODE_TAINTS)
 
 COUNTS_IN_USED = frozenset({Phase.RESERVED, Phase.BINDING, Phase.BOUND, Phase.TERMINATING, Phase.OVERDUE})
-COUNTS_IN_PLANNED = frozenset({Phase.NOMINATED, Phase.RESERVED, Phase.BINDING, Phase.BOUND, Phase.OVERDUE})
+COUNTS_IN_PLANNED = frozenset({Phase.NOMINATED, Phase.RESERVED, Phase.BINDING, Phase.BOUND, Phase.OVERDUE, Phase.MOVING})
 
 _BUMPED_BY = {
     Topic.ALLOCATABLE: ("allocatable",),

@@ -22,6 +22,7 @@ from muster.state.facts import Member
 from muster.state.journaled_dict import MemoryStep
 from muster.state.ledger import Ledger
 from muster.state.node_table import NodeTable
+from muster.state.reserve_pods import ReservePod
 from muster.state.resource_columns import Amounts, Columns
 
 _RESERVED = frozenset({Phase.RESERVED})
@@ -78,6 +79,8 @@ class Placements:
         """Those of them that are reserved."""
         self.releasing: dict[str, None] = {}
         """Pods that are terminating or overdue."""
+        self.reserve_pods: dict[str, ReservePod] = {}
+        """What keeps capacity for pods that were moved."""
         self.journal: Journal = []
 
     def copied(self) -> Placements:
@@ -107,7 +110,7 @@ class Placements:
 
     def _bump(self, change: NetChange) -> None:
         bump, before, now = self.changes.bump, change.before, change.now
-        member = self._members.get(change.step.pod.uid)
+        member = self._charged(change.step.pod)
         if member is not None:
             if before.node is None:
                 bump(Topic.QUEUE_USAGE)
@@ -115,7 +118,7 @@ class Placements:
                 self.queue_capacity_freed(member.queue)
         for topic in _SETTLED_BY.get(now.phase, ()):
             bump(topic)
-        if now.phase is Phase.PENDING and before.phase in RESERVATIONS:
+        if now.phase is Phase.PENDING and (before.phase in RESERVATIONS or before.phase is Phase.MOVING):
             bump(Topic.FREE_CAPACITY)
 
     def capacity_freed(self, uid: str, *topics: Topic) -> None:
@@ -147,9 +150,9 @@ class Placements:
             self.by_uid[pod.uid] = placement
             self.on_node[placement.node or ""][pod.uid] = pod
         else:
-            self._move_charge(pod, before, placement, member)
+            self._move_charge(pod, before, placement, member or self._charged(pod))
         if before.phase is not placement.phase:
-            self._index_phase(pod.uid, before.phase, placement.phase)
+            self._index_phase(pod, before.phase, placement.phase)
         if member is not None:
             change = (placement.phase in UNBOUND) - (before.phase in UNBOUND)
             if change:
@@ -196,7 +199,17 @@ class Placements:
         if row is not None:
             self.table.change_phase(row, amounts, before=before, now=now)
 
-    def _index_phase(self, uid: str, before: Phase, after: Phase) -> None:
+    def _charged(self, pod: Pod) -> Member | None:
+        """The queue that it counts in. Reserve pods are no members of a gang."""
+        return pod.member if isinstance(pod, ReservePod) else self._members.get(pod.uid)
+
+    def _index_phase(self, pod: Pod, before: Phase, after: Phase) -> None:
+        uid = pod.uid
+        if isinstance(pod, ReservePod):
+            if after is Phase.MOVING:
+                self.reserve_pods[uid] = pod
+            else:
+                del self.reserve_pods[uid]
         for phases, pods in ((RESERVATIONS, self.reservations), (_RESERVED, self.reserved), (RELEASING, self.releasing)):
             if after in phases:
                 pods[uid] = None

@@ -81,7 +81,10 @@ class PodFacts:
             placements.replace_pod(pod, relabelled=relabelled)
             if relabelled and not pod.ours:
                 self._world.changes.bump(Topic.FOREIGN_PODS)
-            if known is not None and known.annotations.get(PREEMPTABLE) != pod.annotations.get(PREEMPTABLE):
+            if known is not None and (known.movable, known.annotations.get(PREEMPTABLE)) != (
+                pod.movable,
+                pod.annotations.get(PREEMPTABLE),
+            ):
                 self._world.changes.bump(Topic.EVICTABLE)
 
     def _forget_confirmed(self, pod: Pod) -> None:

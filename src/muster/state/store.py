@@ -117,7 +117,8 @@ class Store:
         ledger, parents = self._world.ledger, self._world.facts.tree.parents
         if parents == self._laid_out and all(queue in ledger for queue in named):
             return
-        charged = {member.queue for member in self._world.facts.members.values()}
+        reserve_pods = self._world.placements.reserve_pods.values()
+        charged = {member.queue for member in (*self._world.facts.members.values(), *(pod.member for pod in reserve_pods))}
         # Gangs without pods are charged nothing, and still wait in a queue.
         waited_in = charged.union(named, self._world.facts.gangs_in_queue)
         ledger.lay_out(dict.fromkeys(sorted(waited_in), "") | parents)

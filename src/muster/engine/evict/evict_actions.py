@@ -210,11 +210,11 @@ def _plan_instead_of_others(
     with s.trial(released, cause=policy.name, for_gang=ask.gang.full_name) as trial:
         for key in losers:
             _undo_plan(s, trial, key)
-        _mark_unsent(s, losers, unsent=False)
+        mark_unsent(s, losers, unsent=False)
         found = _plan_without(s, ask, policy, ended)
         # The last key is the order of units, which are not the same ones.
         if found is None or (isinstance(beside, Plan) and beside.key[:-1] <= found.key[:-1]):
-            _mark_unsent(s, losers, unsent=True)
+            mark_unsent(s, losers, unsent=True)
             return None
         trial.commit()
     for key in losers:
@@ -223,7 +223,8 @@ def _plan_instead_of_others(
     return found
 
 
-def _mark_unsent(s: Session, keys: Sequence[str], *, unsent: bool) -> None:
+def mark_unsent(s: Session, keys: Sequence[str], *, unsent: bool) -> None:
+    """Note which of these gangs have a plan that was not sent yet."""
     victim_table = victim_table_of(s.world)
     has_unsent_plan(s, victim_table)[[victim_table.gang_number[key] for key in keys]] = unsent
 
@@ -270,6 +271,10 @@ def _undo_plan(s: Session, trial: Trial, key: str) -> None:
         trial.restore(pod, placement)
     for name in [name for name, plan in s.world.memory.plans.items() if plan.gang == key and plan.since == s.now]:
         s.world.memory.plans.drop(name)
+    for uid, move in s.world.memory.moves.items():
+        if move.plan == s.unsent_plans[key].name:
+            trial.release(move.reserve)
+            s.world.memory.moves.drop(uid)
 
 
 def _search_domains(asked: EvictionAsk) -> Plan | NoPlan:
@@ -386,7 +391,7 @@ def commit_plan(s: Session, gang: Gang, plan: Plan, policy: EvictionPolicy, refu
         with s.trial(evicted_because, cause=policy.name, for_gang=gang.full_name) as trial:
             trial.evict(pod)
             trial.commit()
-    _mark_unsent(s, [gang.key], unsent=True)
+    mark_unsent(s, [gang.key], unsent=True)
     s.record_verdict(gang, explain.waiting_for_preemption(s.world, gang))
     s.count(policy.name)
 

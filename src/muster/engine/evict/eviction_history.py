@@ -26,7 +26,7 @@ other does."""
 KEPT_PLANS = 4
 """So many names of plans are kept, so that none is counted twice after a crash."""
 
-RECLAIMING = frozenset({"gang-reclaim", "stale-gangs"})
+RECLAIMING = frozenset({"gang-reclaim", "stale-gangs", "consolidate"})
 """Actions whose plans make the minimum run time of their victims longer."""
 
 
@@ -65,7 +65,7 @@ _LOSSES_BY_GANG: Derived[list[tuple[str, Losses]]] = Derived("losses by gang", T
 
 
 def _losses_by_gang(s: Session) -> list[tuple[str, Losses]]:
-    gangs = _gangs_by_history(s)
+    gangs = gangs_by_history(s)
     known = [(key, losses) for key, losses in s.world.memory.losses.items() if key in gangs]
     return [(gang, losses) for key, losses in known for gang in sorted(gangs[key])]
 
@@ -96,7 +96,9 @@ class _HistoryKeys:
 _HISTORY_KEYS: Derived[_HistoryKeys] = Derived("history of gangs", follows=Topic.GANGS)
 
 
-def _gangs_by_history(s: Session) -> dict[str, set[str]]:
+def gangs_by_history(s: Session) -> dict[str, set[str]]:
+    """The gangs that share a history, by its key."""
+
     def put(known: _HistoryKeys, keys: Iterable[str]) -> None:
         for key in dict.fromkeys(keys):
             before = known.of_gang.pop(key, None)
@@ -155,6 +157,7 @@ def _record(s: Session, gang: Gang, lost: list[tuple[Pod, Placement]], plan: Uns
             per_pod=per_pod,
             part=part,
             reclaims=plan.action in RECLAIMING,
+            moves=plan.action == "consolidate",
             at=s.now,
             before=before,
             crosses_for=crosses_for,

@@ -25,6 +25,8 @@ class Plan:
     units: tuple[int, ...] = ()
     crossing: tuple[str, ...] = ()
     """Gangs of its victims that bring a queue of theirs below its share, by key."""
+    moves: tuple[tuple[Pod, str], ...] = ()
+    """Victims that are only moved, and the nodes that are kept for them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -194,6 +194,8 @@ RUN_SECONDS: Final = "muster.dev/run-seconds"
 """For how long the pod runs at most. On a Queue, an ElasticQuota or a PriorityClass: pods of theirs that do not say it."""
 STALE_SECONDS: Final = "muster.dev/stale-seconds"
 """On a PodGroup: how long it may be below its minimum before it makes way for an earlier gang."""
+MOVABLE: Final = "muster.dev/movable"
+""""true" on a pod that the action consolidate may move to another node; "false" where its queue says so and the pod does not."""
 
 ALL_KEYS: Final = frozenset(
     value for name, value in vars().items() if name.isupper() and isinstance(value, str) and "/" in value

@@ -54,6 +54,7 @@ class _PodTemplate:
     checkpoint: float | None
     restart_s: float
     run_s: float | None
+    movable: bool | None
     problems: tuple[Problem, ...]
 
 
@@ -109,6 +110,7 @@ class PodDecoder:
             checkpoint=_not_before(template.checkpoint, created if started is None else started),
             restart_s=template.restart_s,
             run_s=_run_s(template.run_s, spec.active_deadline_seconds),
+            movable=template.movable,
             problems=problems.all(),
         )
 
@@ -140,6 +142,7 @@ class PodDecoder:
             checkpoint=read_annotation(annotations, names.LAST_CHECKPOINT, read_time, problems=problems),
             restart_s=read_annotation(annotations, names.RESTART_SECONDS, _read_restart, problems=problems) or 0.0,
             run_s=read_annotation(annotations, names.RUN_SECONDS, read_seconds, problems=problems),
+            movable=read_annotation(annotations, names.MOVABLE, _read_movable, problems=problems),
             problems=problems.all(),
         )
 
@@ -154,6 +157,12 @@ def _read_restart(text: str) -> float:
     if (seconds := read_seconds(text)) > MAX_RESTART_S:
         raise BadText(f"is more than a day; write at most {MAX_RESTART_S:.0f}")
     return seconds
+
+
+def _read_movable(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise BadText('is neither "true" nor "false"; write "true" where the pod may be moved')
+    return text == "true"
 
 
 def _run_s(declared: float | None, deadline: int | None) -> float | None:

@@ -27,6 +27,7 @@ from muster.model.saved_state import (
     SavedHistory,
     SavedMember,
     SavedMembers,
+    SavedMove,
     SavedPlan,
     SavedSuccess,
 )
@@ -62,6 +63,23 @@ class _WireEvictions(WireStruct, frozen=True):
     victims: tuple[str, ...] = ()
 
 
+class _WireMove(WireStruct, frozen=True):
+    victim: str
+    pod: str
+    gang: str
+    role: str
+    owner: str
+    queue: str
+    preemptible: bool
+    priority: int
+    node: str
+    since: float
+    plan: str
+    request: dict[str, _NonNegative] = msgspec.field(default_factory=dict)
+    devices: tuple[tuple[_NonNegative, _NonNegative, _NonNegative], ...] = ()
+    uid: str = ""
+
+
 class _PlanSpec(WireStruct, frozen=True):
     gang: str = ""
     members: tuple[_WireMember, ...] = ()
@@ -69,6 +87,7 @@ class _PlanSpec(WireStruct, frozen=True):
     cancelled: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
     part_of: str = ""
+    moves: tuple[_WireMove, ...] = ()
 
 
 class WirePlan(WireObject, frozen=True):
@@ -87,6 +106,7 @@ class _WireLosses(WireStruct, frozen=True):
     reclaims: float = 0.0
     reclaimed_at: float = 0.0
     hours: float = 0.0
+    moved_at: float = 0.0
     crossings: tuple[_WireCount, ...] = ()
     plans: tuple[str, ...] = ()
 
@@ -146,6 +166,10 @@ def read_plan(written: WirePlan, *, problems: Problems) -> SavedPlan:
         ),
         evictions=tuple(SavedEvictions(one.plan, one.action, one.since, one.victims) for one in spec.evictions),
         cancelled=spec.cancelled,
+        moves=tuple(
+            SavedMove(**{**msgspec.structs.asdict(one), "request": tuple(sorted(one.request.items())), "devices": _slots(one)})
+            for one in spec.moves
+        ),
         name=meta.name,
         version=read_version(meta.resource_version),
         problems=problems.all(),
@@ -154,7 +178,7 @@ def read_plan(written: WirePlan, *, problems: Problems) -> SavedPlan:
     )
 
 
-def _slots(member: _WireMember) -> tuple[DeviceSlot, ...]:
+def _slots(member: _WireMember | _WireMove) -> tuple[DeviceSlot, ...]:
     return tuple(DeviceSlot(*slot) for slot in member.devices)
 
 
@@ -177,7 +201,9 @@ def read_history(written: WireHistory, *, problems: Problems) -> SavedHistory:
 
 def _losses(one: _WireLosses, *, namespace: str) -> Losses:
     crossings = tuple((each.key, each.count) for each in one.crossings)
-    return Losses(namespace, one.evictions, one.evicted_at, one.reclaims, one.reclaimed_at, one.hours, crossings, one.plans)
+    return Losses(
+        namespace, one.evictions, one.evicted_at, one.reclaims, one.reclaimed_at, one.hours, crossings, one.plans, one.moved_at
+    )
 
 
 def _success(one: _WireSuccess) -> SavedSuccess:
@@ -217,21 +243,23 @@ def _plan_spec(plan: SavedPlan) -> Manifest:
         "evictions": [msgspec.to_builtins(entry) for entry in plan.evictions],
         "cancelled": list(plan.cancelled),
         "parts": [],
+        "moves": [_move_fields(move) for move in plan.moves],
     }
 
 
 def _is_small(plan: SavedPlan) -> bool:
-    entries = len(plan.members) + len(plan.cancelled) + sum(len(entry.victims) for entry in plan.evictions)
+    entries = len(plan.members) + len(plan.cancelled) + 2 * len(plan.moves) + sum(len(entry.victims) for entry in plan.evictions)
     return entries * _LONGEST_ENTRY <= MAX_PLAN_BYTES or len(msgspec.json.encode(_plan_spec(plan))) <= MAX_PLAN_BYTES
 
 
 def _pieces(plan: SavedPlan) -> Iterator[SavedPlan]:
     """The plan in pieces that are small enough."""
-    empty = replace(plan, members=(), evictions=(), cancelled=())
+    empty = replace(plan, members=(), evictions=(), cancelled=(), moves=())
     entries = [
         *((replace(empty, members=(member,))) for member in plan.members),
         *((replace(empty, evictions=(replace(one, victims=(uid,)),))) for one in plan.evictions for uid in one.victims),
         *((replace(empty, cancelled=(uid,))) for uid in plan.cancelled),
+        *((replace(empty, moves=(move,))) for move in plan.moves),
     ]
     size = 0
     piece: list[SavedPlan] = []
@@ -249,6 +277,11 @@ def _member_fields(member: SavedMember) -> dict[str, Any]:
     fields = msgspec.to_builtins(member)
     slots = [[slot.index, slot.memory, slot.cores] for slot in member.devices]
     return {**fields, "phase": member.phase.name, "devices": slots}
+
+
+def _move_fields(move: SavedMove) -> dict[str, Any]:
+    slots = [[slot.index, slot.memory, slot.cores] for slot in move.devices]
+    return {**msgspec.to_builtins(move), "request": dict(move.request), "devices": slots}
 
 
 def history_spec(history: SavedHistory) -> Manifest:
@@ -278,6 +311,7 @@ def _losses_fields(key: str, losses: Losses) -> dict[str, Any]:
         "reclaims": losses.reclaims,
         "reclaimedAt": losses.reclaimed_at,
         "hours": losses.hours,
+        "movedAt": losses.moved_at,
         "crossings": [{"key": by, "count": count} for by, count in losses.crossings],
         "plans": list(losses.plans),
     }

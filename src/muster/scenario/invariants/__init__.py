@@ -27,6 +27,13 @@ from muster.scenario.invariants.gang_invariants import (
     no_incomplete_subgroup_is_placed,
     strict_gang_all_or_nothing,
 )
+from muster.scenario.invariants.move_invariants import (
+    moved_controllers,
+    moved_pods_have_a_place,
+    nobody_is_moved_twice,
+    only_movable_pods_are_moved,
+    reserve_pods_belong_to_moves,
+)
 from muster.scenario.invariants.pod_invariants import no_effect_twice, no_pod_twice
 from muster.scenario.invariants.queue_invariants import ledger_is_sum, no_queue_over_limit
 from muster.scenario.invariants.topology_invariants import hard_topology_holds
@@ -48,6 +55,10 @@ INVARIANTS: dict[str, Callable[[CheckedCycle], Iterator[str]]] = {
     "a gang placed in a cycle is not a victim in it": placed_gang_is_not_victim,
     "a gang whose nominations all stand evicts nobody": nominated_gang_evicts_nobody,
     "evictions come to an end": evictions_terminate,
+    "a moved pod has a place": moved_pods_have_a_place,
+    "only movable pods are moved": only_movable_pods_are_moved,
+    "nobody is moved twice in a while": nobody_is_moved_twice,
+    "what is kept belongs to a move": reserve_pods_belong_to_moves,
 }
 
 
@@ -69,7 +80,7 @@ class InvariantChecker:
     def on_restart(self, policy: Policy) -> None:
         """Another scheduler starts, which knows the cluster's objects and nothing else."""
         self._policy = policy
-        self._history = InvariantHistory(evictions=self._history.evictions)
+        self._history = InvariantHistory(evictions=self._history.evictions, moved=self._history.moved)
 
     def check_cycle(self, world: World, outcome: Outcome) -> list[Violation]:
         case = CheckedCycle(world, outcome, self._policy, self._history)
@@ -95,6 +106,8 @@ def _update_history(case: CheckedCycle) -> None:
         elif isinstance(effect, CancelEviction):
             # Its eviction was cancelled, so it may be evicted again.
             history.evicting.pop(effect.uid, None)
+    for key in moved_controllers(case):
+        history.moved[key] = case.outcome.now
     history.nominations = {}
     for uid in world.placements.reservations:
         placement = world.placements.by_uid[uid]

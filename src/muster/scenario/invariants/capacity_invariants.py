@@ -13,6 +13,7 @@ from muster.scenario.invariants.checked_cycle import (
     CheckedCycle,
     ResourceSums,
     add_requests,
+    reserve_pods,
     sum_of,
     touched_resources,
     unequal_amounts,
@@ -74,8 +75,9 @@ def node_columns_are_sums(case: CheckedCycle) -> Iterator[str]:
     world = case.world
     used: dict[str, ResourceSums] = {}
     planned: dict[str, ResourceSums] = {}
+    kept = reserve_pods(world)
     for uid, placement in world.placements.by_uid.items():
-        pod = world.facts.pods.get(uid)
+        pod = world.facts.pods.get(uid) or kept.get(uid)
         if placement.node is None or pod is None:
             continue
         if placement.phase in USED_ON_NODE:

@@ -8,17 +8,18 @@ from dataclasses import dataclass, field
 from muster.engine.hooks import Policy
 from muster.model.effects import Bind, Nominate, Outcome, Reserve
 from muster.model.pod import Phase, Pod
+from muster.state.reserve_pods import ReservePod
 from muster.state.world import World
 
 ResourceSums = dict[str, int]
 
 # Defined again on purpose: an invariant that shares these with the code that it checks would share its mistakes.
 USED_ON_NODE = frozenset({Phase.RESERVED, Phase.BINDING, Phase.BOUND, Phase.TERMINATING, Phase.OVERDUE})
-PLANNED_ON_NODE = frozenset({Phase.NOMINATED, Phase.RESERVED, Phase.BINDING, Phase.BOUND, Phase.OVERDUE})
+PLANNED_ON_NODE = frozenset({Phase.NOMINATED, Phase.RESERVED, Phase.BINDING, Phase.BOUND, Phase.OVERDUE, Phase.MOVING})
 PLACED = frozenset({Phase.RESERVED, Phase.BINDING, Phase.BOUND})
 ALL_PHASES = frozenset(Phase)
 TERMINATING = frozenset({Phase.TERMINATING})
-NOMINATED = frozenset({Phase.NOMINATED})
+NOMINATED = frozenset({Phase.NOMINATED, Phase.MOVING})
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,8 @@ class InvariantHistory:
     """Pods with an Evict effect, until it fails or the pod is deleted."""
     evictions: int = 0
     """Since the last external change."""
+    moved: dict[tuple[str, str], float] = field(default_factory=dict)
+    """When pods were moved last, by namespace and controller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,11 @@ def touched_resources(
             for name in requested:
                 here[name] = here.get(name, False) or not isinstance(effect, Nominate)
     return touched
+
+
+def reserve_pods(world: World) -> dict[str, ReservePod]:
+    """What keeps capacity for pods that were moved and not created anew yet."""
+    return {uid: move.reserve for uid, move in world.memory.moves.items() if not move.successor}
 
 
 def add_requests(sums: ResourceSums, pod: Pod) -> None:

@@ -6,18 +6,19 @@ from collections.abc import Iterator
 
 from muster.model.effects import Bind, Evict
 from muster.model.pod import Phase
-from muster.scenario.invariants.checked_cycle import CheckedCycle
+from muster.scenario.invariants.checked_cycle import CheckedCycle, reserve_pods
 
 
 def no_pod_twice(case: CheckedCycle) -> Iterator[str]:
     """A pod has one placement, is listed on that node and no other, and every index agrees."""
     world = case.world
     nodes_of: dict[str, list[str]] = {}
+    kept = reserve_pods(world)
     for node, here in world.placements.on_node.items():
         for uid in here:
             nodes_of.setdefault(uid, []).append(node)
     for uid, placement in world.placements.by_uid.items():
-        if uid not in world.facts.pods:
+        if uid not in world.facts.pods and uid not in kept:
             yield f"{uid} is placed on {placement.node}, and is no live pod"
         if nodes_of.get(uid) != [placement.node]:
             yield f"{uid} is placed on {placement.node}, and is listed on {', '.join(nodes_of.get(uid, [])) or 'no node'}"

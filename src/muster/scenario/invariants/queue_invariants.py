@@ -14,6 +14,7 @@ from muster.scenario.invariants.checked_cycle import (
     CheckedCycle,
     ResourceSums,
     add_requests,
+    reserve_pods,
     sum_of,
     touched_resources,
     unequal_amounts,
@@ -37,6 +38,9 @@ def ledger_is_sum(case: CheckedCycle) -> Iterator[str]:
         path = paths.get(member.queue) or paths.setdefault(member.queue, _ancestors(world, member.queue))
         for queue in path:
             add_requests(sums.setdefault((queue, member.preemptible, case.phase(uid)), {}), pod)
+    for uid, reserve in reserve_pods(world).items():
+        for queue in _ancestors(world, reserve.member.queue):
+            add_requests(sums.setdefault((queue, reserve.member.preemptible, case.phase(uid)), {}), reserve)
     for queue in world.ledger.names:
         for column, recorded, parts, phases in _ledger_amounts(world, queue):
             expected = sum_of(sums.get((queue, part, phase), {}).items() for part in parts for phase in phases)
@@ -68,9 +72,11 @@ def no_queue_over_limit(case: CheckedCycle) -> Iterator[str]:
 
 def _sum_in_queue(case: CheckedCycle, queue: str, phases: frozenset[Phase]) -> ResourceSums:
     facts = case.world.facts
-    below = {name for name in {member.queue for member in facts.members.values()} if queue in _ancestors(case.world, name)}
+    members = [*facts.members.values(), *(pod.member for pod in reserve_pods(case.world).values())]
+    below = {name for name in {member.queue for member in members} if queue in _ancestors(case.world, name)}
     counted = (uid for uid, member in facts.members.items() if member.queue in below and case.phase(uid) in phases)
-    return sum_of(facts.pods[uid].signature.request.items for uid in counted)
+    kept = (pod for pod in reserve_pods(case.world).values() if Phase.MOVING in phases and pod.member.queue in below)
+    return sum_of(pod.signature.request.items for pod in (*(facts.pods[uid] for uid in counted), *kept))
 
 
 def _ledger_amounts(world: World, queue: str) -> Iterator[tuple[str, Amounts, tuple[bool, ...], frozenset[Phase]]]:
@@ -83,7 +89,7 @@ def _ledger_amounts(world: World, queue: str) -> Iterator[tuple[str, Amounts, tu
     for part, column in ((True, "preemptible"), (False, "non-preemptible")):
         yield f"{column} used", ledger.used_part(queue, preemptible=part), (part,), PLACED | TERMINATING
         yield f"{column} planned", ledger.planned_part(queue, preemptible=part), (part,), PLACED | NOMINATED
-        yield f"{column} requested", ledger.requested_part(queue, preemptible=part), (part,), ALL_PHASES
+        yield f"{column} requested", ledger.requested_part(queue, preemptible=part), (part,), ALL_PHASES - {Phase.MOVING}
 
 
 def _ancestors(world: World, queue: str) -> list[str]:

@@ -41,4 +41,7 @@ def is_below_min(world: World, key: str) -> bool:
         return False
     if world.placements.unplaced_members.get(key, 0) >= gang.size or not any(count(world, role, _RUNNING) for role in gang.roles):
         return False
+    if any(move.is_open and move.reserve.member.gang == key for move in world.memory.moves.values()):
+        # Capacity is kept for those that are missing.
+        return False
     return not has_minimum(world, gang, PLACED_OR_NOMINATED)

@@ -144,6 +144,9 @@ class GangMembership:
             by_member.setdefault(member, []).append(self._pods[uid])
         for member, pods in by_member.items():
             self._charge(pods, member, sign=1)
+        for pod in self._world.placements.reserve_pods.values():
+            amounts, queue = self._world.request(pod), pod.member.queue
+            self._world.ledger.charge(queue, amounts, phase=Phase.MOVING, preemptible=pod.member.preemptible, count=1)
 
     def _charge(self, pods: Iterable[Pod], member: Member, *, sign: int) -> None:
         """Equal pods are charged together: a gang of a thousand is one entry."""
