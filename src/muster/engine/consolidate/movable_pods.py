@@ -79,6 +79,8 @@ def movable_pods(s: Session, ask: Ask, *, is_continued: bool = False) -> Movable
     _leave_out_moved(s, choice)
     for plugin in s.policy.filters_victims:
         _leave_out_vetoed(s, ask, plugin, choice)
+    # Which row of the table a pod has decides nothing.
+    choice.at = np.array(sorted(choice.at.tolist(), key=lambda at: table.pods[at].full_name), dtype=np.intp)
     return MovablePods(choice.at, _prices(s, table, choice.at), tuple(choice.barred), placed - len(choice.at), choice.movable_at)
 
 
