@@ -163,7 +163,18 @@ def queue_table(rows: Sequence[QueueRow], resource: str, screen: Screen, *, fair
             columns.insert(4, f">{title}")
             for line, amounts in zip(cells, found, strict=True):
                 line.insert(4, show_amount(resource, amounts[resource]) if resource in amounts else "")
-    return lay_out(columns, cells, width=screen.width)
+    lines = lay_out(columns, cells, width=screen.width)
+    if screen.width is None or all(line.cell_len <= screen.width for line in lines):
+        return lines
+    # What is pending goes below its row, too.
+    narrow = [[*line[:-2], _joined(line[-2], line[-1])] for line in cells]
+    return lay_out([*columns[:-2], ""], narrow, width=screen.width)
+
+
+def _joined(pending: TextPart, note: TextPart) -> TextPart:
+    text, style = note if isinstance(note, tuple) else (note, PLAIN)
+    waits = f"pending: {pending}" if pending else ""
+    return "; ".join(filter(None, (waits, str(text)))), style
 
 
 def _queue_cells(row: QueueRow, name: str, resource: str, screen: Screen) -> list[TextPart]:

@@ -12,7 +12,7 @@ from muster.cli import OK
 from muster.cli.cluster_state import ClusterOptions, ClusterState, read_cluster_state
 from muster.cli.json_output import write_json
 from muster.cli.screen import BOLD, DIM, NOTE, PLAIN, Screen, TextPart, styled, to_stdout
-from muster.cli.summary import STAGE_ORDER, STAGE_STYLES, queue_table, where
+from muster.cli.summary import STAGE_ORDER, STAGE_STYLES, queue_table
 from muster.cli.text_format import amount_of, compact_names, count, duration, queue_name
 from muster.cli.text_table import lay_out
 from muster.forecast.dry_run import observed
@@ -70,7 +70,7 @@ def gangs(cluster: ClusterOptions, options: TableOptions) -> int:
     if options.json:
         return _as_json("gangs", rows, state)
     resource, screen = main_resource(world), to_stdout()
-    columns = ["gang", "queue", ">priority", ">members", "stage", "where", ">age", f">{short_name(resource)} lacks"]
+    columns = ["gang", "queue", ">priority", ">members", "stage", "nodes", ">age", f">{short_name(resource)} lacks"]
     _print(screen, columns, rows, lambda row: _gang_cells(row, resource, wide=options.wide), options, what="gang")
     return _end(screen, state)
 
@@ -117,7 +117,7 @@ def _gang_cells(row: ObservedGang, resource: str, *, wide: bool) -> list[TextPar
         str(row.priority),
         f"{row.placed}/{row.min}",
         (row.stage, STAGE_STYLES[row.stage]),
-        compact_names(row.nodes) if wide else where(row.nodes),
+        compact_names(row.nodes) if wide else "",
         duration(row.age_s),
         show_amount(resource, lacks) if lacks else "",
     ]
