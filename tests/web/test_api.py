@@ -15,7 +15,7 @@ import pytest
 from tests.web.served import ask, scenario, serving_file
 
 from muster.web.api_access import Denied, LoopbackAccess
-from muster.web.api_server import static_text
+from muster.web.api_server import SCRIPTS, static_text
 from muster.web.cluster_view import PARTS
 from muster.web.dry_runs import MAX_JOB_BYTES, MAX_QUEUED, MAX_RUNNING, DryRuns
 
@@ -213,7 +213,7 @@ def test_a_reader_that_reads_nothing_delays_nobody(page: str) -> None:
 
 
 def test_the_page_may_load_nothing_from_elsewhere(page: str) -> None:
-    for path in ("/", "/app.js", "/style.css", "/api/v1/summary"):
+    for path in ("/", *(f"/{name}" for name in SCRIPTS), "/style.css", "/api/v1/summary"):
         with urllib.request.urlopen(page + path, timeout=10) as answer:
             policy = answer.headers["Content-Security-Policy"]
             assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'")

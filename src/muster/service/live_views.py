@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
+from muster.service.past_views import INTERVAL_S, PastViews
 from muster.service.scheduling_loop import SchedulingLoop
 from muster.web.cluster_view import ClusterView, view_of
 from muster.web.view_source import NotReady, encode_state
@@ -19,6 +20,7 @@ from muster.web.view_source import NotReady, encode_state
 MIN_INTERVAL_S: Final = 1.0
 IDLE_RATIO: Final = 50
 """A view is not made anew before this multiple of the time that the last one took."""
+_NOT_READY_S: Final = 10.0
 
 T = TypeVar("T")
 
@@ -62,7 +64,8 @@ class LiveViews:
 
     def __init__(self, current: Callable[[], SchedulingLoop | None]) -> None:
         self._current = current
-        self._view = _MadeOnce(lambda loop: view_of(loop.copy()))
+        self.past = PastViews()
+        self._view = _MadeOnce(self._made_view)
         self._state = _MadeOnce(_encoded_state)
 
     def version(self) -> int:
@@ -70,9 +73,18 @@ class LiveViews:
         return 0 if loop is None else loop.cycles
 
     async def view(self, at: float | None = None) -> ClusterView:
-        if at is not None:
-            raise NotReady("the past is in the decision log: muster view FILE shows it")
-        return await self._of_loop(self._view.value)
+        newest = await self._of_loop(self._view.value)
+        return newest if at is None else await asyncio.to_thread(self.past.view, at, newest)
+
+    async def keep_pictures(self, interval_s: float = INTERVAL_S) -> None:
+        """Until cancelled: what the page can be dragged back to."""
+        while True:
+            pause_s = interval_s
+            try:
+                await asyncio.to_thread(self.past.keep, await self.view())
+            except NotReady:
+                pause_s = min(interval_s, _NOT_READY_S)
+            await asyncio.sleep(pause_s)
 
     def entries(self, gang: str) -> list[dict[str, Any]]:
         loop = self._current()
@@ -80,6 +92,11 @@ class LiveViews:
 
     async def question_state(self) -> bytes:
         return await self._of_loop(self._state.value)
+
+    def _made_view(self, loop: SchedulingLoop) -> ClusterView:
+        view = view_of(loop.copy())
+        view.timeline["times"] = [*(time for time in self.past.times() if time < view.time), view.time]
+        return view
 
     async def _of_loop(self, ask: Callable[[SchedulingLoop], Awaitable[T]]) -> T:
         loop = self._current()

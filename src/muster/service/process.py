@@ -99,7 +99,8 @@ class _Service:
         self._is_leader = False
         self._cluster: LiveCluster | None = None
         self._scheduling_loop: SchedulingLoop | None = None
-        self._api = ApiServer(LiveViews(lambda: self._scheduling_loop), DryRuns())
+        self._views = LiveViews(lambda: self._scheduling_loop)
+        self._api = ApiServer(self._views, DryRuns())
 
     async def run(self) -> int:
         scheduler_names = self._settings.policy.settings.scheduler_names
@@ -108,9 +109,12 @@ class _Service:
         self._metrics.collect_from(state)
         with _signals(self._loop, self._stop):
             async with self._serve_probes(state), self._serve_api():
+                picturing = asyncio.create_task(self._views.keep_pictures())
                 try:
                     return await self._run_elected()
                 finally:
+                    picturing.cancel()
+                    await asyncio.gather(picturing, return_exceptions=True)
                     log.info("ended")
 
     @asynccontextmanager

@@ -45,7 +45,9 @@ _HEADERS: Final = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-_PAGE_FILES: Final = {"index.html": "text/html", "app.js": "text/javascript", "style.css": "text/css"}
+SCRIPTS: Final = ("text.js", "data.js", "map.js", "views.js", "app.js")
+"""In the order in which they are read."""
+_PAGE_FILES: Final = {"index.html": "text/html", "style.css": "text/css", **dict.fromkeys(SCRIPTS, "text/javascript")}
 _GANG_FILTERS: Final = ("namespace", "queue", "stage")
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from muster.model.printable_text import printable_json
-from muster.web.api_server import static_text
+from muster.web.api_server import SCRIPTS, static_text
 from muster.web.cluster_view import ClusterView, JsonRow
 from muster.web.recorded_views import RecordedViews
 
@@ -18,18 +18,17 @@ _ROWS: Final = (("gangs", "gang"), ("nodes", "node"), ("domains", "domain"))
 
 
 def report_html(views: RecordedViews) -> str:
-    style, script = static_text("style.css"), static_text("app.js")
+    style, scripts = static_text("style.css"), {name: static_text(name) for name in SCRIPTS}
     # Inside a script element no text may look like its end.
     document = printable_json(msgspec.json.encode(_document(views))).decode().replace("<", "\\u003c")
-    policy = f"default-src 'none'; script-src {_hash_of(script)}; style-src {_hash_of(style)}; img-src data:; base-uri 'none'"
+    hashes = " ".join(map(_hash_of, scripts.values()))
+    policy = f"default-src 'none'; script-src {hashes}; style-src {_hash_of(style)}; img-src data:; base-uri 'none'"
     page = static_text("index.html")
     for before, after in (
         ('<meta charset="utf-8">', f'<meta charset="utf-8">\n<meta http-equiv="Content-Security-Policy" content="{policy}">'),
         ('<link rel="stylesheet" href="style.css">', f"<style>{style}</style>"),
-        (
-            '<script src="app.js"></script>',
-            f'<script type="application/json" id="report">{document}</script>\n<script>{script}</script>',
-        ),
+        ("<noscript>", f'<script type="application/json" id="report">{document}</script>\n<noscript>'),
+        *((f'<script src="{name}"></script>', f"<script>{script}</script>") for name, script in scripts.items()),
     ):
         if before not in page:
             raise AssertionError(f"{before} is not in index.html")

@@ -1,0 +1,70 @@
+"use strict";
+/* Where the figures come from: the API of a running scheduler or of a file, or a report that has all of them. */
+
+class ApiData {
+  constructor() { this.token = sessionStorage.getItem("token") || ""; this.canAsk = true; }
+
+  async request(path, options = {}) {
+    const headers = this.token ? { Authorization: "Bearer " + this.token } : {};
+    const answer = await fetch("api/v1/" + path, { ...options, headers, cache: "no-store" });
+    const document = await answer.json();
+    if (answer.ok) return document;
+    throw Object.assign(new Error(document.error || answer.statusText), { status: answer.status });
+  }
+  cluster(at) { return this.request("cluster" + (at === null ? "" : "?at=" + at)); }
+  gang(gang, at) { return this.request("gangs/" + gang.split("/").map(encodeURIComponent).join("/") + (at === null ? "" : "?at=" + at)); }
+  why(gang) { return this.request("why/" + gang.split("/").map(encodeURIComponent).join("/")); }
+  plan(job, namespace) { return this.request("plan?namespace=" + encodeURIComponent(namespace), { method: "POST", body: job }); }
+
+  /** Calls `changed` at every newer cycle, and `lost` where the connection ends. Not EventSource: that sends no token. */
+  async follow(changed, lost) {
+    for (;;) {
+      try {
+        const headers = this.token ? { Authorization: "Bearer " + this.token } : {};
+        const answer = await fetch("api/v1/events", { headers, cache: "no-store" });
+        if (!answer.ok) throw new Error(answer.statusText);
+        const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+        for (let text = ""; ;) {
+          const { value, done } = await reader.read();
+          if (done) break;
+          text += value;
+          if (text.includes("event: cycle") && text.includes("\n\n")) { text = ""; await changed(); }
+        }
+      } catch (error) { lost(error); }
+      await new Promise((resolve) => setTimeout(resolve, 2000));
+    }
+  }
+}
+
+/** A report: all moments are in the document, each as what differs from the one before. What was shown once is kept: rows that do not
+    change are the same objects in all moments. */
+class ReportData {
+  constructor(report) { this.report = report; this.canAsk = false; this.moments = []; }
+
+  cluster(at) {
+    const { times, evictions, samples } = this.report;
+    let wanted = times.length - 1;
+    if (at !== null) for (wanted = 0; wanted + 1 < times.length && times[wanted + 1] <= at;) wanted += 1;
+    while (this.moments.length <= wanted) this.moments.push(this.next(this.moments[this.moments.length - 1]));
+    const time = times[wanted];
+    return Promise.resolve({ ...this.moments[wanted], time, evictions: evictions.filter((row) => row.time <= time), timeline: { samples, times: times.length > 1 ? times : [] } });
+  }
+  next(before) {
+    const frame = this.report.frames[this.moments.length], found = { summary: frame.summary, queues: frame.queues, cycle: frame.cycle };
+    for (const [part, key] of [["gangs", "gang"], ["nodes", "node"], ["domains", "domain"]]) {
+      const rows = before ? before[part] : [], changed = new Map(frame[part].changed.map((row) => [row[key], row])), gone = new Set(frame[part].gone);
+      found[part] = rows.filter((row) => !gone.has(row[key])).map((row) => {
+        const now = changed.get(row[key]);
+        return now && changed.delete(row[key]) ? now : row;
+      });
+      // Those that are left are new.
+      if (changed.size) found[part] = [...found[part], ...changed.values()].sort((a, b) => part === "domains" ? b.tier - a.tier || (a.domain < b.domain ? -1 : 1) : a[key] < b[key] ? -1 : 1);
+    }
+    return found;
+  }
+  async gang(gang, at) {
+    const cluster = await this.cluster(at), row = cluster.gangs.find((each) => each.gang === gang);
+    if (!row) throw new Error("there is no gang " + gang + " at this moment");
+    return { gang: row, members: [], history: this.report.history[gang] || [] };
+  }
+}
