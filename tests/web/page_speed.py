@@ -2,7 +2,7 @@
 
 Measured are the time from the first request to the first picture, and how many frames there are in a second while a pointer is
 dragged over the map, and while the time line of a report is dragged. Beside each stands the CPU time of the page's own thread:
-on a machine that does other things, too, that is what the page is to blame for; 16.7 ms are 60 frames a second.
+on a machine that does other things, too, that is what the page itself takes; 16.7 ms are 60 frames a second.
 """
 
 from __future__ import annotations
