@@ -4,7 +4,7 @@
 pods are few), `consolidate` tries them with all checks and decides, `moved_pods` keeps capacity for those that were moved until they
 are created anew.
 
-What may be changed here: who may be moved, what a move costs, how it is looked for. The search must stay pure: only `consolidate` and
-`moved_pods` change placements, and whoever is evicted must have capacity kept in the same plan. Tests: tests/oracles (the best moves
-by trying all), scenarios/consolidate.
+What may be changed here: who may be moved, what a move costs, how it is looked for. The search must stay pure: only `consolidate`
+and `moved_pods` change placements, and whoever is evicted must have capacity kept in the same plan. Tests: tests/oracles (the best
+moves by trying all), scenarios/consolidate.
 """
