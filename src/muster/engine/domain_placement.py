@@ -13,10 +13,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from muster.engine import explain
+from muster.engine.compact_placement import place_compactly
 from muster.engine.fit_counts import CAPACITY_FOR, CurrentCapacity, DomainBounds, counted_members, domain_bounds
 from muster.engine.hooks import WHOLE_CLUSTER, Ask, Purpose
-from muster.engine.place import PlaceResult, place
+from muster.engine.place import PlaceResult
 from muster.engine.session import Session
+from muster.engine.subgroup_search import SubgroupSearch, by_subgroup
 from muster.model.effects import YES, Verdict
 from muster.model.gang import Gang, Mode, Subgroup
 from muster.model.pod import PLACED, PLACED_OR_NOMINATED, Phase, Pod
@@ -154,17 +156,35 @@ def place_gang(
         return PlaceResult(0, None)
     ask = Ask(s.world.facts.gangs[s.world.facts.members[pods[0].uid].gang], tuple(pods), _purpose_of(phase), admitted=admitted)
     if not ask.gang.subgroups:
-        return _place_compactly(s, trial, ask, domain, phase)
+        return place_compactly(s, trial, ask, domain, phase)
     mark = trial.mark()
     placed = _place_subgroups(s, trial, ask, domain, phase)
     first = ask.pods[:needed]
-    if placed.first_refused is None or len(first) == len(pods) or all(pod.uid in s.world.placements.by_uid for pod in first):
+    if placed.first_refused is None or not _unplaced(s, first):
         return placed
     trial.undo_to(mark)
-    placed = _place_subgroups(s, trial, replace(ask, pods=first), domain, phase)
-    more = _place_subgroups(s, trial, replace(ask, pods=ask.pods[needed:]), domain, phase)
+    placed = _place_needed(s, trial, ask, first, domain, phase)
+    minimum = {pod.uid for pod in first} if placed.first_refused is not None else set()
+    left = tuple(pod for pod in _unplaced(s, pods) if pod.uid not in minimum)
+    more = _place_subgroups(s, trial, replace(ask, pods=left), domain, phase) if left else PlaceResult(0, None)
     refused = placed if placed.first_refused is not None else more
     return PlaceResult(placed.count + more.count, refused.first_refused, refused.verdict)
+
+
+def _place_needed(s: Session, trial: Trial, ask: Ask, first: tuple[Pod, ...], domain: Domain, phase: Phase) -> PlaceResult:
+    """Place what the minimum needs: one subgroup after the other, or else by a search."""
+    mark, needed = trial.mark(), replace(ask, pods=first)
+    placed = _place_subgroups(s, trial, needed, domain, phase)
+    if placed.first_refused is None:
+        return placed
+    trial.undo_to(mark)
+    if SubgroupSearch(s, trial, phase).place_minimum(ask, first, domain):
+        return PlaceResult(len(ask.pods) - len(_unplaced(s, ask.pods)), None)
+    return _place_subgroups(s, trial, needed, domain, phase)
+
+
+def _unplaced(s: Session, pods: Sequence[Pod]) -> list[Pod]:
+    return [pod for pod in pods if pod.uid not in s.world.placements.by_uid]
 
 
 def _place_subgroups(s: Session, trial: Trial, ask: Ask, domain: Domain, phase: Phase) -> PlaceResult:
@@ -172,35 +192,10 @@ def _place_subgroups(s: Session, trial: Trial, ask: Ask, domain: Domain, phase: 
     count, refused = 0, PlaceResult(0, None)
     for subgroup, pods in by_subgroup(s, ask):
         part = replace(ask, pods=pods, subgroup=subgroup or ask.subgroup, within=domain)
-        placed = _place_compactly(s, trial, part, domain, phase) if subgroup is None else _place_subgroup(s, trial, part, phase)
+        placed = place_compactly(s, trial, part, domain, phase) if subgroup is None else _place_subgroup(s, trial, part, phase)
         count += placed.count
         refused = placed if refused.first_refused is None else refused
     return replace(refused, count=count)
-
-
-def by_subgroup(s: Session, ask: Ask) -> list[tuple[Subgroup | None, tuple[Pod, ...]]]:
-    """The pods of an ask by the subgroups of what it asks for: those with placed members first, because their domain is fixed, then
-    the most constrained, then the largest; last the pods that are in none."""
-    subgroups = (ask.subgroup or ask.gang).subgroups
-    if not subgroups:
-        return [(None, ask.pods)]
-    subgroup_of = {uid: at for at, subgroup in enumerate(subgroups) for uid in subgroup.members}
-    found: dict[int, list[Pod]] = {}
-    for pod in ask.pods:
-        found.setdefault(subgroup_of.get(pod.uid, -1), []).append(pod)
-    others = tuple(found.pop(-1, ()))
-
-    def key(at: int) -> tuple[int | bool, ...]:
-        return not placed_in_subgroup(s.world, subgroups[at]), _looseness(subgroups[at]), -len(found[at]), at
-
-    parts: list[tuple[Subgroup | None, tuple[Pod, ...]]] = [(subgroups[at], tuple(found[at])) for at in sorted(found, key=key)]
-    return [*parts, (None, others)] if others else parts
-
-
-def _looseness(subgroup: Subgroup) -> int:
-    """0 with a hard topology constraint on any of its levels, 1 with a soft one, 2 without."""
-    constraints = [each.topology for each in (subgroup, *all_subgroups(subgroup)) if each.topology is not None]
-    return min((0 if constraint.hard else 1 for constraint in constraints), default=2)
 
 
 def _place_subgroup(s: Session, trial: Trial, ask: Ask, phase: Phase) -> PlaceResult:
@@ -225,39 +220,6 @@ def _below_min_verdict(s: Session, subgroup: Subgroup, found: DomainPlacement) -
         least = explain.plural(subgroup.min_subgroups, "part fits", "parts fit")
     why = f"{subgroup.title}: {fit} of at least {least} in {found.domain.title}"
     return Verdict(ok=False, why=why, code=explain.NO_CAPACITY, curable=True, topics=explain.CAPACITY)
-
-
-def _place_compactly(s: Session, trial: Trial, ask: Ask, domain: Domain, phase: Phase) -> PlaceResult:
-    """One part of the domain after the other is filled, as far as a plugin wants that, so that members are close to each other."""
-    parts = s.fill_order(ask, domain)
-    if not parts:
-        return place(s, trial, ask.pods, domain=domain, phase=phase, admitted=ask.admitted)
-    mark = trial.mark()
-    filled = _fill_parts(s, trial, ask, domain, parts, phase)
-    if filled.first_refused is None or not _order_matters(s, ask.pods):
-        return filled
-    trial.undo_to(mark)
-    placed = place(s, trial, ask.pods, domain=domain, phase=phase, admitted=ask.admitted)
-    if placed.count > filled.count:
-        return placed
-    trial.undo_to(mark)
-    return _fill_parts(s, trial, ask, domain, parts, phase)
-
-
-def _fill_parts(s: Session, trial: Trial, ask: Ask, domain: Domain, parts: Sequence[Domain], phase: Phase) -> PlaceResult:
-    left = ask.pods
-    for part in parts:
-        _place_compactly(s, trial, replace(ask, pods=left), part, phase)
-        left = tuple(pod for pod in left if pod.uid not in s.world.placements.by_uid)
-        if not left:
-            return PlaceResult(len(ask.pods), None)
-    rest = place(s, trial, left, domain=domain, phase=phase, admitted=ask.admitted)
-    return replace(rest, count=len(ask.pods) - len(left) + rest.count)
-
-
-def _order_matters(s: Session, pods: Sequence[Pod]) -> bool:
-    """May the order in which these are placed change how many fit?"""
-    return any(pod.signature != pods[0].signature for pod in pods) or any(s.has_inter_pod_constraints(pod) for pod in pods)
 
 
 def _purpose_of(phase: Phase) -> Purpose:
