@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 from muster.engine import hooks
 from muster.model.topics import Topic
@@ -100,7 +100,7 @@ def _hook_errors(plugin: object, hook: HookSpec) -> Iterator[str]:
     if not callable(method):
         yield f"is no plugin: {wanted}, not {type(method).__name__}"
         return
-    signature = inspect.signature(method)
+    signature = _signature(method)
     try:
         signature.bind(*hook.positional, **dict.fromkeys(hook.keyword_only))
     except TypeError:
@@ -113,6 +113,18 @@ def _hook_errors(plugin: object, hook: HookSpec) -> Iterator[str]:
     weight = getattr(plugin, "weight", None) if "weight" in hook.requires and not missing else 1.0
     if isinstance(weight, bool) or not isinstance(weight, int | float) or not weight >= 0:
         yield f"is no plugin: its `weight` must be a number of at least 0, not {weight!r}"
+
+
+def _signature(method: Callable[..., object]) -> inspect.Signature:
+    """Of a method as it is called. That of its function is kept: plugins are made again and again of few classes."""
+    function = getattr(method, "__func__", None)
+    return inspect.signature(method) if function is None else _signature_without_self(function)
+
+
+@lru_cache(maxsize=1024)
+def _signature_without_self(function: Callable[..., object]) -> inspect.Signature:
+    signature = inspect.signature(function)
+    return signature.replace(parameters=list(signature.parameters.values())[1:])
 
 
 def _depends_errors(plugin: object) -> Iterator[str]:

@@ -9,6 +9,7 @@ import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from muster.config.retired_names import OPTIONS, is_retired
@@ -44,6 +45,7 @@ class BadOptions(Exception):
     """A plugin with an option that no policy file could write."""
 
 
+@lru_cache(maxsize=256)
 def options_of(make: Callable[..., object]) -> tuple[Option, ...]:
     """What a plugin's class can be given, in its own order. The name of a plugin is no option."""
     try:
