@@ -4,6 +4,7 @@ where they are at hand."""
 from __future__ import annotations
 
 import io
+import json
 from itertools import islice
 from pathlib import Path
 
@@ -230,3 +231,53 @@ def test_the_public_traces_are_read(tmp_path: Path, name: str, gpus: int) -> Non
         trace = read(tmp_path, "".join(islice(file, 2001)), name)
     assert len(trace.jobs) + trace.left_out == 2000
     assert sum(job.gpus for job in trace.jobs) > gpus
+
+
+def pod_seen(
+    name: str, *, started: str = "", gpus: int = 8, scheduler: str = "default-scheduler", **more: object
+) -> dict[str, object]:
+    limits = {"requests": {"nvidia.com/gpu": str(gpus)}, "limits": {"nvidia.com/gpu": str(gpus)}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "ml", "uid": f"uid-{name}", "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {
+            "schedulerName": scheduler,
+            "containers": [{"name": "main", "resources": limits}],
+            **({"nodeName": "n1"} if started else {}),
+        },
+        "status": {"phase": "Running" if started else "Pending", **({"startTime": started} if started else {}), **more},
+    }
+
+
+def snapshot(folder: Path, time: str, *objects: dict[str, object]) -> None:
+    amounts = {"cpu": "64", "memory": "64Gi", "pods": "110", "nvidia.com/gpu": "8"}
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "uid": "n1"}, "status": {"allocatable": amounts}}
+    folder.mkdir(exist_ok=True)
+    (folder / f"{time}.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [node, *objects]}))
+
+
+def test_snapshots_over_time_are_a_history(tmp_path: Path) -> None:
+    folder = tmp_path / "seen"
+    a = pod_seen("a", started="2026-01-01T00:05:00Z")
+    snapshot(folder, "2026-01-01T00:10:00Z", a, pod_seen("b"))
+    snapshot(folder, "2026-01-01T01:10:00Z", pod_seen("b", started="2026-01-01T01:06:00Z", scheduler="volcano"))
+    snapshot(folder, "2026-01-01T02:06:00Z", pod_seen("b", started="2026-01-01T01:06:00Z", scheduler="volcano"))
+    (folder / "notes.txt").write_text("of nobody's concern")
+    trace = read_trace(folder)
+    assert trace.gpus == 8
+    # a was gone by 01:10; b still ran at the end.
+    assert {job.name: (job.run_s, job.gpus) for job in trace.jobs} == {"ml.a": (3900, 8), "ml.b": (3600, 8)}
+    assert all(run.end_s is not None for run in JobSimulation(trace, default_policy()).run().runs)
+
+
+def test_a_folder_without_snapshots_says_how_they_are_named(tmp_path: Path) -> None:
+    (tmp_path / "pods.json").write_text("{}")
+    with pytest.raises(InputError, match=r"name each after its time, such as 2026-01-01T12:00:00Z\.json"):
+        read_trace(tmp_path)
+
+
+def test_a_snapshot_that_is_no_list_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "2026-01-01T00:00:00Z.json").write_text("[]")
+    with pytest.raises(InputError, match="is no list of objects"):
+        read_trace(tmp_path)

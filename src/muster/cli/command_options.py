@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NoReturn
 
 import typer
@@ -48,6 +49,13 @@ NODES = typer.Option(
 
 
 TRACES = (".csv", ".csv.gz", ".swf", ".swf.gz", ".jsonl", ".jsonl.gz")
+
+
+def is_history(file: str) -> bool:
+    """A file of jobs, or a folder of snapshots: not scenarios."""
+    from muster.trace.snapshot_reader import is_snapshot_folder
+
+    return file.endswith(TRACES) or is_snapshot_folder(Path(file))
 
 
 class AnsweringCommand(TyperCommand):

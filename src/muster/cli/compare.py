@@ -23,6 +23,7 @@ from muster.config import default_policy, load_policy
 from muster.trace.comparison import Comparison, FigureRow, JobDifference, compare
 from muster.trace.job_trace import JobTrace
 from muster.trace.run_result import JobOutcome, RunResult
+from muster.trace.snapshot_reader import snapshot_files
 from muster.trace.sweep import HistorySource, NamedFile, PolicyRun, PolicyText, history_of, results_of
 from muster.trace.table_reader import read_trace
 
@@ -127,6 +128,8 @@ def _source(options: CompareOptions) -> HistorySource:
         return HistorySource(replace(_file(options.trace), name="log.jsonl"))
     nodes = _file(Path(options.nodes)) if Path(options.nodes).suffix else options.nodes
     columns = _file(options.columns) if options.columns is not None else None
+    if options.trace.is_dir():
+        return HistorySource(snapshots=tuple(map(_file, snapshot_files(options.trace))), nodes=nodes)
     return HistorySource(_file(options.trace), nodes=nodes, columns=columns)
 
 

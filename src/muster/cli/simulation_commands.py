@@ -7,7 +7,18 @@ from typing import Annotated
 
 import typer
 
-from muster.cli.command_options import BENCH_CODES, COLUMNS, JSON, NODES, OTHER_CODES, POLICY, REPLAY_CODES, SIM_CODES, TRACES, end
+from muster.cli.command_options import (
+    BENCH_CODES,
+    COLUMNS,
+    JSON,
+    NODES,
+    OTHER_CODES,
+    POLICY,
+    REPLAY_CODES,
+    SIM_CODES,
+    end,
+    is_history,
+)
 
 app = typer.Typer()
 
@@ -46,7 +57,7 @@ def sim(
     json: Annotated[bool, typer.Option("--json", help="Print the full report as JSON.")] = False,
 ) -> None:
     """Run scenarios on a simulated cluster in virtual time: hours take seconds, and the result is deterministic."""
-    if files and len(files) == 1 and files[0].endswith(TRACES):
+    if files and len(files) == 1 and is_history(files[0]):
         from muster.cli.compare import CompareOptions, compare_policies
 
         played = CompareOptions(Path(files[0]), None, [str(policy)] if policy else (), nodes, columns, json=json, html=html)

@@ -28,7 +28,9 @@ class _LoggedJob:
     run_s: float = 0.0
 
 
-class _LoggedCluster:
+class LoggedCluster:
+    """What was seen of a cluster so far: its objects, and the jobs of its pods."""
+
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {}
         self.queues: dict[str, Queue] = {}
@@ -79,7 +81,12 @@ class _LoggedCluster:
         job = self.jobs[pod.gang_key if pod.membership is not None else f"pod:{pod.full_name}"]
         job.run_s = until - (pod.started if pod.started is not None else until)
 
-    def trace_job(self, key: str, job: _LoggedJob) -> TraceJob:
+    def trace(self) -> JobTrace:
+        jobs = [self._trace_job(key, job) for key, job in self.jobs.items()]
+        ran = sorted_jobs(job for job in jobs if job.run_s > 0)
+        return JobTrace(ran, tuple(self.nodes.values()), tuple(self.queues.values()), tuple(self.domains.values()))
+
+    def _trace_job(self, key: str, job: _LoggedJob) -> TraceJob:
         pod, group = job.first, self.groups.get(key)
         members = len(job.names)
         if group is not None:
@@ -98,7 +105,7 @@ class _LoggedCluster:
 
 
 def read_log(lines: Iterable[bytes], *, file: str) -> JobTrace:
-    seen, now = _LoggedCluster(), 0.0
+    seen, now = LoggedCluster(), 0.0
     try:
         for _, entry, _ in read_decision_log(lines):
             if isinstance(entry, Outcome):
@@ -111,10 +118,4 @@ def read_log(lines: Iterable[bytes], *, file: str) -> JobTrace:
     except BadDecisionLog as error:
         raise InputError([InputFault(str(error), file=file)]) from None
     seen.finish(now)
-    jobs = [seen.trace_job(key, job) for key, job in seen.jobs.items()]
-    return JobTrace(
-        sorted_jobs(job for job in jobs if job.run_s > 0),
-        tuple(seen.nodes.values()),
-        tuple(seen.queues.values()),
-        tuple(seen.domains.values()),
-    )
+    return seen.trace()

@@ -43,9 +43,10 @@ class NamedFile:
 
 @dataclass(frozen=True, slots=True)
 class HistorySource:
-    """What a history is read from: files with all that is in them, or what it is made from."""
+    """What a history is read from: files with all that is in them, or what it is made from. `snapshots` are those of a folder."""
 
     jobs: NamedFile | None = None
+    snapshots: tuple[NamedFile, ...] = ()
     generate: str = ""
     nodes: NamedFile | str = ""
     columns: NamedFile | None = None
@@ -80,7 +81,7 @@ OnDone = Callable[[int, int], None]
 
 def history_of(source: HistorySource, seed: int) -> JobTrace:
     """Seed 0 is the history itself; the others have its jobs in another order. A made history is made anew for each."""
-    if source.jobs is None:
+    if source.jobs is None and not source.snapshots:
         spec = parse_made_trace(source.generate)
         return make_trace(replace(spec, seed=spec.seed + seed))
     return shuffled(_read(source), seed=seed)
@@ -94,13 +95,14 @@ def _read(source: HistorySource) -> JobTrace:
             if file is None:
                 return None
             path = Path(folder, kind, file.name)
-            path.parent.mkdir()
+            path.parent.mkdir(exist_ok=True)
             path.write_bytes(file.data)
             return path
 
         nodes = source.nodes if isinstance(source.nodes, str) else str(put(source.nodes, "nodes"))
-        jobs = put(source.jobs, "jobs")
-        assert jobs is not None
+        for snapshot in source.snapshots:
+            put(snapshot, "jobs")
+        jobs = put(source.jobs, "jobs") or Path(folder, "jobs")
         return read_trace(jobs, nodes=nodes, columns=put(source.columns, "columns"))
 
 

@@ -19,6 +19,7 @@ from muster.model.resource_amounts import CPU, GPU, LARGEST_AMOUNT, MEMORY, BadQ
 from muster.trace.columns import FORMATS, NODE_COLUMNS, SWF_HEADER, FieldColumns, TraceFormat, format_of, read_format
 from muster.trace.job_trace import JobTrace, TraceJob, node_of, signature_of, sorted_jobs, with_shared_gpus
 from muster.trace.log_reader import read_log
+from muster.trace.snapshot_reader import read_snapshots
 from muster.yaml_positions import InputError, InputFault
 
 _UNKNOWN = frozenset({"", "-1", "nan", "none", "null", "na"})
@@ -46,6 +47,8 @@ def read_jobs(jobs: Path, *, columns: Path | None = None) -> JobTrace:
 
 
 def _read(jobs: Path, described: TraceFormat | None) -> JobTrace:
+    if jobs.is_dir():
+        return read_snapshots(jobs)
     if jobs.name.endswith((".jsonl", ".jsonl.gz")):
         return read_log(_lines(jobs), file=str(jobs))
     return _read_table(jobs, described)
