@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from tests.cli.commands import process
 
@@ -20,4 +22,5 @@ def test_the_demo_shows_its_timeline_and_ends_with_a_summary(assets: Assets) -> 
     rows = {line.split()[0]: line for line in summary.splitlines() if line.startswith(" ") and line.split()}
     assert [gang.name for gang in GANGS if gang.name not in rows] == []
     assert "% of the GPUs in use on average" in summary
+    assert re.search(r"See it in the browser: http://127\.0\.0\.1:\d+/\n", timeline)
     assert ran.err == ""

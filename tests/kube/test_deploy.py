@@ -2,6 +2,8 @@
 
 import json
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from muster.crds.crd_definitions import definitions, name_of
 from muster.kube.read.api_resources import WATCHED
 from muster.lab.assets import Assets
 from muster.service.metric_specs import METRICS
+from muster.service.prometheus_metrics import Metrics
 
 DEPLOY = ROOT / "deploy"
 NAMESPACE = "muster-system"
@@ -132,6 +135,33 @@ def test_the_alerts_are_those_of_the_documents_and_name_metrics_that_exist() -> 
     named = {re.sub(r"_(bucket|sum|count)$", "", name) for query in queries for name in re.findall(r"muster_\w+", query)}
     assert named <= known
     assert len({panel["id"] for panel in panels}) == len(panels) > 10
+
+
+def test_promtool_finds_no_fault_in_the_alerts(tmp_path: Path) -> None:
+    """Prometheus' own checks of the rules: expressions, durations, labels and templates."""
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("no promtool: apt-get install prometheus, or go install github.com/prometheus/prometheus/cmd/promtool@latest")
+    monitoring = {"serviceMonitor": False, "prometheusRule": True, "dashboard": False, "queueMetrics": False}
+    made = render(DEPLOY / "chart", namespace=NAMESPACE, monitoring=monitoring)
+    (rule,) = [each for each in made if each["kind"] == "PrometheusRule"]
+    file = tmp_path / "rules.yaml"
+    for rules, is_right in (
+        (rule["spec"], True),
+        ({"groups": [{"name": "bad", "rules": [{"alert": "a", "expr": "sum("}]}]}, False),
+    ):
+        file.write_text(yaml.safe_dump(rules))
+        ran = subprocess.run((promtool, "check", "rules", "--lint=all", "--lint-fatal", file), capture_output=True, text=True)
+        assert (ran.returncode == 0) is is_right, ran.stdout + ran.stderr
+
+
+def test_promtool_finds_no_fault_in_the_metrics() -> None:
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("no promtool: apt-get install prometheus")
+    page = Metrics().page()
+    ran = subprocess.run((promtool, "check", "metrics"), input=page, capture_output=True)
+    assert ran.returncode == 0, ran.stdout.decode() + ran.stderr.decode()
 
 
 def test_the_version_is_the_same_everywhere() -> None:

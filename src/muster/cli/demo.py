@@ -77,7 +77,9 @@ async def _run_on_kube(kubeconfig: Path, seconds: float, screen: Screen) -> int:
             view = _DemoScreen(screen)
             timeline = DemoTimeline(client, kubelets, seconds=seconds, report=view.report)
             await timeline.prepare()
-            with SchedulerProcess(kubeconfig) as running:
+            with SchedulerProcess(kubeconfig, address="127.0.0.1:0") as running:
+                address = (await asyncio.to_thread(running.wait_for_log, "serving"))["address"]
+                screen.print_line(styled((" See it in the browser: ", DIM), f"http://{address}/"))
                 await asyncio.to_thread(running.wait_for_log, "ready")
                 await _run_timeline(timeline, client, view, running, seconds=seconds)
                 code = await asyncio.to_thread(running.stop)
