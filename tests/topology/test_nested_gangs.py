@@ -8,7 +8,7 @@ from itertools import combinations, product
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.topology.fixture_cluster import FixtureCluster, hypernode, nodes_of, parts, policy
+from tests.topology.rack_cluster import FixtureCluster, hypernode, nodes_of, parts, policy
 
 from muster.model.gang import CompositePodGroup, PodGroup
 from muster.model.node import Node
