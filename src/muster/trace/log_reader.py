@@ -28,7 +28,7 @@ class _LoggedJob:
     run_s: float = 0.0
 
 
-class LoggedCluster:
+class ObservedCluster:
     """What was seen of a cluster so far: its objects, and the jobs of its pods."""
 
     def __init__(self) -> None:
@@ -105,7 +105,7 @@ class LoggedCluster:
 
 
 def read_log(lines: Iterable[bytes], *, file: str) -> JobTrace:
-    seen, now = LoggedCluster(), 0.0
+    seen, now = ObservedCluster(), 0.0
     try:
         for _, entry, _ in read_decision_log(lines):
             if isinstance(entry, Outcome):

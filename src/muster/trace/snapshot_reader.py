@@ -16,7 +16,7 @@ import msgspec
 from muster.kube.read.decoder import BadObject, Decoder
 from muster.model.pod import Pod
 from muster.trace.job_trace import JobTrace
-from muster.trace.log_reader import LoggedCluster
+from muster.trace.log_reader import ObservedCluster
 from muster.yaml_positions import InputError, InputFault
 
 _SUFFIXES = (".json", ".json.gz")
@@ -36,7 +36,7 @@ def snapshot_files(folder: Path) -> list[Path]:
 
 
 def read_snapshots(folder: Path) -> JobTrace:
-    seen, now = LoggedCluster(), 0.0
+    seen, now = ObservedCluster(), 0.0
     for path in snapshot_files(folder):
         now = _time_of(path) or now
         items = _items(path)
