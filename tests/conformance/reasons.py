@@ -280,7 +280,7 @@ def _verdict(s: Session, rules: EvictionRules, victim: Pod, pods: Sequence[Pod])
         trial.evict(victim)
         for pod in pods:
             trial.place(pod, node, phase=Phase.NOMINATED)
-        return rules.allows_plan([victim])
+        return rules.allows_plan([[victim]])
 
 
 def checks_see_evicted_pods(differing: DifferingCase) -> bool:

@@ -37,7 +37,7 @@ def verdict_on_plan(requested: int, *victims: str) -> Verdict:
             trial.evict(pod)
         for pod in asked.ask.pods:
             trial.place(pod, "n1", phase=Phase.NOMINATED)
-        return asked.rules.allows_plan(evicted)
+        return asked.rules.allows_plan([[pod] for pod in evicted])
 
 
 def test_a_queue_that_stays_within_its_deserved_share_takes_from_another() -> None:

@@ -90,7 +90,8 @@ class Giving:
         if not self.by_priority and nobody_has_share(self.tables, theirs, ours, taker, freed):
             if priority > self.priority and theirs and self._took_by_priority(theirs):
                 return f"{show_queue(theirs[0])} only borrows, and its unit has the higher priority"
-            return self._why_not_larger(theirs, ours, after)
+            below = [level for level in theirs if not self.may_cross and self.crossed(level, after)]
+            return f"{show_queue(below[0])} falls below its share" if below else self._why_not_larger(theirs, ours, after)
         for level in theirs:
             why = self._why_not_over(level, taker, before, after, freed)
             if why and level == theirs[-1] and self._is_oversubscribed(level, taker):

@@ -92,7 +92,7 @@ def _may_take_all(
         trial.release(pod)
     for pod in ask.pods:
         trial.restore(pod, Placement(Phase.NOMINATED, nominations[0][1], s.now))
-    allowed = rules.allows_plan(pods).ok
+    allowed = rules.allows_plan([pods]).ok
     trial.undo_to(mark)
     return allowed
 
@@ -261,7 +261,10 @@ def _may_end(s: Session, rules: EvictionRules, plan: Plan, ended: Sequence[Pod])
             trial.release(pod)
         for pod, placement in plan.placements:
             trial.restore(pod, placement)
-        return rules.allows_plan([*plan.victims, *plan.released, *ended]).ok
+        units: dict[str, list[Pod]] = {}
+        for pod in (*plan.victims, *plan.released, *ended):
+            units.setdefault(s.world.facts.members[pod.uid].gang, []).append(pod)
+        return rules.allows_plan(list(units.values())).ok
 
 
 def _undo_plan(s: Session, trial: Trial, key: str) -> None:

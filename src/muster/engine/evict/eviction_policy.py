@@ -41,8 +41,8 @@ class EvictionRules(Protocol):
         """Asked before each unit is evicted, with the units before it already evicted. `priority`: of the unit."""
         ...
 
-    def allows_plan(self, victims: Sequence[Pod]) -> Verdict:
-        """Asked of a finished plan, with its victims evicted and the members of the ask nominated."""
+    def allows_plan(self, units: Sequence[Sequence[Pod]]) -> Verdict:
+        """Asked of a finished plan, with its units evicted and the members of the ask nominated."""
         ...
 
     def crossing_gangs(self, victims: Sequence[Pod]) -> tuple[str, ...]:
@@ -119,7 +119,7 @@ class PreemptRules:
             return Verdict(ok=False, why=f"a gang of its queue has members in {show_queue(other)}, too")
         return lower_priority(self._ask, pods, priority)
 
-    def allows_plan(self, victims: Sequence[Pod]) -> Verdict:  # noqa: ARG002
+    def allows_plan(self, units: Sequence[Sequence[Pod]]) -> Verdict:  # noqa: ARG002
         return YES
 
     def crossing_gangs(self, victims: Sequence[Pod]) -> tuple[str, ...]:  # noqa: ARG002

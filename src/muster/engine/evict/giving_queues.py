@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from muster.model.topics import Topic
 from muster.state.derived_values import Derived
 from muster.state.node_table import BoolColumn, IntColumn
 from muster.state.resource_columns import Amounts
+from muster.state.world import World
 
 NOT_LOWER = "its queue borrows, and its priority is not below that of the asking gang"
 
@@ -66,12 +67,12 @@ class GivingQueues:
 
     def _gives_to(self, queue: str, other: str) -> bool:
         comparison = self.comparisons[queue]
-        if other not in self._s.world.ledger or other == queue or not (least := comparison.least_unit(other)).any():
+        if other not in self._s.world.ledger or other == queue or not comparison.least_unit(other).any():
             return False
         why = comparison.why_never_taking(other) if self._takes_by_share else ""
-        why = why or comparison.why_not_giving(other, least, may_cross=True, borrowers_give=not self._takes_by_share)
+        why = why or comparison.why_never_giving(other, borrowers_give=not self._takes_by_share)
         if why and self._takes_by_share and comparison.takes_within_parent(other):
-            why = comparison.why_not_borrowed(other, least)
+            why = comparison.why_not_borrowed(other, comparison.least_unit(other))
             self._within_parent.add(other)
         if why:
             self._whys[other] = why
@@ -158,3 +159,14 @@ class GivingQueues:
         for why in sorted(set(self._whys.values())):
             queues = [victim_table.queue_number[queue] for queue, theirs in self._whys.items() if theirs == why]
             yield why, np.flatnonzero(among & np.isin(victim_table.gang_queue[: len(among)], queues))
+
+
+def freed_by_unit(world: World, units: Iterable[Iterable[Pod]]) -> Iterator[tuple[str, Amounts, str]]:
+    """What each unit frees in each of its queues, and its gang."""
+    for unit in units:
+        freed: dict[tuple[str, str], Amounts] = {}
+        for pod in unit:
+            member = world.facts.members[pod.uid]
+            key = (member.queue, member.gang)
+            freed[key] = freed.get(key, 0) + world.request(pod)
+        yield from ((queue, amounts, gang) for (queue, gang), amounts in freed.items())

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from muster.engine.evict.contested import Contested
 from muster.engine.evict.eviction_history import MAX_CROSSINGS, crossed_often
 from muster.engine.evict.eviction_policy import EvictionPolicy, exclude_own_gang, in_queues, lower_priority, priority_against
-from muster.engine.evict.giving_queues import GivingQueues
+from muster.engine.evict.giving_queues import GivingQueues, freed_by_unit
 from muster.engine.evict.victims import VictimTable
 from muster.engine.hooks import Ask
 from muster.engine.session import Session
@@ -19,7 +19,6 @@ from muster.model.effects import YES, Verdict
 from muster.model.gang import Gang
 from muster.model.pod import Pod
 from muster.state.node_table import BoolColumn, IntColumn
-from muster.state.resource_columns import Amounts
 
 CAN_PREEMPT = "quota.scheduling.koordinator.sh/can-preempt"
 
@@ -62,15 +61,11 @@ class JobRules:
             why = f"both only borrow, and their gang lost pods in {MAX_CROSSINGS} plans for {self._ask.gang.full_name} before"
         return Verdict(ok=False, why=why) if why else lower_priority(self._ask, pods, priority)
 
-    def allows_plan(self, victims: Sequence[Pod]) -> Verdict:
+    def allows_plan(self, units: Sequence[Sequence[Pod]]) -> Verdict:
         """Members in a quota are admitted by it; others take only what is within the share of their queue."""
-        world, freed = self._s.world, dict[str, Amounts]()
-        for pod in victims:
-            queue = world.facts.members[pod.uid].queue
-            if queue not in self._queues.comparisons:
-                freed[queue] = freed.get(queue, 0) + world.request(pod)
-        for queue, comparison in self._queues.comparisons.items() if freed else ():
-            if not queue.startswith("quota/") and (why := comparison.why_not_taking(freed)):
+        taken = [(queue, freed) for queue, freed, _ in freed_by_unit(self._s.world, units) if queue not in self._queues.comparisons]
+        for queue, comparison in self._queues.comparisons.items() if taken else ():
+            if not queue.startswith("quota/") and (why := comparison.why_not_taking(taken)):
                 return Verdict(ok=False, why=why)
         return YES
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -131,40 +131,54 @@ class QueueComparison:
 
     # -- giving ------------------------------------------------------------------------------------------------------------------
 
+    def why_never_giving(self, other: str, *, borrowers_give: bool) -> str:
+        """Why the other queue gives no unit at all, as usage is now, however little it frees; empty where it might give one."""
+        least, first = self.least_unit(other), ""
+        for at in np.flatnonzero(least).tolist():
+            lost = np.where(np.arange(len(least)) == at, least, 0)
+            why = self.why_not_giving(other, least, lost=lost, may_cross=True, borrowers_give=borrowers_give)
+            if not why:
+                return ""
+            first = first or why
+        return first
+
     def why_not_giving(
-        self, other: str, freed: Amounts, *, may_cross: bool, borrowers_give: bool = False, outranks: bool = False
+        self,
+        other: str,
+        freed: Amounts,
+        *,
+        lost: Amounts | None = None,
+        may_cross: bool,
+        borrowers_give: bool = False,
+        outranks: bool = False,
     ) -> str:
         """Why the other queue need not give a unit that frees so much, as usage is now; empty where it must.
 
-        `may_cross`: the last unit may take it below its share. `borrowers_give`: where neither side has a share, priority decides
-        instead of the dominant share. `outranks`: the unit has a higher priority than the asking gang.
+        `lost`: what its part becomes smaller by, if not by all of that. `may_cross`: the last unit may take it below its share.
+        `borrowers_give`: where neither side has a share, priority decides instead of the dominant share. `outranks`: the unit has a
+        higher priority than the asking gang.
         """
         pair = self.pair(other)
+        lost = freed if lost is None else lost
         if pair is None:
             return f"{show_queue(other)} and {show_queue(self.queue)} are not in different branches"
         if not any(freed[at] > 0 for at in self._contested):
             return f"a unit of {show_queue(other)} frees nothing that is lacking"
-        for level in pair.giving:
-            why = self._why_protected(level, freed)
-            if why:
-                return why
+        if why := self.why_protected(other, freed):
+            return why
         if not may_cross and (crossed := next(filter(None, (self._why_crosses(level, freed) for level in pair.giving)), "")):
             return crossed
         if not borrowers_give and self._nobody_has_share(pair, freed):
-            return self._why_not_by_size(pair, freed, outranks=outranks)
-        for level in pair.giving:
-            why = self._why_within(pair, level, freed)
-            if why:
-                return why
-        return ""
+            return self._why_not_by_size(pair, lost, outranks=outranks)
+        return next(filter(None, (self._why_within(pair, level, freed, lost) for level in pair.giving)), "")
 
-    def _why_not_by_size(self, pair: QueuePair, freed: Amounts, *, outranks: bool) -> str:
+    def _why_not_by_size(self, pair: QueuePair, lost: Amounts, *, outranks: bool) -> str:
         """Neither side has a share. What was taken by priority from those who only borrow is not taken back by size."""
         other = pair.giving[0]
         if outranks and (other.startswith("quota/") or self._was_taken_within_parent(pair)):
             what = "job" if other.startswith("quota/") else "gang"
             return f"{show_queue(other)} and {show_queue(self.queue)} only borrow, and its {what} has the higher priority"
-        return self._why_share_not_larger(pair, freed, self._least_usage(pair))
+        return self._why_share_not_larger(pair, lost, self._least_usage(pair))
 
     def _was_taken_within_parent(self, pair: QueuePair) -> bool:
         """Could the other queue have taken from this one what it borrows?"""
@@ -194,14 +208,14 @@ class QueueComparison:
         at = int(below.argmax())
         return self._why_below(level, "guarantee", freed, at, int(counted[at])) if below.any() else ""
 
-    def _why_within(self, pair: QueuePair, level: str, freed: Amounts) -> str:
+    def _why_within(self, pair: QueuePair, level: str, freed: Amounts, lost: Amounts) -> str:
         """All plugins with an opinion must find it over its share, in something contested that the unit frees."""
         planned, before = self.s.world.ledger.planned_list(level), self._planned_before(level)
         for share in self._configured(level):
             if any(before[at] >= amount > planned[at] for at, amount in share.amounts.items()):
                 return f"{show_queue(level)} is below its {self._share_name(level)} already"
             if not any(planned[at] > amount and freed[at] > 0 for at, amount in share.contested.items()):
-                if level == pair.giving[-1] and self._is_oversubscribed(pair) and self._uses_more(pair, freed):
+                if level == pair.giving[-1] and self._is_oversubscribed(pair) and self._uses_more(pair, lost):
                     continue
                 return self._why_not_over(level, planned, share.contested, freed)
         return ""
@@ -291,14 +305,14 @@ class QueueComparison:
                 return True
         return False
 
-    def _uses_more(self, pair: QueuePair, freed: Amounts) -> bool:
+    def _uses_more(self, pair: QueuePair, lost: Amounts) -> bool:
         """Has the giver without the unit at least as much of its share of what is contested as the taker with the ask? A taker
         without a share of that cannot be measured so."""
         ledger = self.s.world.ledger
         giver, taker = pair.giving[-1], pair.taking[-1]
         if not self._configured(taker):
             return False
-        return self._use_of_share(giver, ledger.planned(giver) - freed) >= self._use_of_share(
+        return self._use_of_share(giver, ledger.planned(giver) - lost) >= self._use_of_share(
             taker, ledger.planned(taker) + self.demand
         )
 
@@ -310,22 +324,41 @@ class QueueComparison:
         return found
 
     def least_unit(self, other: str) -> Amounts:
-        """The least that a unit of the other queue could free of what is contested."""
-        return np.where(self.contested, np.minimum(self.s.world.ledger.planned(other), 1), 0)
+        """The least that a unit of the other queue could free of what is contested, without what guarantees keep of it. All of it
+        where they keep everything."""
+        least: Amounts = np.where(self.contested, np.minimum(self.s.world.ledger.planned(other), 1), 0)
+        if not self.why_protected(other, least):
+            return least
+        each = [np.where(np.arange(len(least)) == at, least, 0) for at in self._contested]
+        given: Amounts = np.sum([unit for unit in each if not self.why_protected(other, unit)], axis=0, dtype=np.int64)
+        return given if given.any() else least
 
     # -- taking ------------------------------------------------------------------------------------------------------------------
 
-    def why_not_taking(self, freed: Mapping[str, Amounts]) -> str:
-        """Why this queue may not take so much from these, with the ask and without what the plan evicts; empty where it may."""
-        nothing, sharing = np.zeros_like(self.demand), list[QueuePair]()
-        for other, amounts in freed.items():
+    def why_not_taking(self, units: Iterable[tuple[str, Amounts]]) -> str:
+        """Why this queue may not take what these units free, each in another queue, with the ask and without what the plan evicts;
+        empty where it may."""
+        sharing: dict[str, QueuePair] = {}
+        borrowing: dict[str, QueuePair] = {}
+        by_share: dict[str, Amounts] = {}
+        for other, amounts in units:
             pair = self.pair(other)
-            if pair is not None and not self._nobody_has_share(pair, amounts):
-                sharing.append(pair)
-            elif pair is not None:
-                why = self._why_share_not_larger(pair, nothing, self.s.world.ledger.planned(pair.taking[-1]))
-                if why:
-                    return why
+            if pair is None:
+                continue
+            giver = pair.giving[-1]
+            if self._nobody_has_share(pair, amounts):
+                borrowing[giver] = pair
+            else:
+                sharing[other] = pair
+                by_share[giver] = by_share.get(giver, 0) + amounts
+        for giver, pair in borrowing.items():
+            # Those that are judged by shares may be evicted after the others.
+            kept = by_share.get(giver, np.zeros_like(self.demand))
+            if why := self._why_share_not_larger(pair, -kept, self.s.world.ledger.planned(pair.taking[-1])):
+                return why
+        return self._why_takers_not_within(list(sharing.values()))
+
+    def _why_takers_not_within(self, sharing: list[QueuePair]) -> str:
         levels = max((pair.taking for pair in sharing), key=len, default=())
         return self._why_not_within(sharing, levels, {level: self.s.world.ledger.planned(level) for level in levels}, levels)
 
@@ -349,9 +382,10 @@ class QueueComparison:
 
     def is_over_with_ask(self) -> bool:
         """Would the queue, or one above it, be over its share with the ask? Then its own pods may have to be evicted, too. Where it
-        has no share, these count in its part of the cluster."""
+        has no share of something contested, these count in its part of the cluster."""
         ledger, path = self.s.world.ledger, self.s.world.facts.tree.path(self.queue)
-        if self.own_evictable.any() and not self._has_share(path):
+        shared = {at for level in path for share in self._shares_of(level) for at in share.contested}
+        if self.own_evictable.any() and not shared.issuperset(self._contested):
             return True
         for level in path:
             usage = (ledger.planned(level) + self.demand).tolist()

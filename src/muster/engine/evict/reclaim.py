@@ -6,7 +6,7 @@ gang could preempt in its own queue, so that a need met half by each is met.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from muster.engine.evict.eviction_policy import (
     lower_priority_in_same_queue,
     priority_against,
 )
-from muster.engine.evict.giving_queues import GivingQueues
+from muster.engine.evict.giving_queues import GivingQueues, freed_by_unit
 from muster.engine.evict.queue_comparison import QueueComparison
 from muster.engine.evict.victims import VictimTable, mask_of
 from muster.engine.hooks import Ask
@@ -98,32 +98,32 @@ class ReclaimRules:
     def _is_own(self, pod: Pod) -> bool:
         return self._s.world.facts.members[pod.uid].queue in self._queues.comparisons
 
-    def allows_plan(self, victims: Sequence[Pod]) -> Verdict:
+    def allows_plan(self, units: Sequence[Sequence[Pod]]) -> Verdict:
         """Each queue that takes from others must be within its share, with the ask and without what the plan evicts."""
         world = self._s.world
-        taken: dict[str, Amounts] = {}
+        taken: list[tuple[str, Amounts]] = []
         is_by_priority = True
         preempted: dict[str, Amounts] = {}
-        for pod in victims:
-            member = world.facts.members[pod.uid]
-            is_own = member.queue in self._queues.comparisons
-            is_lower = world.facts.gangs[member.gang].priority < self._ask.gang.priority
-            freed = preempted if is_own and is_lower else taken
-            freed[member.queue] = freed.get(member.queue, 0) + world.request(pod)
+        for queue, amounts, gang in freed_by_unit(world, units):
+            is_lower = world.facts.gangs[gang].priority < self._ask.gang.priority
             is_by_priority = is_by_priority and is_lower
+            if queue in self._queues.comparisons and is_lower:
+                preempted[queue] = preempted.get(queue, 0) + amounts
+            else:
+                taken.append((queue, amounts))
         for queue, comparison in self._queues.comparisons.items() if taken else ():
             # One of several roles may have all that it lacks from its own queue.
             if len(self._queues.comparisons) > 1 and queue in preempted and comparison.is_met_by(preempted[queue]):
                 continue
-            others = {other: amounts for other, amounts in taken.items() if other != queue}
+            others = [(other, amounts) for other, amounts in taken if other != queue]
             if why := self._why_not_taking(comparison, others, is_by_priority=is_by_priority):
                 return Verdict(ok=False, why=why)
         return YES
 
-    def _why_not_taking(self, comparison: QueueComparison, freed: Mapping[str, Amounts], *, is_by_priority: bool) -> str:
+    def _why_not_taking(self, comparison: QueueComparison, freed: Sequence[tuple[str, Amounts]], *, is_by_priority: bool) -> str:
         """By its share, or by priority what siblings borrow."""
         why = comparison.why_not_taking(freed)
-        if why and is_by_priority and self._queues.takes_within_parent(freed.keys()):
+        if why and is_by_priority and self._queues.takes_within_parent({queue for queue, _ in freed}):
             return comparison.why_not_within_parent()
         return why
 

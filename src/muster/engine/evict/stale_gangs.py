@@ -91,7 +91,7 @@ class StaleGangRules:
                     return Verdict(ok=False, why=why)
         return YES
 
-    def allows_plan(self, victims: Sequence[Pod]) -> Verdict:  # noqa: ARG002
+    def allows_plan(self, units: Sequence[Sequence[Pod]]) -> Verdict:  # noqa: ARG002
         return YES
 
     def crossing_gangs(self, victims: Sequence[Pod]) -> tuple[str, ...]:  # noqa: ARG002

@@ -318,7 +318,7 @@ class VictimSelection:
     def allows_plan(self) -> bool:
         """With the members of the ask nominated: do the action's rules allow the plan as it is? Claims that end count like
         victims: only who could evict a gang ends its reservations."""
-        verdict = self.search.rules.allows_plan([pod for pairs in self.before.values() for pod, _ in pairs])
+        verdict = self.search.rules.allows_plan([[pod for pod, _ in pairs] for pairs in self.before.values()])
         if not verdict.ok:
             self.refuse(verdict.why)
         return verdict.ok
