@@ -42,6 +42,7 @@ class LiveFixture:
 
     def __init__(self, client: Client) -> None:
         self._client = client
+        self._rounds = 0
 
     async def make_nodes(self, count: int) -> None:
         async def make(number: int) -> None:
@@ -61,12 +62,14 @@ class LiveFixture:
         `native`: all of them in gangs, each with a PodGroup of Kubernetes itself."""
         made: list[tuple[str, str]] = []
         if native:
-            await _run_bounded(self._make_group(gang) for gang in range(-(-count // GANG_SIZE)))
+            # Kubernetes deletes those of the round before only when their pods are gone.
+            self._rounds += 1
+            await _run_bounded(self._make_group(f"gang-{self._rounds}-{gang}") for gang in range(-(-count // GANG_SIZE)))
 
         async def make(number: int) -> None:
             node = node_name(number % bound_to) if bound_to else ""
             answer = await self._client.request(
-                "POST", PODS, body=_pod(number, count=count, scheduler=scheduler, node=node, native=native)
+                "POST", PODS, body=_pod(number, count=count, scheduler=scheduler, node=node, rounds=self._rounds if native else 0)
             )
             metadata = msgspec.json.decode(answer, type=_Object).metadata
             made.append((metadata.name, metadata.uid))
@@ -74,9 +77,9 @@ class LiveFixture:
         await _run_bounded(make(number) for number in range(count))
         return made
 
-    async def _make_group(self, gang: int) -> None:
+    async def _make_group(self, name: str) -> None:
         spec = {"schedulingPolicy": {"gang": {"minCount": GANG_SIZE}}}
-        await self._client.request("POST", GROUPS, body={"metadata": {"name": f"gang-{gang}"}, "spec": spec})
+        await self._client.request("POST", GROUPS, body={"metadata": {"name": name}, "spec": spec})
 
     async def remove_pods(self) -> None:
         """Delete all pods, and wait until they are gone."""
@@ -148,20 +151,21 @@ def node_name(number: int) -> str:
     return f"node-{number:05d}"
 
 
-def _pod(number: int, *, count: int, scheduler: str, node: str, native: bool = False) -> Manifest:
+def _pod(number: int, *, count: int, scheduler: str, node: str, rounds: int = 0) -> Manifest:
+    """`rounds`: of native PodGroups, or none."""
     requests = {"cpu": "500m", "memory": "1Gi"}
     gang, in_gang = number // GANG_SIZE, number // GANG_SIZE < count // 2 // GANG_SIZE
     annotations = (
         {f"{_KOORDINATOR_GANG}/name": f"gang-{gang}", f"{_KOORDINATOR_GANG}/min-available": str(GANG_SIZE)}
-        if in_gang and not native
+        if in_gang and not rounds
         else {}
     )
     spec: Manifest = {
         "schedulerName": scheduler,
         "containers": [{"name": "main", "image": "none", "resources": {"requests": requests}}],
     }
-    if native:
-        spec["schedulingGroup"] = {"podGroupName": f"gang-{gang}"}
+    if rounds:
+        spec["schedulingGroup"] = {"podGroupName": f"gang-{rounds}-{gang}"}
     if node:
         spec["nodeName"] = node
     labels = {"app": f"gang-{gang}" if in_gang else "single"}

@@ -23,7 +23,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("state",),
     ("engine",),
     ("plugins",),
-    ("yaml_positions", "private_file"),
+    ("yaml_positions", "private_file", "literals"),
     ("yaml_reader",),
     ("config", "kube", "decision_log", "queue_report"),
     ("sim", "rotating_decision_log", "json_values"),

@@ -7,7 +7,7 @@ from muster.cli.chart import Series, bar, mark_lines, sparkline
 from muster.cli.screen import BOLD, TextPart
 from muster.cli.text_format import clock, compact_name_list, compact_names, count, duration, join_names, unit_hours
 from muster.cli.text_table import lay_out
-from muster.scenario.literals import expand_names
+from muster.literals import expand_names
 
 NAMES = st.lists(st.from_regex(r"[a-c]{1,2}(-?[0-9]{1,3}){0,3}", fullmatch=True), unique=True, max_size=40)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.scenario.literals import BadLiteral, duration, expand_names, format_duration, quantity, resource_name
+from muster.literals import BadLiteral, duration, expand_names, format_duration, quantity, resource_name
 
 
 @pytest.mark.parametrize(

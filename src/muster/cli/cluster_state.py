@@ -30,9 +30,9 @@ from muster.engine.hooks import Policy
 from muster.forecast.start_time import RunTimes, run_times_of
 from muster.kube.read.decoder import BadObject, Decoder
 from muster.kube.read.names import DEFAULT_SCHEDULER
+from muster.literals import duration as parse_duration
 from muster.model.events import ClusterObject, Upsert
 from muster.model.pod import Pod
-from muster.scenario.literals import duration as parse_duration
 from muster.scenario.loader import policy_of
 from muster.scenario.scenario_runner import ScenarioRunner, run
 from muster.scenario.syntax_tree import Scenario

@@ -13,8 +13,8 @@ from muster.config import default_policy, load_policy
 from muster.engine.hooks import Policy
 from muster.kube.watch.access import AccessError, read_access
 from muster.kube.watch.leader_election import LeaseTiming
+from muster.literals import duration
 from muster.private_file import open_private
-from muster.scenario.literals import duration
 from muster.service.log_setup import LogFormat, set_up_logging
 from muster.service.process import ApiSettings, ServiceSettings, serve
 from muster.service.shadow import ShadowSettings, shadow_policy

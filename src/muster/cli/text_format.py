@@ -6,10 +6,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from muster.literals import format_duration
 from muster.model.queue import ROOT_QUEUE
 from muster.model.resource_amounts import CPU, short_name, show_amount
 from muster.queue_report import ResourceAmounts
-from muster.scenario.literals import format_duration
 
 _NUMBER = re.compile(r"(\d+)")
 _MAX_DIGITS = 9

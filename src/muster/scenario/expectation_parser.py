@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+from muster.literals import is_range
 from muster.model.gang import Stage
 from muster.model.resource_amounts import amount
 from muster.scenario.field_reader import Field, FieldReader, parse_run_span
 from muster.scenario.key_tables import KEY_TABLES
-from muster.scenario.literals import is_range
 from muster.scenario.symbol_table import SymbolTable
 from muster.scenario.syntax_tree import Check, ExpectStep, Wanted
 

@@ -11,8 +11,8 @@ from functools import partial
 from math import inf
 from typing import TypeVar
 
+from muster.literals import BadLiteral, duration, expand_names, quantity, resource_name
 from muster.scenario.key_tables import KEY_TABLES, RETIRED_KEYS, RETIRED_VALUES
-from muster.scenario.literals import BadLiteral, duration, expand_names, quantity, resource_name
 from muster.yaml_positions import InputFaults, YamlValue, nearest
 
 T = TypeVar("T")

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from muster.kube.read import names
 from muster.kube.read.object_references import Manifest
+from muster.literals import is_range, is_resource
 from muster.model.gang import MatchPolicy, Mode
 from muster.model.pod_constraints import TaintEffect
 from muster.model.queue import QueueState
@@ -16,7 +17,6 @@ from muster.scenario import manifest_builder
 from muster.scenario.device_registration import parse_devices, with_registered_devices
 from muster.scenario.field_reader import Field, FieldReader
 from muster.scenario.key_tables import POD_KEYS
-from muster.scenario.literals import is_range, is_resource
 from muster.scenario.symbol_table import DEFAULT_NAMESPACE, SymbolTable
 from muster.scenario.syntax_tree import GangSpec, PodTemplate, RoleSpec
 from muster.yaml_positions import YamlValue, nearest

@@ -12,6 +12,7 @@ from time import perf_counter
 
 from muster.engine.hooks import Policy
 from muster.kube.read.object_references import Manifest
+from muster.literals import format_duration
 from muster.model.effects import DeletePlan, Outcome, PodGroupStatus, QueueStatus
 from muster.model.events import BindFailed, Event, EvictFailed
 from muster.queue_report import queue_rows
@@ -19,7 +20,6 @@ from muster.scenario import manifest_builder
 from muster.scenario.cluster_backend import ClusterBackend
 from muster.scenario.expectation_checks import ObservedState, mismatches, shortened
 from muster.scenario.invariants import InvariantChecker, Violation
-from muster.scenario.literals import format_duration
 from muster.scenario.loader import policy_of
 from muster.scenario.run_check import FinishedCycle, RunCheck
 from muster.scenario.run_recorder import RunRecorder

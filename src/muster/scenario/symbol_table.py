@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from muster.literals import BadLiteral, expand_names
 from muster.scenario.field_reader import Field
-from muster.scenario.literals import BadLiteral, expand_names
 from muster.scenario.syntax_tree import NamedObject, PodTarget, pod_name
 from muster.sim.api_kinds import BadManifest, is_namespaced, kinds_named
 from muster.yaml_positions import YamlValue

@@ -1,4 +1,4 @@
-"""The literals of the language: ranges of names, durations, amounts."""
+"""What people write in scenarios and options: ranges of names, durations, amounts."""
 
 from __future__ import annotations
 
