@@ -8,22 +8,21 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from tests.harness.live_harness import LiveHarness
+from tests.scenario_files import SCENARIO_DIR, all_scenarios
 
 from muster.kube.read import names
 from muster.kube.watch.access import read_access
 from muster.kube.write.patch_bodies import POD_SCHEDULED, SCHEDULER_LABELS, VALID
 from muster.lab.servers import Servers
 from muster.model.effects import DeletePlan, SaveHistory, SavePlan, StateEffect
-from muster.scenario import Report, Scenario, load, run
+from muster.scenario import Report, Scenario, run
 from muster.scenario.cluster_backend import ClusterBackend
 from muster.scenario.loader import policy_of
 from muster.scenario.run_report import DecidedEffect
 
-SCENARIO_DIR = Path(__file__).parents[2] / "scenarios"
 Manifest = dict[str, Any]
 
 _UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -33,7 +32,7 @@ _VOLUMES = ("PersistentVolumeClaim", "PersistentVolume")
 
 
 def scenario_of(file: str, name: str) -> Scenario:
-    return next(one for one in load(SCENARIO_DIR / f"{file}.yaml") if one.name == name)
+    return next(one for path, one in all_scenarios() if path == SCENARIO_DIR / f"{file}.yaml" and one.name == name)
 
 
 def real_cluster(servers: Servers, scenario: Scenario) -> LiveHarness:
