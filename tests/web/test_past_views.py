@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -88,3 +89,39 @@ def test_a_running_scheduler_keeps_pictures_and_names_their_times(recorded: Reco
     assert replace(newest, members=oldest.members, timeline={}) != replace(oldest, timeline={})
     assert oldest.time == recorded.times[0]
     assert oldest.gangs == recorded.frame(0).gangs
+
+
+class Busy(Copied):
+    """A loop that runs a cycle between any two questions, and of which a copy costs some milliseconds."""
+
+    spent_s = 0.0
+
+    def copy(self) -> ClusterCopy:
+        began = time.thread_time()
+        self.cycles += 1
+        while time.thread_time() - began < 0.004:
+            pass
+        self.spent_s += time.thread_time() - began
+        return self.copies[-1]
+
+
+def test_twenty_readers_take_two_percent_of_the_time(recorded: RecordedViews, monkeypatch: Any) -> None:
+    monkeypatch.setattr("muster.service.live_views.MIN_INTERVAL_S", 0.0)
+    loop = Busy(recorded._frames)
+
+    async def run() -> float:
+        live = LiveViews(lambda: cast(SchedulingLoop, loop))
+        began = time.monotonic()
+
+        async def read() -> None:
+            while time.monotonic() - began < 3:
+                await live.view()
+                await asyncio.sleep(0.001)
+
+        await asyncio.gather(*(read() for _ in range(20)))
+        return time.monotonic() - began
+
+    took_s = asyncio.run(run())
+    assert loop.cycles >= 2
+    # The first view is made at once, whatever comes after it.
+    assert (loop.spent_s - loop.spent_s / loop.cycles) / took_s < 0.02
