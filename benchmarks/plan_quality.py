@@ -9,6 +9,7 @@ from enum import Enum
 from functools import cache
 
 from tests.checks.eviction_rules import EvictionRules
+from tests.oracles.best_moves import MOST_MOVES, best_moves, move_findings, price_of
 from tests.oracles.best_plan import BestPlan, best_plan, missing_members
 from tests.oracles.legality import claimants_of, judge
 from tests.oracles.needless import needless_findings
@@ -16,13 +17,15 @@ from tests.oracles.plan_order import PlanOrder
 from tests.oracles.snapshot import GANG_RECLAIM, JOB_PREEMPT, Finding, JudgedPlan, Snapshot
 
 from benchmarks.quality_rows import make_world
-from benchmarks.quality_worlds import ASKER, Document
+from benchmarks.quality_worlds import ASKER, CONSOLIDATE, Document
 from muster.config import load_policy
 from muster.engine.hooks import Policy
 from muster.model.gang import Gang
+from muster.model.pod import Phase
 from muster.scenario.loader import from_document
 from muster.scenario.scenario_runner import ScenarioRunner
 from muster.scheduler import Scheduler
+from muster.state.world import World
 
 
 class Fault(Enum):
@@ -118,6 +121,8 @@ def world_quality(document: Document) -> WorldQuality:
     outcome = scheduler.tick(cluster.now)
     s = rules.before_cycle(scheduler.world)
     gang = next(gang for gang in s.gangs.values() if any(pod.name.startswith(f"{ASKER}-") for pod in gang.pods()))
+    if CONSOLIDATE[-1] in document["policy"]["actions"]:
+        return _compare_moves(s, gang, scheduler.world)
     plan = next((plan for plan, _ in rules.plans(scheduler.world, outcome) if plan.asker == gang.key), None)
     action, best = _best(s, gang, document["policy"]["actions"])
     return _compare(s, gang, plan, action, best)
@@ -165,6 +170,25 @@ def _compare(s: Snapshot, gang: Gang, plan: JudgedPlan | None, action: str, best
             faults.add(Fault.HIGHER_PRIORITY if higher else Fault.WORSE_ORDER)
     names = ", ".join(s.pods[uid].name for uid in plan.victims)
     return WorldQuality(exists, True, frozenset(faults), ratio, f"{plan.action}: {names}", f"{action}: {_shown(s, best)}", findings)
+
+
+def _compare_moves(s: Snapshot, gang: Gang, world: World) -> WorldQuality:
+    """The moves that were decided, beside the best ones of at most four pods. More than four are compared with nothing."""
+    best = best_moves(s, gang.key)
+    targets = {move.reserve.victim: move.placement.node or "" for move in world.memory.moves.values()}
+    nominated = {pod.uid: world.placement(pod).node or "" for pod in gang.pods() if world.phase(pod) is Phase.NOMINATED}
+    exists = best is not None and bool(best.pods)
+    shown = ", ".join(s.pods[uid].name for uid in best.pods) if best is not None else "none of at most four"
+    if not targets:
+        return WorldQuality(exists, False, frozenset({Fault.NOT_FOUND} if exists else ()), best=shown)
+    findings = tuple(move_findings(s, gang.key, targets, nominated))
+    ours = price_of(s, tuple(targets))
+    ratio = _ratio(ours, best.price) if best is not None and exists and len(targets) <= MOST_MOVES else None
+    if best is not None and exists and len(targets) > MOST_MOVES:
+        ratio = ours / best.price
+    faults = frozenset({Fault.FORBIDDEN} if findings else ())
+    names = ", ".join(s.pods[uid].name for uid in targets)
+    return WorldQuality(exists, True, faults, ratio, f"moves {names}", f"moves {shown}", findings)
 
 
 def _ratio(ours: float, best: float) -> float:

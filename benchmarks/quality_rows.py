@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from benchmarks.quality_worlds import PREEMPT, RECLAIM, Document, RandomWorld, written
+from benchmarks.quality_worlds import CONSOLIDATE, MOST_UNITS, PREEMPT, RECLAIM, Document, RandomWorld, written
 
 QUOTA_LABEL = "quota.scheduling.koordinator.sh/name"
 
@@ -162,6 +162,27 @@ def quotas(w: RandomWorld) -> None:
     w.ask(**job("a"), priority=w.chance.choice((1, 3, 6)))
 
 
+def pieces(w: RandomWorld) -> None:
+    """Nodes that are partly free, of which most pods may be moved. As much as the asker requests is often free, but in pieces."""
+    w.add_nodes(w.chance.randint(3, 5))
+    for number in range(w.chance.randint(5, 9)):
+        gang = w.gang(number, pods=w.chance.choice((1, 1, 1, 2, 3)), min=1)
+        gang["min"] = w.chance.randint(1, gang["pods"])
+        if w.chance.random() < 0.85:
+            gang |= {"controller": "recreate", "annotations": {**gang.get("annotations", {}), "muster.dev/movable": "true"}}
+        if w.units + gang["pods"] <= MOST_UNITS and w.place(gang):
+            w.units += gang["pods"]
+            w.gangs.append(gang)
+    if w.chance.random() < 0.3:
+        w.budget()
+    most = {name: max(amounts[name] for amounts in w.free.values()) for name in ("cpu", "memory", "gpu")}
+    largest = {name: max(int(str(node[name]).removesuffix("Gi")) for node in w.nodes) for name in most}
+    scarce = w.chance.choice([name for name in most if most[name] < largest[name]] or ["gpu"])
+    asked = {"cpu": w.chance.randint(1, 3), "memory": w.chance.randint(2, 8), scarce: most[scarce] + 1}
+    pods = w.chance.choice((1, 1, 1, 2))
+    w.ask(requests=written(asked), pods=pods, apiFlavour="volcano", priority=w.chance.choice((1, 6, 6)))
+
+
 def _sometimes_protected(w: RandomWorld, queue: Document, total: dict[str, int]) -> None:
     if w.chance.random() < 0.2:
         queue["guarantee"] = w.part(total, 0.0, 0.15)
@@ -193,6 +214,7 @@ ROWS: dict[str, tuple[list[str], Callable[[RandomWorld], None]]] = {
     "roles": (PREEMPT, roles),
     "shared GPUs": (PREEMPT, shared_gpus),
     "quotas": (PREEMPT, quotas),
+    "consolidation": (CONSOLIDATE, pieces),
 }
 
 

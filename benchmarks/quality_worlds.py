@@ -26,6 +26,7 @@ PLUGINS: list[object] = [
 ]
 PREEMPT = ["expire", "enqueue", "allocate", "preempt", "gang-preempt", "job-preempt"]
 RECLAIM = [*PREEMPT, "gang-reclaim"]
+CONSOLIDATE = ["expire", "enqueue", "allocate", "consolidate"]
 
 
 @dataclass(slots=True)
@@ -84,13 +85,13 @@ class RandomWorld:
         while misses < 12:
             gang = make(len(self.gangs))
             units = _units(gang)
-            if self.units + units > MOST_UNITS or not self._place(gang):
+            if self.units + units > MOST_UNITS or not self.place(gang):
                 misses += 1
                 continue
             self.units += units
             self.gangs.append(gang)
 
-    def _place(self, gang: Document) -> bool:
+    def place(self, gang: Document) -> bool:
         """Put every member somewhere, and take its room away."""
         left = {name: dict(amounts) for name, amounts in self.free.items()}
         for role in gang.get("roles", [gang]):
