@@ -399,6 +399,9 @@ class Policy:
     counts_lost_hours: list[CountsLostHours]
     selects_victims: list[SelectsVictims]
     costs_nodes: list[CostsNodes]
+    depends_on_topics: list[DependsOnTopics]
+    defaults_preemptible: list[DefaultsPreemptible]
+    configures_job_preemption: list[ConfiguresJobPreemption]
 
     def __init__(
         self, plugins: Sequence[Plugin], actions: Sequence[str], *, settings: PolicySettings = DEFAULT_SETTINGS, source: str = ""
@@ -411,10 +414,11 @@ class Policy:
             setattr(self, name, [plugin for plugin in plugins if all(hasattr(plugin, member) for member in members)])
         self.applies_to = [plugin if isinstance(plugin, AppliesToSome) else None for plugin in self.fits]
         """Beside each of `fits`: its `applies_to`, where it has one."""
-        self.score_topics = _score_topics([*self.matches, *self.prefers, *self.fits, *self.scores])
+        topics = {topic for plugin in self.depends_on_topics for topic in plugin.depends}
+        self.score_topics = tuple(sorted(topics, key=lambda topic: topic.name))
         """What the answers of `matches`, `prefers`, `fits` and `scores` depend on besides the rows."""
-        self.preemptible_by_default = all(p.preemptible_by_default for p in plugins if isinstance(p, DefaultsPreemptible))
-        jobs = [plugin for plugin in plugins if isinstance(plugin, ConfiguresJobPreemption)]
+        self.preemptible_by_default = all(plugin.preemptible_by_default for plugin in self.defaults_preemptible)
+        jobs = self.configures_job_preemption
         self.requires_can_preempt = any(plugin.disable_default_trigger_preemption for plugin in jobs)
         self.soft_job_preemption = any(not plugin.pod_should_be_deleted_when_preempted for plugin in jobs)
 
@@ -424,11 +428,6 @@ class Policy:
         if self.soft_job_preemption and (action == "job-preempt" or queue.startswith("quota/")):
             return "soft"
         return "evict" if any(plugin.is_hard for plugin in self.checks_budgets) else "delete"
-
-
-def _score_topics(by_node: Sequence[Plugin]) -> tuple[Topic, ...]:
-    topics = {topic for plugin in by_node if isinstance(plugin, DependsOnTopics) for topic in plugin.depends}
-    return tuple(sorted(topics, key=lambda topic: topic.name))
 
 
 def _members(hook: type) -> tuple[str, ...]:
