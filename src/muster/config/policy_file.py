@@ -68,6 +68,8 @@ settings:
   maxRefusedAttempts: 16
   evictionPauseSeconds: 60
   maxEvictionPauseSeconds: 1800
+  moveEverySeconds: 3600
+  movableQueues: []
   nominationSeconds: 600
   evictionCooldownSeconds: 600
   defaultPermitWaitSeconds: 600
