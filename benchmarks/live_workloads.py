@@ -37,6 +37,7 @@ GROUP: Final = "live"
 
 _NODES, _PODS = 1000, 3000
 _ROUNDS = 5
+_REACTIONS = 20
 _MANY_NODES, _MANY_PODS = 5000, 50_000
 _SETTLE_S, _IDLE_S = 5.0, 20.0
 _TIMEOUT_S = 120.0
@@ -168,6 +169,30 @@ def _native_gangs() -> Measurement:
         return Measurement(median(asyncio.run(measure(servers.kubeconfig()))), (("rounds", _ROUNDS),))
 
 
+def _reaction() -> Measurement:
+    """From a pod that comes to its bind, one at a time, with nothing else to do: a write, its watch event, a cycle, a write and its
+    watch event. As long does another scheduler not know what this one gave away, and the other way round."""
+
+    async def measure(kubeconfig: Path) -> list[float]:
+        async with open_fixture(kubeconfig) as fixture:
+            await fixture.make_nodes(_NODES)
+            with SchedulerProcess(kubeconfig, _NO_LEADER_ELECTION) as running:
+                await asyncio.to_thread(running.wait_for_log, "ready")
+                return [await one(fixture) for _ in range(_REACTIONS)]
+
+    async def one(fixture: LiveFixture) -> float:
+        async with fixture.recording(live_fixture.ALL_PODS) as watch:
+            began = time.monotonic()
+            await fixture.make_pods(1, scheduler="muster")
+            await watch.wait_until_bound(1, timeout_s=_TIMEOUT_S)
+        await fixture.remove_pods()
+        return max(watch.bound_at.values()) - began
+
+    with Servers(native_pod_groups=False) as servers:
+        found = sorted(asyncio.run(measure(servers.kubeconfig())))
+        return Measurement(1000 * median(found), (("longest", 1000 * found[-1]), ("pods", _REACTIONS)))
+
+
 # --- watch events -------------------------------------------------------------------------------------------------------------
 
 
@@ -297,6 +322,7 @@ WORKLOADS = (
     Workload(
         GROUP, f"binds, {_SMALL} in gangs of {live_fixture.GANG_SIZE} of native PodGroups", "pods/s", _native_gangs, target=1000
     ),
+    Workload(GROUP, f"{_NODES:,} nodes: from a pod that comes to its bind", "ms", _reaction, target=50, at_least=False),
     Workload(GROUP, "a recorded watch, from bytes to events", "events/s", _watch_events, target=20_000),
     Workload(GROUP, f"{_LARGE}: from start to ready", "s", _time_to_ready, target=30, at_least=False),
     Workload(GROUP, f"{_LARGE}: resident memory", "MB", _resident_memory, target=2000, at_least=False),

@@ -11,7 +11,8 @@ from muster.lab.assets import Assets
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch, assets: Assets) -> None:
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(assets.etcd.parent))
-    sizes = {"_NODES": 4, "_PODS": 80, "_ROUNDS": 1, "_MANY_NODES": 10, "_MANY_PODS": 100, "_SETTLE_S": 0.5, "_IDLE_S": 1.0}
+    sizes: dict[str, float] = {"_NODES": 4, "_PODS": 80, "_ROUNDS": 1, "_REACTIONS": 3, "_MANY_NODES": 10, "_MANY_PODS": 100}
+    sizes |= {"_SETTLE_S": 0.5, "_IDLE_S": 1.0}
     for name, size in sizes.items():
         monkeypatch.setattr(live_workloads, name, size)
     live_workloads._bind_rates.cache_clear()
@@ -33,6 +34,12 @@ def test_a_live_scheduler_is_measured_against_a_baseline_and_fed_a_recorded_watc
     # Each pod was made, bound and removed; each node was listed; both lists came to an end.
     assert dict(watched.details)["events"] >= 3 * 80 + 4 + 2
     assert watched.value > 1000
+
+
+@pytest.mark.usefixtures("small")
+def test_the_reaction_to_one_pod_is_measured() -> None:
+    reaction = next(workload for workload in live_workloads.WORKLOADS if workload.name.endswith("to its bind")).run()
+    assert 1 < reaction.value <= dict(reaction.details)["longest"]
 
 
 @pytest.mark.usefixtures("small")
