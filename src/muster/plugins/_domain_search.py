@@ -122,6 +122,7 @@ class ConstrainedDomains:
             when = " even when empty" if never else " even after evicting all that it may evict" if after_evictions else ""
             why = f"no {self._tier_noun()} fits {_members_text(len(minimum))}{_request_text(minimum)}{when}"
             why += f": best of {len(self.allowed)} is {self.allowed[best].name}, which fits {most[best]}"
+            why += self._protected_text() if after_evictions and not never else ""
         return Verdict(
             ok=False,
             # That was said when it was refused.
@@ -130,6 +131,13 @@ class ConstrainedDomains:
             curable=not never and not after_evictions,
             topics=CAPACITY,
         )
+
+    def _protected_text(self) -> str:
+        """How many pods it could have evicted but for their protection."""
+        table = victim_table_of(self.s.world)
+        count = int(np.count_nonzero(_eligible_rows(self.ask, table) & table.not_evictable[: len(table.pods)]))
+        are = "pod is" if count == 1 else "pods are"
+        return f"; {count} {are} protected from eviction" if count else ""
 
     def _tier_noun(self) -> str:
         tiers = sorted({domain.tier or 0 for domain in self.allowed if domain.tier} or {self.constraint.highest_tier_allowed})
@@ -171,6 +179,10 @@ def after_evictions(s: Session, ask: Ask) -> CapacitySource:
 
 
 def _evictable_rows(ask: Ask, victim_table: VictimTable) -> BoolColumn:
+    return _eligible_rows(ask, victim_table) & ~victim_table.not_evictable[: len(victim_table.pods)]
+
+
+def _eligible_rows(ask: Ask, victim_table: VictimTable) -> BoolColumn:
     """Placed pods that could be victims: of lower priority in the queues of the ask, or in others if the action evicts there."""
     size, gangs = len(victim_table.pods), len(victim_table.gangs)
     own = in_queues(victim_table, {role.queue for role in ask.gang.roles})
@@ -179,7 +191,7 @@ def _evictable_rows(ask: Ask, victim_table: VictimTable) -> BoolColumn:
     if ask.action == STALE_GANGS_ACTION:
         eligible = victim_table.gang_priority[:gangs] == ask.gang.priority
     eligible[victim_table.gang_number[ask.gang.key]] = False
-    found: BoolColumn = victim_table.alive[:size] & ~victim_table.not_evictable[:size] & (victim_table.row[:size] >= 0)
+    found: BoolColumn = victim_table.alive[:size] & (victim_table.row[:size] >= 0)
     found[found] = eligible[victim_table.gang[:size][found]]
     return found
 
