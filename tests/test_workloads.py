@@ -17,6 +17,33 @@ POLICY = "runPolicy: {schedulingPolicy: {minAvailable: 3, queue: q, priorityClas
 LWS = f"{{replicas: 2, leaderWorkerTemplate: {{size: 4, workerTemplate: {POD}}}}}"
 SPARK = "{driver: {cores: 2, memory: 2g}, executor: {instances: 3, cores: 4, memory: 8g, gpu: {name: nvidia.com/gpu, quantity: 1}}}"
 
+PARTITIONED = """
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {name: train}
+spec:
+  minAvailable: 4
+  networkTopology: {mode: hard, highestTierAllowed: 2}
+  tasks:
+  - name: worker
+    replicas: 6
+    minAvailable: 4
+    partitionPolicy: {totalPartitions: 3, partitionSize: 2, minPartitions: 2, networkTopology: {highestTierAllowed: 1}}
+    template: {spec: {containers: [{name: main}]}}
+"""
+
+
+def test_the_partitions_of_a_volcano_job_are_subgroups_of_its_pod_group() -> None:
+    manifest = yaml.safe_load(PARTITIONED)
+    kind = kind_of(manifest)
+    assert kind is not None
+    group, *pods = expand(kind, manifest, WorkloadOptions()).objects
+    assert group["spec"]["networkTopology"] == {"mode": "hard", "highestTierAllowed": 2}
+    [policy] = group["spec"]["subGroupPolicy"]
+    assert (policy["subGroupSize"], policy["minSubGroups"], policy["networkTopology"]) == (2, 2, {"highestTierAllowed": 1})
+    assert [pod["metadata"]["labels"]["volcano.sh/partition-id"] for pod in pods] == ["0", "0", "1", "1", "2", "2"]
+
+
 # What is written, how many pods, and the minimum of each gang.
 EXAMPLES = [
     ("batch/v1", "Job", JOB, 3, []),

@@ -168,6 +168,7 @@ class Objects:
             made["roles"] = [{"name": role, **self.members(labels)} for role in ("boss", "worker")]
             if self.happens(0.3):
                 made["min"] = max(1, sum(role["min"] for role in made["roles"]) - 1)
+            made |= _subgroups(made)
         else:
             made |= self.members(labels, single=made["apiFlavour"] == "single-pod")
         made |= self._lifecycle(made["apiFlavour"])
@@ -233,6 +234,24 @@ class Objects:
         if self.happens(0.05):
             made["schedulerName"] = "another"
         return made
+
+
+def _subgroups(gang: Document) -> Document:
+    """Two levels of subgroups for one in two gangs with roles: parts of a role, by a label that several roles may share."""
+    chance = Random(f"{gang['name']} {gang['priority']} {gang['roles']}")
+    if chance.random() < 0.5:
+        return {}
+    for number, role in enumerate(gang["roles"]):
+        role["labels"] = {**role["labels"], "part": chance.choice(("a", "b", str(number)))}
+    policy: Document = {
+        "name": "part",
+        "matchLabelKeys": ["part"],
+        "subGroupSize": chance.choice((1, 2, 2, 3)),
+        "minSubGroups": chance.choice((0, 1, 1, 2)),
+    }
+    if chance.random() < 0.5:
+        policy["networkTopology"] = {"mode": chance.choice(("hard", "soft")), "highestTierAllowed": 1}
+    return {"podGroupSpec": {"subGroupPolicy": [policy]}}
 
 
 def api_name(name: str) -> str:

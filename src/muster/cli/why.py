@@ -19,7 +19,7 @@ from muster.cli.screen import BOLD, GOOD, NOTE, rows_of, styled, to_stdout
 from muster.cli.text_format import amount, compact_names, count, duration, join_names, queue_name
 from muster.engine.session import Session
 from muster.forecast.dry_run import CANNOT_RUN, DryRun, Forecast, dry_run, with_outlook
-from muster.forecast.gang_report import GangAnswer, ObservedGang, described, find_gang, with_cycle
+from muster.forecast.gang_report import GangAnswer, ObservedGang, ObservedSubgroup, described, find_gang, with_cycle
 from muster.json_values import to_json
 from muster.model.gang import Gang, Stage
 from muster.model.resource_amounts import CPU, short_name, show_amount
@@ -85,6 +85,7 @@ def _lines(told: GangAnswer, state: ClusterState, logged: tuple[str, ...], secon
     if found.code == CANNOT_RUN:
         yield from start_rows(found, now=state.now, seconds=seconds)
         yield from remedy_rows(found, seconds=seconds)
+    yield from rows_of("parts", list(_parts(told.gang.subgroups)))
     yield from rows_of("queue", [_queue(told)] * (told.queue is not None))
     yield from rows_of("holds", list(_reservations(told)))
     yield from rows_of("log", list(logged))
@@ -121,6 +122,18 @@ def _headline(told: GangAnswer, *, waits: bool) -> Iterator[str | tuple[str, str
         return
     yield (f"is {gang.stage}", GOOD if gang.stage == Stage.RUNNING.value else NOTE)
     yield f" for {since}: {gang.placed} members, its minimum is {gang.min}; priority {gang.priority}."
+
+
+def _parts(subgroups: tuple[ObservedSubgroup, ...], indent: str = "") -> Iterator[str]:
+    """Each subgroup with what it has and needs, below the one that it is a part of."""
+    for each in subgroups:
+        needs = [f"{each.placed} of {count(each.size, 'member', 'members')} placed"]
+        if each.min:
+            needs.append(f"its minimum is {each.min}")
+        if each.min_subgroups:
+            needs.append(f"{each.complete_subgroups} of at least {count(each.min_subgroups, 'part', 'parts')} complete")
+        yield f"{indent}{each.name}: {', '.join(needs)}"
+        yield from _parts(each.subgroups, f"{indent}  ")
 
 
 def _other_reason(told: GangAnswer) -> str:

@@ -14,10 +14,10 @@ from itertools import islice
 
 from muster.engine.compact_placement import place_compactly
 from muster.engine.fit_counts import CAPACITY_FOR, CurrentCapacity, counted_members, domain_bounds
-from muster.engine.hooks import Ask, Domain
+from muster.engine.hooks import AllowedDomains, Ask, Domain
 from muster.engine.members_to_place import ways_to_minimum
 from muster.engine.session import Session
-from muster.model.gang import Subgroup
+from muster.model.gang import Gang, Subgroup
 from muster.model.pod import PLACED, Phase, Pod
 from muster.state.gangs.subgroups import all_subgroups, is_complete, placed_in_subgroup
 from muster.state.trial import Trial
@@ -29,6 +29,18 @@ MOST_EVICTING = 8
 _MOST_WAYS = 16
 
 Part = tuple[Subgroup | None, tuple[Pod, ...]]
+
+
+def allowed_domains(s: Session, ask: Ask) -> AllowedDomains:
+    """Where the ask may be placed. Where all its pods are in a subgroup that has members with a node, or there is but one pod, that
+    is inside a domain of this subgroup."""
+    where, group = s.where(ask), ask.gang
+    inside: Gang | Subgroup | None = group if group.subgroups else None
+    while inside is not None and where.domains:
+        inside = next((each for each in inside.subgroups if all(pod.uid in each.members for pod in ask.pods)), None)
+        if inside is not None and (len(ask.pods) == 1 or placed_in_subgroup(s.world, inside) > inside.succeeded):
+            where = s.where(replace(ask, subgroup=inside, within=where.domains[-1]))
+    return where
 
 
 class SubgroupSearch:

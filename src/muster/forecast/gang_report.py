@@ -10,12 +10,13 @@ from muster.engine.session import Session
 from muster.forecast.dry_run import DryRun, Forecast
 from muster.forecast.start_time import queue_order
 from muster.model.effects import Evict
-from muster.model.gang import Gang, Stage
+from muster.model.gang import Gang, Stage, Subgroup
 from muster.model.pod import PLACED, UNPLACED, Phase
 from muster.model.resource_amounts import NOTHING
 from muster.plugins.pdb import budgets_covering
 from muster.queue_report import QueueRow, ResourceAmounts, queue_rows
 from muster.state.gangs.gang_stage import stage
+from muster.state.gangs.subgroups import in_phases, is_complete
 from muster.state.world import World
 
 _CLAIMED = (Phase.RESERVED, Phase.NOMINATED)
@@ -35,6 +36,21 @@ class ObservedGang:
     nodes: tuple[str, ...]
     age_s: float
     requested: ResourceAmounts
+    subgroups: tuple[ObservedSubgroup, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedSubgroup:
+    """A part of a gang as it is now; `complete` with `min` members and `min_subgroups` complete parts of its own."""
+
+    name: str
+    placed: int
+    min: int
+    size: int
+    complete: bool
+    complete_subgroups: int
+    min_subgroups: int
+    subgroups: tuple[ObservedSubgroup, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +105,21 @@ def observed_gang(world: World, gang: Gang) -> ObservedGang:
         nodes=tuple(sorted({placements[pod.uid].node or "" for pod in placed})),
         age_s=max(0.0, world.now - gang.created),
         requested=requested.items,
+        subgroups=tuple(_observed_subgroup(world, each) for each in gang.subgroups),
+    )
+
+
+def _observed_subgroup(world: World, subgroup: Subgroup) -> ObservedSubgroup:
+    placed = in_phases(world, PLACED)
+    return ObservedSubgroup(
+        name=subgroup.title,
+        placed=subgroup.succeeded + sum(map(placed, subgroup.members)),
+        min=subgroup.min,
+        size=subgroup.succeeded + len(subgroup.members),
+        complete=is_complete(subgroup, placed),
+        complete_subgroups=sum(is_complete(each, placed) for each in subgroup.subgroups),
+        min_subgroups=subgroup.min_subgroups,
+        subgroups=tuple(_observed_subgroup(world, each) for each in subgroup.subgroups),
     )
 
 

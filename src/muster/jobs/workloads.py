@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from muster.jobs.volcano_partitions import partition_labels, partition_sizes, topology_fields
 from muster.kube.read import names
 from muster.kube.read.object_references import Manifest
 
@@ -357,6 +358,8 @@ def _pod_group(draft: _Draft, name: str, namespace: str) -> Manifest:
     mins = {role.name: role.min for role in draft.roles if role.name and role.min is not None}
     if mins and draft.options.minimum is None:
         spec["minTaskMember"] = mins
+    if draft.kind.group == "batch.volcano.sh":
+        spec.update(topology_fields(draft.manifest))
     annotations = draft.metadata.get("annotations") or {}
     return {
         "apiVersion": "scheduling.volcano.sh/v1beta1",
@@ -395,6 +398,7 @@ def _priority_class(draft: _Draft) -> str:
 
 def _pods(draft: _Draft, title: str, namespace: str, *, group: str) -> Iterator[Manifest]:
     queue, priority = _queue(draft), _priority_class(draft)
+    partitions = partition_sizes(draft.manifest) if draft.kind.group == "batch.volcano.sh" else {}
     for role in draft.roles:
         template = role.template
         metadata, spec = template.get("metadata") or {}, dict(template.get("spec") or {})
@@ -419,7 +423,7 @@ def _pods(draft: _Draft, title: str, namespace: str, *, group: str) -> Iterator[
                 "metadata": {
                     "name": title if draft.kind.kind == "Pod" else f"{stem}-{number}",
                     "namespace": namespace,
-                    "labels": dict(metadata.get("labels") or {}),
+                    "labels": {**(metadata.get("labels") or {}), **partition_labels(partitions, role.name, number)},
                     "annotations": annotations,
                 },
                 "spec": spec,

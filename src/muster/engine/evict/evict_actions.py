@@ -36,6 +36,7 @@ from muster.engine.hooks import AllowedDomains, Ask, Purpose
 from muster.engine.nominations import members_needed, plan_name
 from muster.engine.place import passes_filters, without_rows
 from muster.engine.session import EvictionAttempt, Refusals, Session, UnsentPlan
+from muster.engine.subgroup_search import allowed_domains
 from muster.model.effects import YES, Verdict
 from muster.model.gang import Gang, MatchPolicy
 from muster.model.pod import PLACED_OR_NOMINATED, Phase, Placement, Pod
@@ -283,7 +284,7 @@ def _undo_plan(s: Session, trial: Trial, key: str) -> None:
 def _search_domains(asked: EvictionAsk) -> Plan | NoPlan:
     """The best plan of the domains that the ask may use, or why there is none."""
     s, ask = asked.s, asked.ask
-    where = s.where(ask)
+    where = allowed_domains(s, ask)
     domains = without_rows(where.domains, s.left_out)
     if not domains:
         return _no_domain(where)

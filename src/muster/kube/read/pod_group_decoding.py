@@ -89,6 +89,7 @@ def read_pod_group(written: WirePodGroup, *, flavour: ApiFlavour, problems: Prob
     meta, spec = written.metadata, written.spec
     declared = read_declaration(meta.labels, meta.annotations, problems=problems)
     status = status_texts(written.status)
+    _check_sub_groups(spec, problems=problems)
     return PodGroup(
         flavour=flavour,
         namespace=meta.namespace or "default",
@@ -194,6 +195,23 @@ def _read_stale(text: str) -> float:
     if (seconds := read_seconds(text)) > MAX_STALE_S:
         raise BadText(f"is more than a day; write at most {MAX_STALE_S:.0f}")
     return seconds
+
+
+def _check_sub_groups(spec: PodGroupSpec, *, problems: Problems) -> None:
+    """A policy that nothing distinguishes from another, or that allows more than the PodGroup does."""
+    seen: set[str] = set()
+    highest = _hard_tier(spec.network_topology)
+    for each, place in problems.each("spec.subGroupPolicy", spec.sub_group_policy):
+        if each.name in seen:
+            place.at("name").add(each.name, advice="is the name of two policies; give each its own")
+        seen.add(each.name)
+        tier = _hard_tier(each.network_topology)
+        if tier is not None and highest is not None and tier > highest:
+            place.at("networkTopology.highestTierAllowed").add(tier, advice=f"is above the PodGroup's own {highest}, which counts")
+
+
+def _hard_tier(topology: NetworkTopology | None) -> int | None:
+    return None if topology is None or topology.mode == "soft" else topology.highest_tier_allowed
 
 
 def _wait_s(spec: PodGroupSpec, *, problems: Problems) -> float | None:
