@@ -208,7 +208,7 @@ WORKLOADS = (
         GROUP, "first cycle of a process, 5,000 half-filled nodes, 50 gangs of 20", "s", _first_cycle, target=0.15, at_least=False
     ),
     Workload(GROUP, "gangs of 3 on 5,000 nodes, half full", "ms per gang", _small_gangs, target=2, at_least=False),
-    Workload(GROUP, "a cycle without changes, 2,000 gangs waiting", "ms", _idle_cycle, target=50, at_least=False),
+    Workload(GROUP, "a cycle without changes, 2,000 gangs waiting", "ms", _idle_cycle, target=10, at_least=False),
     Workload(GROUP, "nodes to keep for a gang of 64, 5,000 nodes", "ms", _backfill_reservation, target=100, at_least=False),
     Workload(GROUP, "cold start: 150,000 pods, 5,000 nodes", "s", _cold_start, target=20, at_least=False),
     Workload(GROUP, "cold start: memory", "MB", _cold_start_memory, target=2000, at_least=False),

@@ -67,7 +67,7 @@ def run_session(s: Session, *, on_step: StepCallback = _ignore_step, undone: boo
     on_step("recover")
     s.prepare()
     recover(s)
-    note_broken_gangs(s.world)
+    note_broken_gangs(s.world, stale_s=s.policy.settings.stale_s)
     settle_moves(s)
     # 3. The policy's actions, in its order.
     refusals: Refusals = {}

@@ -325,6 +325,7 @@ def _pod(job: TraceJob, *, uid: str, number: int, created: float) -> Pod:
         priority=job.priority,
         membership=Membership(ApiFlavour.VOLCANO, job.name) if grouped else None,
         queue=_queue_key(job),
+        run_s=job.declared_s,
     )
 
 

@@ -39,6 +39,8 @@ class TraceJob:
     priority: int = 0
     checkpoint_s: float = 0.0
     topology: TopologyConstraint | None = None
+    declared_s: float | None = None
+    """For how long its pods declare to run at most."""
 
     @property
     def gpus(self) -> float:

@@ -22,7 +22,7 @@ from muster.engine.session import Session
 from muster.model.effects import YES, Verdict
 from muster.model.gang import Gang, MatchPolicy
 from muster.model.pod import PLACED, Pod
-from muster.state.gangs.broken_gangs import is_below_min
+from muster.state.gangs.broken_gangs import is_below_min, stale_from
 from muster.state.gangs.gang_stage import count, is_running
 from muster.state.node_table import BoolColumn, IntColumn
 from muster.state.resource_columns import Amounts
@@ -34,7 +34,7 @@ def stale_gangs_for(s: Session, gang: Gang) -> list[Gang]:
         other
         for key, since in s.world.memory.below_min_since.items()
         if (other := s.world.facts.gangs.get(key)) is not None
-        and s.now - since >= (s.policy.settings.stale_s if other.stale_s is None else other.stale_s)
+        and stale_from(s.world, key, since, stale_s=s.policy.settings.stale_s) <= s.now
         and other.priority == gang.priority
         and _order(s, gang) < _order(s, other)
         and _is_stale(s, other)

@@ -7,6 +7,7 @@ has been below its minimum for a while, with members that are nominated or reser
 from __future__ import annotations
 
 from muster.model.pod import PLACED_OR_NOMINATED, Phase
+from muster.model.topics import Topic
 from muster.state.gangs.gang_stage import count, has_minimum
 from muster.state.world import World
 
@@ -15,8 +16,8 @@ BROKEN_AFTER_S = 60.0
 _RUNNING = frozenset({Phase.BOUND, Phase.BINDING})
 
 
-def note_broken_gangs(world: World) -> None:
-    """Bring up to date since when gangs have been below their minimum."""
+def note_broken_gangs(world: World, *, stale_s: float) -> None:
+    """Bring up to date since when gangs have been below their minimum. Those that have been so for long make way from now on."""
     memory, changes = world.memory, world.changes
     moved = changes.placements.since(memory.noted_placements)
     changed = changes.gangs.since(memory.noted_gangs)
@@ -32,6 +33,17 @@ def note_broken_gangs(world: World) -> None:
             memory.below_min_since.set(key, world.now)
         elif not below:
             memory.below_min_since.drop(key)
+    if any(
+        memory.decided_at < stale_from(world, key, since, stale_s=stale_s) <= world.now
+        for key, since in memory.below_min_since.items()
+    ):
+        changes.bump(Topic.EVICTABLE)
+
+
+def stale_from(world: World, key: str, since: float, *, stale_s: float) -> float:
+    """From when on a gang that has been below its minimum since then is stale: as its PodGroup says, else as the policy does."""
+    gang = world.facts.gangs.get(key)
+    return since + (stale_s if gang is None or gang.stale_s is None else gang.stale_s)
 
 
 def is_below_min(world: World, key: str) -> bool:
