@@ -9,6 +9,9 @@ import pytest
 
 from muster.config import default_policy, load_policy
 from muster.decision_log import DecisionLogWriter
+from muster.engine import equal_gangs
+from muster.engine.evict import evict_actions
+from muster.engine.session import Session
 from muster.model.effects import Outcome
 from muster.model.queue import Queue
 from muster.model.resource_amounts import GPU, Resources
@@ -119,6 +122,35 @@ def test_a_made_history_is_played_without_a_violation_and_its_log_replays() -> N
     result = replay(log.getvalue().splitlines(keepends=True))
     assert result.difference is None
     assert result.cycles == done.cycles
+
+
+def test_equal_gangs_that_are_refused_together_get_what_each_would_get_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    history = make_trace(parse_made_trace("gangs=120,days=1,nodes=6,load=140"))
+
+    def log() -> bytes:
+        written = io.BytesIO()
+        JobSimulation(history, default_policy(), log=DecisionLogWriter(written)).run()
+        return written.getvalue()
+
+    together = log()
+    for module in (equal_gangs, evict_actions):
+        monkeypatch.setattr(module, "equality_key", lambda s, gang: None)  # noqa: ARG005
+    assert together == log()
+
+
+def test_a_gang_that_has_nominations_is_like_no_other() -> None:
+    """What it waits for would else be said of equal ones, which are not attempted then."""
+    history, policy = make_trace(parse_made_trace("gangs=60,days=1,nodes=4,load=140")), default_policy()
+    nominated: set[str] = set()
+
+    def on_cycle(world: World, _: Outcome) -> None:
+        for uid in world.placements.reservations:
+            gang = world.facts.gangs[world.facts.members[uid].gang]
+            assert equal_gangs.equality_key(Session(world, policy), gang) is None
+            nominated.add(gang.key)
+
+    JobSimulation(history, policy).run(on_cycle=on_cycle)
+    assert nominated
 
 
 @pytest.mark.parametrize("text", ["gang=3", "gangs=many", "gangs=0"])

@@ -17,10 +17,14 @@ from muster.state.placements import Step
 
 
 def equality_key(s: Session, gang: Gang) -> Hashable | None:
-    """Equal for gangs that differ in names and times only, and of which nobody has a node; None where a gang is like no other."""
+    """Equal for gangs that differ in names and times only, and of which nobody has a node or is nominated to one; None where a gang
+    is like no other."""
     if gang.subgroups or gang.mode is not Mode.STRICT or gang.siblings or s.tries_all_domains:
         return None
-    if s.world.placements.unplaced_members.get(gang.key) != gang.size:
+    placements = s.world.placements
+    if placements.unplaced_members.get(gang.key) != gang.size:
+        return None
+    if placements.reservations and any(pod.uid in placements.reservations for pod in gang.pods()):
         return None
     roles = []
     for role in gang.roles:
@@ -47,14 +51,14 @@ class RefusedGangs:
     def attempt(self, gang: Gang, attempt: Callable[[], AttemptResult]) -> AttemptResult:
         """The refusal of an equal gang, or what the attempt comes to."""
         world = self._s.world
-        # Reservations are taken from gangs later in the order, and nodes are kept from some: that depends on which gang it is.
-        if world.placements.reserved or self._s.left_out is not None:
+        # Reservations are taken from gangs later in the order: that depends on which gang it is.
+        if world.placements.reserved:
             return attempt()
         journal = world.placements.journal
         if any(isinstance(step, Step) for step in journal[self._position :]):
             self._refused.clear()
         self._position = len(journal)
-        key = equality_key(self._s, gang) if self._refused else None
+        key = self._key(gang) if self._refused else None
         known = self._refused.get(key) if key is not None else None
         if known is not None:
             before, verdict = known
@@ -62,7 +66,12 @@ class RefusedGangs:
         result = attempt()
         if not result.complete and not any(isinstance(step, Step) for step in journal[self._position :]):
             if key is None:
-                key = equality_key(self._s, gang)
+                key = self._key(gang)
             if key is not None:
                 self._refused[key] = gang, result.verdict
         return result
+
+    def _key(self, gang: Gang) -> Hashable | None:
+        """What is kept for others is closed to some gangs and not to all."""
+        left_out, found = self._s.left_out, equality_key(self._s, gang)
+        return None if found is None else (found, None if left_out is None else left_out.tobytes())

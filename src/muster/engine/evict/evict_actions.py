@@ -58,7 +58,7 @@ def evict_for_refused(s: Session, refusals: Refusals, *, policy: EvictionPolicy)
         if action_for(s, gang) == policy.name or policy is GANG_RECLAIM:
             if (plan := _plan_for(s, gang, policy, cache, refusal)) is not None:
                 del refusals[key]
-                cache.without_plan.clear()
+                cache.forget_refusals()
                 commit_plan(s, gang, plan, policy, refusal)
     if policy.name == [name for name in s.policy.actions if name in EVICTION_POLICIES][-1]:
         _evict_stale_gangs(s, refusals)
@@ -154,8 +154,8 @@ def _plan_for(s: Session, gang: Gang, policy: EvictionPolicy, cache: ActionCache
 def _find_plan(s: Session, ask: Ask, policy: EvictionPolicy, cache: ActionCache) -> Plan | NoPlan:
     """The best plan for the ask, on nodes that are kept for nobody before it."""
     s.left_out = s.kept.left_out(s.kept.closed_to(ask.gang)) if s.kept is not None else None
-    # What asks share is not known of one that may use fewer nodes.
-    found = _find_plan_anywhere(s, ask, policy, cache if s.left_out is None else ActionCache())
+    # What asks share is not known of one that may use other nodes.
+    found = _find_plan_anywhere(s, ask, policy, cache.without_nodes(s.left_out))
     s.left_out = None
     return found
 

@@ -45,6 +45,17 @@ class ActionCache:
     node_costs: NodeCosts | None = None
     without_plan: dict[Hashable, NoPlan] = field(default_factory=dict)
     """Asks for which there is no plan as long as nobody moves."""
+    refused_beside_kept: dict[bytes, dict[Hashable, NoPlan]] = field(default_factory=dict)
+    """The same for asks that leave out these nodes, which are kept for others. Nothing else is known of those."""
+
+    def without_nodes(self, left_out: BoolColumn | None) -> ActionCache:
+        if left_out is None:
+            return self
+        return ActionCache(without_plan=self.refused_beside_kept.setdefault(left_out.tobytes(), {}))
+
+    def forget_refusals(self) -> None:
+        self.without_plan.clear()
+        self.refused_beside_kept.clear()
 
 
 @dataclass(slots=True)
