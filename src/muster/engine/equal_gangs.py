@@ -21,10 +21,7 @@ def equality_key(s: Session, gang: Gang) -> Hashable | None:
     is like no other."""
     if gang.subgroups or gang.mode is not Mode.STRICT or gang.siblings or s.tries_all_domains:
         return None
-    placements = s.world.placements
-    if placements.unplaced_members.get(gang.key) != gang.size:
-        return None
-    if placements.reservations and any(pod.uid in placements.reservations for pod in gang.pods()):
+    if _has_placements(s, gang):
         return None
     roles = []
     for role in gang.roles:
@@ -38,6 +35,14 @@ def equality_key(s: Session, gang: Gang) -> Hashable | None:
         roles.append((role.name, role.queue, role.min, role.total, role.has_declared_total, role.succeeded, members))
     kind = (gang.flavour, gang.match_policy, gang.priority, gang.min, gang.never_preempts, gang.topology, gang.is_single_pod)
     return kind, crossing_history(s, gang), tuple(roles)
+
+
+def _has_placements(s: Session, gang: Gang) -> bool:
+    """Has anybody a node, or is nominated to one? What such a gang is told is about its own nodes."""
+    placements = s.world.placements
+    if placements.unplaced_members.get(gang.key) != gang.size:
+        return True
+    return bool(placements.reservations) and any(pod.uid in placements.reservations for pod in gang.pods())
 
 
 class RefusedGangs:
