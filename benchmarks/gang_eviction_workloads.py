@@ -117,6 +117,22 @@ def _hundred_preemptors(policy_text: Callable[[], str]) -> Callable[[], Measurem
     return run
 
 
+def _moved_for_a_gang() -> Measurement:
+    """1,000 nodes of 8 GPUs, each 60 % full of pods of 1, 2 and 4 GPUs that may be moved; a gang of 8 needs 8 nodes."""
+    store, policy = empty_cluster(1000), load_policy(PREEMPT_POLICY.replace("gang-preempt", "consolidate"))
+    for number in range(1000):
+        for at, gpus in enumerate(((4, 1), (2, 2, 1), (1, 1, 1, 1, 1), (4,), (2, 1, 1, 1))[number % 5]):
+            name, each = f"piece-{number}-{at}", synthetic.signature(gpus=gpus)
+            store.fold(synthetic.pod(name, each, created=float(number % 97), node=f"node-{number:05d}", movable_by=f"owner-{name}"))
+    run_cycle(store.world(10_000.0), policy)
+    fold(store, synthetic.gang("big", 8, synthetic.signature(gpus=8), priority=9, created=10_000.0))
+    outcome, seconds = cycle(store, policy, now=10_001.0)
+    moved = sum(isinstance(effect, Evict) for effect in outcome.effects)
+    if moved != 8:
+        raise AssertionError(f"{moved} pods were moved: 8 nodes have one pod each")
+    return Measurement(1000 * seconds, (("pods moved", float(moved)),))
+
+
 def _reclaim_seconds(nodes: int) -> float:
     """On each node 8 running jobs of one queue; as many jobs of another queue reclaim: all decided."""
     store, policy, jobs = empty_cluster(nodes), load_policy(RECLAIM_POLICY), 8 * nodes
@@ -231,6 +247,14 @@ WORKLOADS = (
         "s",
         _hundred_preemptors(lambda: convert(VOLCANO_CONF).text),
         target=0.4,
+        at_least=False,
+    ),
+    Workload(
+        GROUP,
+        "pods are moved for a gang of 8, 1,000 nodes of 8 GPUs, 60 % full",
+        "ms",
+        _moved_for_a_gang,
+        target=300,
         at_least=False,
     ),
     Workload(GROUP, "4,000 jobs reclaim from 4,000, 500 nodes", "s", _reclaim, target=1.2, at_least=False),

@@ -75,8 +75,9 @@ def pod(
     started: float = 0.0,
     membership: Membership | None = None,
     run_s: float | None = None,
+    movable_by: str = "",
 ) -> Event:
-    """`node`: where it is running already, since `started`."""
+    """`node`: where it is running already, since `started`. `movable_by`: the controller of a pod that may be moved."""
     return Upsert(
         Pod(
             uid=name,
@@ -91,5 +92,7 @@ def pod(
             status_phase=PodStatusPhase.PENDING if node is None else PodStatusPhase.RUNNING,
             started=None if node is None else started,
             run_s=run_s,
+            controller=movable_by,
+            movable=bool(movable_by) or None,
         )
     )
