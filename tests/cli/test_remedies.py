@@ -137,3 +137,29 @@ def test_answers_fit_a_screen_of_eighty_columns_and_commands_can_be_copied(tmp_p
     [begin] = [at for at, line in enumerate(narrow.splitlines()) if "its minimum were 3: kubectl" in line]
     assert narrow.splitlines()[begin].endswith(" \\")
     assert narrow.splitlines()[begin + 1].startswith(" " * 10)
+
+
+PIECES = cluster(
+    gangs=[
+        running(
+            f"piece{number}",
+            f"n{number}",
+            1,
+            requests={"gpu": 4},
+            controller="recreate",
+            annotations={"muster.dev/movable": "true"},
+        )
+        for number in range(1, 5)
+    ]
+)
+
+
+def test_that_moving_pods_would_do_is_said_where_the_action_is_off_and_is_done_where_it_is_on(tmp_path: Path) -> None:
+    job = {**JOB, "pods": 2}
+    found = [_text(remedy) for remedy in asked(tmp_path, PIECES, job)["gangs"][0]["remedies"]]
+    assert found[0] == "the policy has the action consolidate: 2 pods of 2 gangs are moved, and nobody ends"
+    on = asked(tmp_path, {**PIECES, "policy": {"actions": ["expire", "enqueue", "allocate", "consolidate"]}}, job)
+    assert on["code"] == 2
+    assert sorted(each["movedTo"][0] for each in on["gangs"][0]["evictedGangs"]) == ["n3", "n4"]
+    text = muster("plan", "job.yaml", "-c", "cluster.yaml", cwd=tmp_path).out
+    assert "default/train can run after moving 2 pods of 2 gangs; nobody ends." in text

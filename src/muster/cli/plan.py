@@ -81,7 +81,8 @@ def forecast_lines(forecast: Forecast, *, after_why: bool = False) -> Iterator[T
     else:
         yield from rows_of("where", [_where(forecast)])
     if forecast.evicted_gangs:
-        yield from rows_of("evicts", _aligned([_evicted_cells(evicted, forecast) for evicted in forecast.evicted_gangs]))
+        verb = "moves" if _only_moves(forecast) else "evicts"
+        yield from rows_of(verb, _aligned([_evicted_cells(evicted, forecast) for evicted in forecast.evicted_gangs]))
         yield from rows_of("costs", [_costs(forecast)])
     if forecast.code == RUNS_AFTER_EVICTION:
         budgets = dict.fromkeys(budget for evicted in forecast.evicted_gangs for budget in evicted.budgets)
@@ -105,11 +106,19 @@ def _headline(forecast: Forecast) -> Text:
         return styled(gang, " ", ("can run now", GOOD), f"{partly}.")
     if not forecast.evicted_gangs:
         return styled(gang, " ", ("can run soon", NOTE), f"{partly}: the capacity it needs is being released, no eviction.")
+    if _only_moves(forecast):
+        pods = count(sum(len(evicted.pods) for evicted in forecast.evicted_gangs), "pod")
+        gangs = count(len(forecast.evicted_gangs), "gang")
+        return styled(gang, " ", ("can run after moving", NOTE), f" {pods} of {gangs}{partly}; nobody ends.")
     ended = sum(evicted.whole_gang for evicted in forecast.evicted_gangs)
     reduced = len(forecast.evicted_gangs) - ended
     whole = [count(ended, "gang")] * (ended > 0)
     surplus = [f"surplus members of {count(reduced, 'gang')}"] * (reduced > 0)
     return styled(gang, " ", ("can run after evicting", NOTE), f" {' and '.join(whole + surplus)}{partly}.")
+
+
+def _only_moves(forecast: Forecast) -> bool:
+    return any(evicted.moved_to for evicted in forecast.evicted_gangs)
 
 
 def _where(forecast: Forecast) -> str:
@@ -125,6 +134,10 @@ def _where(forecast: Forecast) -> str:
 
 
 def _evicted_cells(evicted: EvictedGang, forecast: Forecast) -> tuple[str, str, str, str]:
+    if evicted.moved_to:
+        pods = f"{count(len(evicted.pods), 'pod')} to {compact_names(sorted(evicted.moved_to))}"
+        priorities = f"priority {evicted.priority}, asked for by {forecast.priority}"
+        return (evicted.gang, pods, priorities, f"loses {evicted.hours:.1f} h of work")
     if evicted.queue == forecast.queue and evicted.priority < forecast.priority:
         entitled = f"priority {evicted.priority} < {forecast.priority}"
     else:
@@ -146,7 +159,7 @@ def _evicted_cells(evicted: EvictedGang, forecast: Forecast) -> tuple[str, str, 
 
 
 def _costs(forecast: Forecast) -> str:
-    ended = sum(evicted.whole_gang for evicted in forecast.evicted_gangs)
+    ended = 0 if _only_moves(forecast) else sum(evicted.whole_gang for evicted in forecast.evicted_gangs)
     ends = f"; {count(ended, 'gang')} end{'s' * (ended == 1)}" if ended else "; no gang ends"
     if forecast.gpu_hours:
         return f"{forecast.gpu_hours:.1f} GPU-hours of lost work{ends}"

@@ -18,7 +18,7 @@ from muster.scenario.run_report import Report
 MAX_LINES = 40
 _MAX_NAMES = 4
 _END_VERBS = {"Finished": "finished", "Failed": "failed"}
-EVICTION_VERBS = {"gang-reclaim": "reclaims"}
+EVICTION_VERBS = {"gang-reclaim": "reclaims", "consolidate": "consolidates"}
 """Verbs of evicting actions; all others preempt."""
 
 
@@ -106,7 +106,8 @@ class _TimelineBuilder:
             target = ""
             if preemptor in nominated:
                 target = f", for {count(len(nominated[preemptor]), 'member')} on {_nodes(nominated[preemptor])}"
-            yield f"{preemptor} {EVICTION_VERBS.get(cause, 'preempts')}: evicts {evicted}{capacity}{target}"
+            does = "moves" if cause == "consolidate" else "evicts"
+            yield f"{preemptor} {EVICTION_VERBS.get(cause, 'preempts')}: {does} {evicted}{capacity}{target}"
 
     def _reservations(self, effects: list[Effect]) -> Iterator[str]:
         preemptors = {effect.for_gang for effect in effects if isinstance(effect, Evict)}

@@ -46,6 +46,8 @@ class EvictedGang:
     """Work since the last checkpoint and time to restart, of the pod that loses most."""
     gpu_hours: float
     budgets: tuple[str, ...] = ()
+    moved_to: tuple[str, ...] = ()
+    """The nodes that are kept for these pods, where they are only moved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +265,14 @@ def _evicted_gangs(world: World, tried: EvictionAttempt, gangs: dict[str, Gang],
     by_gang: dict[str, list[Pod]] = {}
     for pod in tried.found.victims if isinstance(tried.found, Plan) else ():
         by_gang.setdefault(world.facts.members[pod.uid].gang, []).append(pod)
-    return tuple(_evicted_gang(world, gangs[key], pods, now) for key, pods in by_gang.items())
+    kept = {pod.uid: node for pod, node in tried.found.moves} if isinstance(tried.found, Plan) else {}
+    return tuple(
+        replace(
+            _evicted_gang(world, gangs[key], pods, now),
+            moved_to=tuple(dict.fromkeys(kept[pod.uid] for pod in pods if pod.uid in kept)),
+        )
+        for key, pods in by_gang.items()
+    )
 
 
 def _evicted_gang(world: World, gang: Gang, pods: list[Pod], now: float) -> EvictedGang:

@@ -13,7 +13,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 
+from muster.engine.consolidate.movable_pods import CONSOLIDATE
 from muster.engine.cycle import run_session
+from muster.engine.explain import plural
 from muster.engine.hooks import Policy
 from muster.engine.session import Session
 from muster.model.budget import Budget
@@ -57,10 +59,12 @@ class _Try:
     what: str
     objects: tuple[tuple[ClusterObject | None, ClusterObject], ...]
     command: str = ""
+    policy: Policy | None = None
+    """The policy as it would be, where that is what is different."""
 
     def __add__(self, other: _Try) -> _Try:
         command = " && ".join(filter(None, (self.command, other.command)))
-        return _Try(f"{self.what} and {other.what}", (*self.objects, *other.objects), command)
+        return _Try(f"{self.what} and {other.what}", (*self.objects, *other.objects), command, self.policy or other.policy)
 
 
 _SameKind = Sequence[Callable[[], _Try]]
@@ -104,6 +108,7 @@ class _RemedySearch:
                 yield best
 
     def _families(self, *, skip_limits: bool) -> Iterator[_SameKind]:
+        yield self._moves()
         yield self._fewer_members()
         yield from self._smaller_requests()
         yield self._other_tiers()
@@ -141,7 +146,7 @@ class _RemedySearch:
         try:
             with Trial(world, why="", cause=""):
                 try:
-                    run_session(Session(world, self._policy), on_step=self._stop_before_commit)
+                    run_session(Session(world, each.policy or self._policy), on_step=self._stop_before_commit)
                 except _DecidedError:
                     return self._decided(world, each)
                 return None
@@ -169,7 +174,25 @@ class _RemedySearch:
         steps = [step for step in world.placements.journal if isinstance(step, Step)]
         victims = {step.pod.uid for step in steps if step.for_gang and world.phase(step.pod) is Phase.TERMINATING}
         nominated = any(world.phase(pod) is Phase.NOMINATED for pod in gang.pods())
+        if len(world.memory.moves):
+            own = {move.reserve.victim for move in world.memory.moves.values() if move.for_gang == gang.key}
+            gangs = plural(len({world.facts.members[uid].gang for uid in own}), "gang", "gangs")
+            moved = f"{plural(len(own), 'pod', 'pods')} of {gangs} {'is' if len(own) == 1 else 'are'} moved, and nobody ends"
+            return Remedy(f"{each.what}: {moved}" if each.policy is not None else each.what, len(victims - own), each.command)
         return Remedy(each.what, len(victims) if nominated else 0, each.command)
+
+    # -- the policy -------------------------------------------------------------------------------------------------------------
+
+    def _moves(self) -> _SameKind:
+        """Off by default: what would the action do that moves pods together?"""
+        policy = self._policy
+        may_move = bool(policy.settings.movable_queues) or any(isinstance(obj, Pod) and obj.movable for obj in self._objects)
+        if CONSOLIDATE in policy.actions or "allocate" not in policy.actions or not may_move:
+            return ()
+        at = policy.actions.index("allocate") + 1
+        actions = (*policy.actions[:at], CONSOLIDATE, *policy.actions[at:])
+        other = Policy(policy.plugins, actions, settings=policy.settings, source=policy.source)
+        return [lambda: _Try("the policy has the action consolidate", (), policy=other)]
 
     # -- the job ---------------------------------------------------------------------------------------------------------------
 

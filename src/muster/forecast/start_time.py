@@ -16,6 +16,7 @@ from math import inf
 from typing import NamedTuple
 from zlib import crc32
 
+from muster.engine.consolidate.movable_pods import CONSOLIDATE
 from muster.engine.cycle import run_cycle
 from muster.engine.evict.evict_actions import EVICT_ACTIONS
 from muster.engine.hooks import Policy
@@ -195,7 +196,7 @@ def _known_from(moment: _Moment) -> tuple[tuple[str, int], ...]:
 
 def without_evictions(policy: Policy) -> Policy:
     """The same policy, under which nobody is evicted."""
-    actions = tuple(action for action in policy.actions if action not in EVICT_ACTIONS)
+    actions = tuple(action for action in policy.actions if action not in (*EVICT_ACTIONS, CONSOLIDATE))
     return Policy(policy.plugins, actions, settings=policy.settings, source=policy.source)
 
 
