@@ -174,11 +174,8 @@ class _RemedySearch:
         steps = [step for step in world.placements.journal if isinstance(step, Step)]
         victims = {step.pod.uid for step in steps if step.for_gang and world.phase(step.pod) is Phase.TERMINATING}
         nominated = any(world.phase(pod) is Phase.NOMINATED for pod in gang.pods())
-        if len(world.memory.moves):
-            own = {move.reserve.victim for move in world.memory.moves.values() if move.for_gang == gang.key}
-            gangs = plural(len({world.facts.members[uid].gang for uid in own}), "gang", "gangs")
-            moved = f"{plural(len(own), 'pod', 'pods')} of {gangs} {'is' if len(own) == 1 else 'are'} moved, and nobody ends"
-            return Remedy(f"{each.what}: {moved}" if each.policy is not None else each.what, len(victims - own), each.command)
+        if each.policy is not None and nominated:
+            return Remedy(f"{each.what}: {_moved_text(world, gang)}", 0, each.command)
         return Remedy(each.what, len(victims) if nominated else 0, each.command)
 
     # -- the policy -------------------------------------------------------------------------------------------------------------
@@ -307,6 +304,12 @@ class _RemedySearch:
 
 def _same(made: _Try) -> _Try:
     return made
+
+
+def _moved_text(world: World, gang: Gang) -> str:
+    victims = {move.reserve.victim for move in world.memory.moves.values() if move.for_gang == gang.key}
+    gangs = plural(len({world.facts.members[uid].gang for uid in victims}), "gang", "gangs")
+    return f"{plural(len(victims), 'pod', 'pods')} of {gangs} {'is' if len(victims) == 1 else 'are'} moved, and nobody ends"
 
 
 def _fewer(group: PodGroup, number: int) -> _Try:
