@@ -28,8 +28,8 @@ Sums = dict[tuple[str, str, bool], Counter[str]]
 PHASES_OF_AMOUNT = {
     "used": {Phase.RESERVED, Phase.BINDING, Phase.BOUND, Phase.TERMINATING},
     "releasing": {Phase.TERMINATING},
-    "nominated": {Phase.NOMINATED},
-    "planned": {Phase.RESERVED, Phase.BINDING, Phase.BOUND, Phase.NOMINATED},
+    "nominated": {Phase.NOMINATED, Phase.MOVING},
+    "planned": {Phase.RESERVED, Phase.BINDING, Phase.BOUND, Phase.NOMINATED, Phase.MOVING},
     "requested": set(Phase),
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,7 +14,8 @@ from tests.scenario.running_scenarios import BUSY, run_steps, violated_invariant
 
 from muster.engine import cycle, domain_placement, explain
 from muster.engine.commit import collect_effects
-from muster.engine.hooks import QuotaFit
+from muster.engine.consolidate import consolidate, movable_pods
+from muster.engine.hooks import Ask, QuotaFit
 from muster.engine.session import Refusals, Session
 from muster.model.device import Device, DeviceSlot
 from muster.model.effects import YES, Bind, Effect, Outcome, Verdict
@@ -26,6 +28,7 @@ from muster.state.ledger import Ledger
 from muster.state.memory import ActivePlan
 from muster.state.node_table import BoolColumn, NodeRows, NodeTable
 from muster.state.placements import NetChange, Placements
+from muster.state.reserve_pods import Move
 from muster.state.resource_columns import Amounts
 from muster.state.trial import Trial
 
@@ -75,6 +78,19 @@ objects:
 steps:
 - submit: {name: close, pods: 3, requests: {gpu: 1}, networkTopology: {mode: hard, highestTierAllowed: 1}}
 """
+
+IN_PIECES = """
+policy: {actions: [expire, enqueue, allocate, consolidate]}
+nodes: [{name: "n[1-4]", gpu: 8}]
+gangs:
+- {name: a, requests: {gpu: 4}, runningOn: n1, age: 1h, controller: recreate, annotations: {muster.dev/movable: "true"}}
+- {name: b, requests: {gpu: 4}, runningOn: n2, age: 2h, controller: recreate, annotations: {muster.dev/movable: "true"}}
+- {name: c, requests: {gpu: 4}, runningOn: n3, age: 1h, controller: recreate}
+- {name: d, requests: {gpu: 4}, runningOn: n4, age: 1h, controller: recreate}
+steps:
+- submit: {name: first, requests: {gpu: 8}, priority: 5}
+"""
+IN_PIECES_AGAIN = f"{IN_PIECES}- run: {{for: 10m, every: 5s}}\n- submit: {{name: second, requests: {{gpu: 8}}, priority: 5}}\n"
 
 
 def test_correct_code_violates_no_invariant() -> None:
@@ -168,7 +184,10 @@ def refusals_are_silent(patch: Patch) -> Violated:
 
 
 def topology_constraints_are_ignored(patch: Patch) -> Violated:
-    patch.setattr(Topology, "domains", lambda *_: None)
+    def anywhere(_self: Topology, s: Session, ask: Ask) -> None:
+        """No opinion, whatever the gang may use."""
+
+    patch.setattr(Topology, "domains", anywhere)
     return violated_invariants(run_steps(DOMAINS))
 
 
@@ -268,6 +287,26 @@ def limits_are_ignored(patch: Patch) -> Violated:
     )
 
 
+def moved_pods_have_no_other_node(patch: Patch) -> Violated:
+    patch.setattr(consolidate, "_keep", lambda *_args, **_keywords: True)
+    return violated_invariants(run_steps(IN_PIECES))
+
+
+def everybody_may_be_moved(patch: Patch) -> Violated:
+    patch.setattr(movable_pods, "is_declared", lambda _s, _pod: True)
+    return violated_invariants(run_steps(IN_PIECES.replace('"true"', '"false"')))
+
+
+def earlier_moves_are_forgotten(patch: Patch) -> Violated:
+    patch.setattr(movable_pods, "_leave_out_moved", lambda _s, _choice: None)
+    return violated_invariants(run_steps(IN_PIECES_AGAIN))
+
+
+def moves_are_closed_when_they_begin(patch: Patch) -> Violated:
+    patch.setattr(consolidate, "Move", partial(Move, successor="nobody"))
+    return violated_invariants(run_steps(IN_PIECES))
+
+
 BUGS: dict[str, Callable[[Patch], Violated]] = {
     "no node over capacity": every_node_fits,
     "no device over capacity": device_slots_are_assigned_twice,
@@ -284,6 +323,10 @@ BUGS: dict[str, Callable[[Patch], Violated]] = {
     "a gang placed in a cycle is not a victim in it": evicted_and_placed,
     "a gang whose nominations all stand evicts nobody": nominated_and_still_evicting,
     "evictions come to an end": evicting_for_ever,
+    "a moved pod has a place": moved_pods_have_no_other_node,
+    "only movable pods are moved": everybody_may_be_moved,
+    "nobody is moved twice in a while": earlier_moves_are_forgotten,
+    "what is kept belongs to a move": moves_are_closed_when_they_begin,
     NO_TRACE: a_release_gives_back_too_little,
     SAME_DECISION: the_order_is_random,
 }
