@@ -70,9 +70,15 @@ def _due(s: Session, refusals: Refusals) -> list[str]:
 
 
 def keep_capacity(s: Session, key: str) -> bool:
-    """Keep nodes, or room in its queues, for a gang that has waited for long. False where they were not even looked for."""
-    memory = s.world.memory
-    if not s.policy.settings.reserve_after_s or not _has_waited(s, key) or not _may_have_one(s, s.world.facts.gangs[key]):
+    """Keep nodes, or room in its queues, for a gang that has waited for long. False where they were not even looked for. A gang of
+    its queue that comes after it gives way: what is kept for that one binds nobody before it."""
+    memory, gangs = s.world.memory, s.world.facts.gangs
+    if not s.policy.settings.reserve_after_s or not _has_waited(s, key):
+        return False
+    for other in [other for other in memory.backfill_reservations if gangs[other].queue == gangs[key].queue]:
+        if s.gang_key(gangs[other]) > s.gang_key(gangs[key]):
+            memory.end_backfill_reservation(other)
+    if not _may_have_one(s, gangs[key]):
         return False
     found = _best(s, s.world.facts.gangs[key])
     if found is not None and (not len(memory.backfill_reservations) or _idle(s, found.nodes) <= _most_idle(s)):
