@@ -73,7 +73,9 @@ class EvictionRules:
 
     def before_cycle(self, world: World) -> Snapshot:
         """The world as the actions of the last cycle found it."""
-        found = snapshot_of(world.facts, self._before or {}, now=world.now, rules=self._rules)
+        found = snapshot_of(
+            world.facts, self._before or {}, now=world.now, rules=self._rules, reserve_pods=world.placements.reserve_pods
+        )
         return replace(found, history=self._history(found), began_with=dict(self._before or {}))
 
     # -- plans ---------------------------------------------------------------------------------------------------------------------
@@ -129,7 +131,7 @@ class EvictionRules:
             before |= {uid: replace(before[uid], phase=Phase.BOUND) for uid in leaving}
             victims = (*leaving, *victims)
             placed = {uid: before[uid].node or "" for uid in ours if uid in before and before[uid].phase is Phase.NOMINATED}
-        found = snapshot_of(world.facts, before, now=world.now, rules=self._rules)
+        found = snapshot_of(world.facts, before, now=world.now, rules=self._rules, reserve_pods=world.placements.reserve_pods)
         left = tuple(uid for uid in released if uid not in victims and uid not in undone)
         plan = JudgedPlan(gang.key, action, placed, victims, left, undone, {**evicted, **undone}, begun)
         return plan, replace(found, history=self._history(found))

@@ -17,12 +17,13 @@ from muster.model.pod import Phase, Placement, Pod
 from muster.model.queue import Queue
 from muster.model.topology_spec import DomainSpec
 from muster.state.facts import Facts, Member
+from muster.state.reserve_pods import ReservePod
 
 SEATED = frozenset({Phase.RESERVED, Phase.BINDING, Phase.BOUND})
 SEATED_OR_NOMINATED = SEATED | {Phase.NOMINATED}
-CHARGED = SEATED_OR_NOMINATED
+CHARGED = SEATED_OR_NOMINATED | {Phase.MOVING}
 """Phases that count in a queue after all releases."""
-ON_NODE = SEATED_OR_NOMINATED | {Phase.OVERDUE}
+ON_NODE = SEATED_OR_NOMINATED | {Phase.OVERDUE, Phase.MOVING}
 """Phases that fill a node after all releases."""
 
 JOB_PREEMPT, GANG_RECLAIM, STALE_GANGS = "job-preempt", "gang-reclaim", "stale-gangs"
@@ -152,14 +153,22 @@ class Snapshot:
         return replace(self, placements={uid: placement for uid, placement in self.placements.items() if uid not in gone})
 
 
-def snapshot_of(facts: Facts, placements: Mapping[str, Placement], *, now: float, rules: PolicyRules) -> Snapshot:
-    """The facts as they stand, with these placements."""
+def snapshot_of(
+    facts: Facts,
+    placements: Mapping[str, Placement],
+    *,
+    now: float,
+    rules: PolicyRules,
+    reserve_pods: Mapping[str, ReservePod] | None = None,
+) -> Snapshot:
+    """The facts as they stand, with these placements. What is kept for moved pods counts like pods that are nominated there."""
+    kept = reserve_pods or {}
     return Snapshot(
         now=now,
         nodes=facts.nodes,
-        pods=facts.pods,
+        pods={**facts.pods, **kept} if kept else facts.pods,
         gangs=facts.gangs,
-        members=facts.members,
+        members={**facts.members, **{uid: pod.member for uid, pod in kept.items()}} if kept else facts.members,
         queues=facts.tree.nodes,
         parents=facts.tree.parents,
         budgets=facts.budgets,

@@ -21,7 +21,7 @@ OMITTED_ACTIONS = {
     "backfill": "action backfill was left out: allocate places pods without requests together with all others",
     "elect": "action elect was left out: reserveAfterSeconds says after which wait nodes are kept for a gang",
     "reserve": "action reserve was left out: nodes that are kept for a gang need no action",
-    "shuffle": "action shuffle has no counterpart: pods are evicted only for a waiting gang",
+    "shuffle": "action shuffle has no counterpart: only consolidate moves pods, and only for a gang that waits",
 }
 # Who speaks up in Volcano before anybody is evicted. Where nobody does, nobody is.
 _PREEMPTABLE = ("gang", "priority", "conformance", "drf", "tdm", "pdb", "cdp", "extender")

@@ -48,7 +48,7 @@ UNSUPPORTED: Mapping[str, str] = {
     "extender": "an HTTP extender is not called; write a plugin in Python instead",
     "nodegroup": "queues are not tied to groups of nodes; use node selectors, or taints and tolerations",
     "numaaware": "where on a node a pod's CPUs lie is left to the kubelet",
-    "rescheduling": "running pods are not moved for balance",
+    "rescheduling": "running pods are not moved for balance; the action consolidate moves them for a gang that waits",
     "reservation": "nodes are kept for the first gang of each queue that has waited longer than reserveAfterSeconds",
     "resourcequota": "namespace quotas are enforced by the API server when pods are made; PodGroups do not wait for them",
     "sla": _SLA,
