@@ -157,14 +157,15 @@ _LOWER: Derived[BoolColumn] = Derived("gangs of lower priority by queues", follo
 
 
 def lower_priority_in_same_queue(s: Session, ask: Ask, victim_table: VictimTable, queues: Set[str]) -> BoolColumn:
-    """Gangs of strictly lower priority in these queues, which are those of the asking gang or of some of its roles."""
+    """Gangs with placed pods, of strictly lower priority and in these queues, which are those of the asking gang or of some of its
+    roles."""
 
     def build() -> BoolColumn:
         lower: BoolColumn = victim_table.gang_priority[: len(victim_table.gangs)] < ask.gang.priority
         return lower & in_queues(victim_table, queues) if lower.any() else lower
 
     found = _LOWER.of(s.world, build, key=(victim_table.generation, ask.gang.priority, frozenset(queues)))
-    return exclude_own_gang(ask, victim_table, found)
+    return exclude_own_gang(ask, victim_table, found & victim_table.is_placed)
 
 
 def in_queues(victim_table: VictimTable, queues: Set[str]) -> BoolColumn:

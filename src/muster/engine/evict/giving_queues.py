@@ -79,7 +79,7 @@ class GivingQueues:
         return not why
 
     def any_gives_to(self, queue: str, victim_table: VictimTable) -> bool:
-        return any(self._gives_to(queue, other) for other in victim_table.queue_number)
+        return any(self._gives_to(queue, other) for other in victim_table.placed_queues())
 
     def why_not(
         self, pods: Sequence[Pod], *, own_count: bool, may_cross: bool = True, outranks: bool = False, is_lower: bool = False
@@ -155,9 +155,10 @@ class GivingQueues:
         return dict.fromkeys(level for pair in pairs if pair is not None for level in pair.giving)
 
     def barred(self, victim_table: VictimTable, among: BoolColumn) -> Iterator[tuple[str, IntColumn]]:
-        """Why queues give nothing, and which of these gangs they have."""
-        for why in sorted(set(self._whys.values())):
-            queues = [victim_table.queue_number[queue] for queue, theirs in self._whys.items() if theirs == why]
+        """Why queues with placed pods give nothing, and which of these gangs they have."""
+        whys = {queue: self._whys[queue] for queue in victim_table.placed_queues() if queue in self._whys}
+        for why in sorted(set(whys.values())):
+            queues = [victim_table.queue_number[queue] for queue, theirs in whys.items() if theirs == why]
             yield why, np.flatnonzero(among & np.isin(victim_table.gang_queue[: len(among)], queues))
 
 

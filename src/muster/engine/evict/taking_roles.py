@@ -43,7 +43,7 @@ def taking_roles(s: Session, ask: Ask, rules: EvictionRules, contested: Conteste
 
 def _whys_kept(rules: EvictionRules) -> list[str]:
     """Why the queues that were asked last do not give."""
-    whys = sorted({why for why, gangs in rules.barred_by_queue() if len(gangs)})
+    whys = sorted({why for why, _ in rules.barred_by_queue()})
     return whys[:_MOST_WHYS] or [rules.why_nobody()]
 
 

@@ -41,7 +41,7 @@ POD_COLUMNS = (
     "non_preemptible",
     "request",
 )
-GANG_COLUMNS = ("gang_priority", "gang_created", "gang_min", "gang_succeeded", "gang_per_pod", "gang_queue")
+GANG_COLUMNS = ("gang_placed", "gang_priority", "gang_created", "gang_min", "gang_succeeded", "gang_per_pod", "gang_queue")
 
 
 class VictimTable:
@@ -81,6 +81,8 @@ class VictimTable:
         self.request: Amounts = np.zeros((size, 0), dtype=np.int64)
         self.gangs: list[Gang] = []
         self.gang_number: dict[str, int] = {}
+        self.gang_placed: IntColumn = np.zeros(size, dtype=np.int64)
+        """How many rows it has. Those that nobody is placed of, or that are gone, are no victims."""
         self.gang_priority: IntColumn = np.zeros(size, dtype=np.int64)
         self.gang_created: FloatColumn = np.zeros(size)
         self.gang_min: IntColumn = np.zeros(size, dtype=np.int64)
@@ -131,6 +133,7 @@ class VictimTable:
         self.pods, self.index, self.last_index, self._free_rows, self._freed_this_cycle = [], {}, {}, [], []
         self.generation = object()
         self.alive[:] = False
+        self.gang_placed[:] = 0
         self.request = np.zeros((len(self.alive), width), dtype=np.int64)
         for uid in world.placements.by_uid:
             self._update_pod(world, uid)
@@ -144,12 +147,16 @@ class VictimTable:
                 self._remove_pod(uid, at)
             return
         pod = world.facts.pods[uid]
+        number = self.gang_number[member.gang]
         if at is None:
             at = self._new_row(uid, pod)
+        else:
+            self.gang_placed[self.gang[at]] -= 1
+        self.gang_placed[number] += 1
         self.pods[at] = pod
         self.alive[at] = True
         self.row[at] = world.table.row.get(placement.node or "", -1)
-        self.gang[at] = self.gang_number[member.gang]
+        self.gang[at] = number
         self.rank[at] = self._rank_of.get(uid, 0)
         self.pod_priority[at] = pod.priority
         self.phase[at] = placement.phase
@@ -166,6 +173,7 @@ class VictimTable:
         del self.index[uid]
         self.last_index[uid] = at
         self._freed_this_cycle.append(at)
+        self.gang_placed[self.gang[at]] -= 1
         self.alive[at] = False
 
     def _new_row(self, uid: str, pod: Pod) -> int:
@@ -246,6 +254,18 @@ class VictimTable:
                 self._by_name.remove((old, key, number))
             insort(self._by_name, (new, key, number))
             self._ranks = None
+
+    @property
+    def is_placed(self) -> BoolColumn:
+        """Gangs with members in the table; its numbers are also those of gangs that wait or are gone."""
+        placed: BoolColumn = self.gang_placed[: len(self.gangs)] > 0
+        return placed
+
+    def placed_queues(self) -> list[str]:
+        """Queues of these gangs."""
+        numbers = set(np.unique(self.gang_queue[: len(self.gangs)][self.is_placed]).tolist())
+        names = {queue for queue, number in self.queue_number.items() if number in numbers}
+        return sorted(names.union(*(theirs for number, theirs in self.multi_queue.items() if self.gang_placed[number])))
 
     @property
     def gang_rank(self) -> IntColumn:
