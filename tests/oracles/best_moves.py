@@ -32,7 +32,7 @@ def best_moves(s: Snapshot, asker: str) -> BestMoves | None:
     free = _free(s)
     if _places(members, {}, free):
         return BestMoves(0.0, ())
-    movable = [uid for uid in sorted(s.pods) if not any(_barred(s, s.pods[uid], s.gangs[asker]))]
+    movable = [uid for uid in sorted(s.pods) if not any(why_not_movable(s, s.pods[uid], s.gangs[asker]))]
     sets = [chosen for size in range(1, MOST_MOVES + 1) for chosen in combinations(movable, size)]
     for price, chosen in sorted((price_of(s, chosen), chosen) for chosen in sets):
         if any(True for _ in budget_findings(s, chosen)):
@@ -51,7 +51,7 @@ def best_moves(s: Snapshot, asker: str) -> BestMoves | None:
 def move_findings(s: Snapshot, asker: str, targets: Mapping[str, str], nominated: Mapping[str, str]) -> Iterator[Finding]:
     """What is wrong with a plan: `targets` has the node that is kept for each moved pod, `nominated` that of each member."""
     for uid, node in targets.items():
-        for why in _barred(s, s.pods[uid], s.gangs[asker]):
+        for why in why_not_movable(s, s.pods[uid], s.gangs[asker]):
             yield Finding("D14 movable", f"{s.pods[uid].full_name} is moved, and {why}")
         if node == s.node_of(uid):
             yield Finding("D14 place", f"{s.pods[uid].full_name} is moved to where it is")
@@ -92,7 +92,7 @@ def _price(s: Snapshot, pod: Pod) -> float:
     return share * (1.0 + (max(0.0, s.now - saved) + pod.restart_s) / 3600.0)
 
 
-def _barred(s: Snapshot, pod: Pod, asker: Gang) -> Iterator[str]:
+def why_not_movable(s: Snapshot, pod: Pod, asker: Gang) -> Iterator[str]:
     gang = s.gang_of(pod.uid)
     if s.phase(pod.uid) is not Phase.BOUND or gang is None or gang.key == asker.key:
         yield "it is not somebody else's that runs"
@@ -104,8 +104,12 @@ def _barred(s: Snapshot, pod: Pod, asker: Gang) -> Iterator[str]:
     if gang.priority > asker.priority:
         yield f"it has priority {gang.priority}"
     yield from (why for _, why in never_evictable(s, pod))
-    if s.now - (started_at(s, pod) or 0.0) < s.rules.min_runtime_s:
+    if has_just_started(s, pod):
         yield "it has just started"
+
+
+def has_just_started(s: Snapshot, pod: Pod) -> bool:
+    return s.now - (started_at(s, pod) or 0.0) < s.rules.min_runtime_s
 
 
 def _missing(s: Snapshot, gang: Gang) -> list[Pod]:

@@ -10,7 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 
+from tests.oracles.best_moves import has_just_started, why_not_movable
 from tests.oracles.contested import most_of
+from tests.oracles.plain_amounts import request_of, total
 from tests.oracles.protection import budgets_over, started_at
 from tests.oracles.queue_amounts import dominant_share
 from tests.oracles.sentence_facts import SentenceFacts
@@ -20,6 +22,7 @@ from muster.model.gang import Gang
 from muster.model.pod import Pod
 
 NOBODY_EVICTED = "; no pod is evicted for it: "
+NOBODY_MOVED = "; no pod is moved for it: "
 NAME = r"[\w./-]+"
 QUEUE = rf"((?:queue|quota) {NAME})"
 AMOUNTS = rf"{NAME} \S+ of \S+(?:, {NAME} \S+ of \S+)*"
@@ -34,8 +37,7 @@ Check = Callable[[SentenceFacts, Match], Iterator[str]]
 
 def untrue_claims(s: Snapshot, gang: Gang, sentence: str) -> list[str]:
     """What the refusal of a gang says and is not so."""
-    refusal, _, no_eviction = sentence.partition(NOBODY_EVICTED)
-    clauses = _clauses(refusal) + _clauses(no_eviction)
+    clauses = [clause for part in re.split(f"{NOBODY_EVICTED}|{NOBODY_MOVED}", sentence) for clause in _clauses(part)]
     found = [f"said twice: {text}" for text, count in Counter(clauses).items() if count > 1]
     facts = SentenceFacts(s, gang)
     return found + [why for text in clauses for why in _untrue(facts, text)]
@@ -43,11 +45,14 @@ def untrue_claims(s: Snapshot, gang: Gang, sentence: str) -> list[str]:
 
 def untrue_eviction(s: Snapshot, gang: Gang, victim: Pod, sentence: str) -> list[str]:
     """What the reason of an eviction for this gang says and is not so."""
-    found = re.fullmatch(r"(?:preempted|reclaimed) for (\S+): (.+)", sentence)
-    if found is None or found[1] != gang.full_name:
+    found = re.fullmatch(rf"(preempted|reclaimed|moved) for (\S+): (?:capacity is kept for it on ({NAME}); )?(.+)", sentence)
+    if found is None or found[2] != gang.full_name or (found[1] == "moved") is (found[3] is None):
         return [f"it is evicted for {gang.full_name} (said: {sentence})"]
     facts = SentenceFacts(s, gang)
-    return [f"{why} (said: {sentence})" for part in found[2].split("; ") for why in _both_sides(facts, victim, part)]
+    untrue = [why for part in found[4].split("; ") for why in _both_sides(facts, victim, part, is_moved=found[1] == "moved")]
+    if found[3] is not None and (found[3] not in s.nodes or found[3] == s.node_of(victim.uid)):
+        untrue.append(f"it is not moved to {found[3]}")
+    return [f"{why} (said: {sentence})" for why in untrue]
 
 
 def _clauses(text: str) -> list[str]:
@@ -175,6 +180,10 @@ def _first_evictable(facts: SentenceFacts, text: str) -> Iterator[str]:
         yield f"pods become evictable in {sorted(waits)} s"
 
 
+def _protected(facts: SentenceFacts, found: Match) -> Iterator[str]:
+    yield from facts.at_most(found[1], [pod for pod in facts.could_evict() if facts.is_protected(pod)], "protected from eviction")
+
+
 def _budget(facts: SentenceFacts, found: Match) -> Iterator[str]:
     if facts.s.budgets[found[1]].allowed != int(found[2]):
         yield f"it allows {facts.s.budgets[found[1]].allowed}"
@@ -188,6 +197,50 @@ def _nobody_lower(facts: SentenceFacts, _: Match) -> Iterator[str]:
 
 def _nobody_at_all(facts: SentenceFacts, _: Match) -> Iterator[str]:
     yield from (f"{pod.full_name} is placed" for pod in facts.could_evict())
+
+
+# -- who may be moved --------------------------------------------------------------------------------------------------------------
+
+
+def _not_free(facts: SentenceFacts, found: Match) -> Iterator[str]:
+    asked = total(request_of(pod) for pod in facts.missing)
+    short = {name for name, amount in asked.items() if amount > facts.free(name)}
+    said = re.findall(rf"({NAME}) (\S+) requested > (\S+) free", found[1])
+    if short != {facts.resource(name) for name, _, _ in said}:
+        yield f"{sorted(short)} is not free"
+    for name, requested, free in said:
+        resource = facts.resource(name)
+        yield from facts.figure(requested, resource, asked.get(resource, 0), "requested")
+        yield from facts.figure(free, resource, facts.free(resource), "free")
+
+
+def _movable(facts: SentenceFacts, found: Match) -> Iterator[str]:
+    """`2 pods may be moved, and no way to move them was found that makes it fit: 3 pods not declared as movable`, or `none of 3
+    pods may be moved: ...`: everybody is counted once."""
+    placed = facts.others_placed()
+    movable = [pod for pod in placed if not any(why_not_movable(facts.s, pod, facts.gang)) and not facts.is_under_budget(pod)]
+    if int(found[1] or 0) != len(movable):
+        yield f"{len(movable)} pods may be moved"
+    barred = 0
+    for count, why in re.findall(r"(\d+) pods? ([^,:]+)", found[3] or ""):
+        barred += int(count)
+        reason = _NOT_MOVABLE.get(why)
+        if reason is None:
+            yield f"no known form: {why}"
+        else:
+            yield from facts.at_most(count, [pod for pod in placed if reason(facts, pod)], why)
+    if barred != len(placed) - len(movable) or int(found[2] or barred) != barred:
+        yield f"{len(placed)} pods are placed, {len(movable)} of them may be moved"
+
+
+_NOT_MOVABLE: dict[str, Callable[[SentenceFacts, Pod], bool]] = {
+    "not declared as movable": lambda _, pod: not pod.movable,
+    "without a controller that creates them anew": lambda _, pod: not pod.controller,
+    "protected from eviction": SentenceFacts.is_protected,
+    "of a higher priority": lambda facts, pod: facts.priority(pod) > facts.gang.priority,
+    "under a disruption budget that allows no eviction now": SentenceFacts.is_under_budget,
+    "within the minimum run time of their gang": lambda facts, pod: has_just_started(facts.s, pod),
+}
 
 
 # -- queues ------------------------------------------------------------------------------------------------------------------------
@@ -229,6 +282,7 @@ def _over_in_others(facts: SentenceFacts, found: Match) -> Iterator[str]:
     for name in map(facts.resource, found[2].split(", ")):
         if facts.used(queue, name) <= min(facts.shares(queue, name), default=0):
             yield f"it is within its share of {name}"
+    yield from facts.at_most(found[3], _below(facts, queue), f"in {queue}")
 
 
 def _frees_nothing(facts: SentenceFacts, found: Match) -> Iterator[str]:
@@ -302,10 +356,10 @@ def _percent(text: str, value: Fraction) -> Iterator[str]:
 # -- evictions ---------------------------------------------------------------------------------------------------------------------
 
 
-def _both_sides(facts: SentenceFacts, victim: Pod, text: str) -> Iterator[str]:
+def _both_sides(facts: SentenceFacts, victim: Pod, text: str, *, is_moved: bool) -> Iterator[str]:
     if (found := re.fullmatch(r"priority (-?\d+) against (-?\d+)", text)) is not None:
         theirs, ours = facts.priority(victim), facts.gang.priority
-        if (int(found[1]), int(found[2])) != (theirs, ours) or theirs >= ours:
+        if (int(found[1]), int(found[2])) != (theirs, ours) or theirs > ours or (theirs == ours and not is_moved):
             yield f"the priorities are {theirs} and {ours}"
         return
     sides = re.findall(rf"{QUEUE} uses (.+?)(?=, (?:queue|quota) {NAME} uses |$)", text)
@@ -337,6 +391,7 @@ def _usage(facts: SentenceFacts, queue: str, text: str) -> Iterator[str]:
 
 
 _NO_DOMAIN = r"no \S+(?: nor anything narrower)? fits (\d+) members?.*: best of \d+ is \S+, which fits (\d+) \(.+\)"
+_MORE_THAN_FREE = rf"{NAME} \S+ requested > \S+ free"
 _FORMS: list[tuple[str, Check]] = [
     (r"(\d+)/(\d+) members placed(?: in \S+)?, (\S+) fits nowhere: (.+)", _fits_nowhere),
     (r"even with every evictable pod evicted, (\d+) of (\d+) members? fits?: .+", _fits_in_part),
@@ -344,6 +399,10 @@ _FORMS: list[tuple[str, Check]] = [
     (r"it would fit into none of \d+ domains even if every evictable pod were evicted", _nobody_now),
     (_NO_DOMAIN, _no_domain),
     (r"it would fit(?: with tier .+ allowed)? in .+, for (\d+)|no higher tier fits it either", _wider_domain),
+    (r"(\d+) pods? (?:is|are) protected from eviction", _protected),
+    (rf"({_MORE_THAN_FREE}(?:, {_MORE_THAN_FREE})*)", _not_free),
+    (r"(\d+) pods? may be moved, and no way to move them was found that makes it fit()(?:: (.+))?", _movable),
+    (r"none of ()(\d+) pods? may be moved(?:: (.+))?", _movable),
     (r"no pod that it could evict is evictable now", _nobody_now),
     (r"the disruption budget (\S+) allows (\d+) at a time", _budget),
     (r"no pod of lower priority in its queue is placed", _nobody_lower),
@@ -351,7 +410,7 @@ _FORMS: list[tuple[str, Check]] = [
     (r"no other queue has pods placed, and no pod of lower priority in its own is placed", _nobody_at_all),
     (rf"(even with every evictable pod evicted, )?{QUEUE}: ([^()]+ > [^()]+)", _over_limit),
     (rf"{QUEUE} is within its {SHARE}: ({AMOUNTS}){COUNTED}", _within),
-    (rf"{QUEUE} is over its {SHARE} of (.+), of which the unit frees nothing", _over_in_others),
+    (rf"{QUEUE} is over its {SHARE} of (.+), of which the unit frees nothing{COUNTED}", _over_in_others),
     (rf"a unit of {QUEUE} frees nothing that is lacking", _frees_nothing),
     (rf"(even without its pods of lower priority, )?{QUEUE} would be over its {SHARE}: ({SUMS}){COUNTED}", _would_be_over),
     (rf"{QUEUE} can never reclaim that much: ({SUMS}){COUNTED}", _never),

@@ -41,6 +41,15 @@ class SentenceFacts:
                 return state, lacking
         return "free", frozenset()
 
+    def free(self, name: str) -> int:
+        """What is free of a resource on all nodes together."""
+        found = 0
+        for node in self.nodes:
+            placed = [uid for uid, placement in self.s.placements.items() if placement.node == node and placement.phase in ON_NODE]
+            used = total(request_of(self.s.pods[uid]) for uid in placed)
+            found += max(0, self.s.nodes[node].allocatable[name] - used.get(name, 0))
+        return found
+
     # -- queues ----------------------------------------------------------------------------------------------------------------
 
     def resource(self, short: str) -> str:
@@ -64,6 +73,9 @@ class SentenceFacts:
 
     def pods_of_other_queues(self) -> list[Pod]:
         return [pod for pod in self._placed_here() if self.s.queue_of(pod.uid) not in self._own_queues()]
+
+    def others_placed(self) -> list[Pod]:
+        return [pod for pod in self._placed_here() if pod not in self.gang.pods()]
 
     def lower_in_own_queues(self) -> list[Pod]:
         own = [pod for pod in self._placed_here() if self.s.queue_of(pod.uid) in self._own_queues()]

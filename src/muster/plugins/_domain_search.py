@@ -122,18 +122,20 @@ class ConstrainedDomains:
             when = " even when empty" if never else " even after evicting all that it may evict" if after_evictions else ""
             why = f"no {self._tier_noun()} fits {_members_text(len(minimum))}{_request_text(minimum)}{when}"
             why += f": best of {len(self.allowed)} is {self.allowed[best].name}, which fits {most[best]}"
-            why += self._protected_text() if after_evictions and not never else ""
+        # What a wider tier would do was said when it was refused.
+        more = self._protected_text(never=never) if after_evictions else self._wider_tier_hint()
         return Verdict(
             ok=False,
-            # That was said when it was refused.
-            why=f"{why} ({self.constraint.limit_text}){'' if after_evictions else self._wider_tier_hint()}",
+            why=f"{why} ({self.constraint.limit_text}){more}",
             code=NO_DOMAIN if never else INSUFFICIENT_CAPACITY,
             curable=not never and not after_evictions,
             topics=CAPACITY,
         )
 
-    def _protected_text(self) -> str:
-        """How many pods it could have evicted but for their protection."""
+    def _protected_text(self, *, never: bool) -> str:
+        """How many pods it could have evicted but for their protection, where that would have helped."""
+        if self.placed_on or never:
+            return ""
         table = victim_table_of(self.s.world)
         count = int(np.count_nonzero(_eligible_rows(self.ask, table) & table.not_evictable[: len(table.pods)]))
         are = "pod is" if count == 1 else "pods are"

@@ -31,7 +31,7 @@ from muster.engine.session import EvictionAttempt, Refusals, Session, UnsentPlan
 from muster.model.effects import Verdict
 from muster.model.gang import Gang
 from muster.model.pod import PLACED_OR_NOMINATED, Phase, Placement, Pod
-from muster.model.resource_amounts import show_amount
+from muster.model.resource_amounts import short_name, show_amount
 from muster.model.topics import Topic
 from muster.state.gangs.gang_stage import reaches_min
 from muster.state.memory import ActivePlan
@@ -84,12 +84,11 @@ def _why_not_free(s: Session, pods: Sequence[Pod]) -> str:
     need, names = total_need(s, pods), s.world.columns.names
     free = np.maximum(NodeRows(s.world.table, after_releases=True).free, 0).sum(axis=0)
     short = np.flatnonzero(need > free).tolist()
-    parts = [f"it asks for {_amount(names[at], need[at])} more and {_amount(names[at], free[at])} is free" for at in short]
-    return " and ".join(parts)
+    return ", ".join(_more_than_free(names[at], int(need[at]), int(free[at])) for at in short)
 
 
-def _amount(name: str, amount: int) -> str:
-    return f"{show_amount(name, int(amount))} {name}"
+def _more_than_free(name: str, need: int, free: int) -> str:
+    return f"{short_name(name)} {show_amount(name, need)} requested > {show_amount(name, free)} free"
 
 
 def _who_else(movable: MovablePods) -> str:
