@@ -22,7 +22,7 @@ from cosmic_ray.plugins import get_operator, operator_names
 
 SOURCE = Path(__file__).parents[2] / "src" / "muster"
 PARTS = ("engine", "state")
-PLUGINS = ("_fair_share", "_real_capability", "_runtime_quota", "capacity", "drf", "elastic_quota", "overcommit", "proportion")
+PLUGINS = ("_real_capability", "_runtime_quota", "capacity", "drf", "elastic_quota", "overcommit", "proportion")
 
 # `is` and `==` ask the same of the values that are compared with `is` here: None, and members of an enum.
 SAME_QUESTION = ("_Eq_Is", "_Is_Eq", "_NotEq_IsNot", "_IsNot_NotEq")
