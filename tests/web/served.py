@@ -54,10 +54,12 @@ def serving(source: ViewSource, access: ApiAccess | None = None) -> Iterator[str
     found: list[str] = []
 
     async def run() -> None:
-        async with serving_api(ApiServer(source, DryRuns()), access or LoopbackAccess(), ("127.0.0.1", 0)) as (host, port):
+        api = ApiServer(source, DryRuns())
+        async with serving_api(api, access or LoopbackAccess(), ("127.0.0.1", 0)) as (host, port):
             found.append(f"http://{host}:{port}")
             ready.set()
             await asyncio.to_thread(stop.wait)
+        api.close()
 
     thread = threading.Thread(target=asyncio.run, args=(run(),))
     thread.start()

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import json
+import pickle
 import re
 import socket
 import urllib.request
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from tests.cli.commands import ROOT
 from tests.web.served import ask, scenario, serving_file
 
+from muster.cli.cluster_state import ClusterOptions
+from muster.cli.view import read_views
+from muster.config import default_policy, load_policy
+from muster.forecast.dry_run import dry_run
+from muster.forecast.gang_report import before_cycle, described, with_cycle
+from muster.json_values import to_json
 from muster.web.api_access import Denied, LoopbackAccess
 from muster.web.api_server import SCRIPTS, static_text
 from muster.web.cluster_view import PARTS
@@ -167,6 +177,56 @@ def test_events_follow_the_cycles(page: str) -> None:
     assert data["summary"] == get(page, "summary")["summary"]
 
 
+def test_a_question_with_an_outlook_says_when_it_starts_and_what_would_make_it_run(page: str) -> None:
+    """Without one it is the same but for this, and takes no time."""
+    answer, more = (get(page, f"why/research/huge?outlook={outlook}")["forecast"] for outlook in ("false", "true"))
+    assert (answer["start"], answer["remedies"]) == (None, [])
+    assert more["start"] is not None
+    assert more["remedies"]
+    left_out = ("start", "remedies", "remediesCutShort")
+    assert {key: each for key, each in answer.items() if key not in left_out} == {
+        key: each for key, each in more.items() if key not in left_out
+    }
+    job = b"{name: big, namespace: prod, queue: prod, pods: 9, requests: {gpu: 8}}"
+    assert [bool(ask(f"{page}/api/v1/plan?outlook={each}", body=job)[1]["gangs"][0]["remedies"]) for each in ("false", "true")] == [
+        False,
+        True,
+    ]
+    assert ask(f"{page}/api/v1/why/research/huge?outlook=maybe")[0] == 400
+
+
+def test_expected_starts_are_as_described_and_worked_out_once(page: str) -> None:
+    document = get(page, "starts")
+    assert list(faults(document, schema_of("starts"))) == []
+    assert [row["gang"] for row in document["starts"]] == ["research/huge"]
+    assert get(page, "starts") == document
+
+
+@pytest.mark.parametrize("file", ["demo.yaml", "lifecycle/backfill-reservations.yaml:2", "stories/02-accumulating-gangs.yaml:15"])
+def test_a_fork_answers_what_a_cycle_of_its_own_would(file: str) -> None:
+    """Of every gang, running or not: nothing of what a question or another answer did remains."""
+    options = ClusterOptions(str(ROOT / "scenarios" / file), quiet=True)
+    views = read_views(options)
+
+    def cold(name: str) -> Any:
+        objects, now, source = pickle.loads(asyncio.run(views.question_state()))
+        policy, seen = load_policy(source) if source else default_policy(), []
+        run = dry_run(policy, objects, now=now, look=lambda s: seen.append(before_cycle(s)))
+        gang = next(gang for gang in run.gangs.values() if gang.full_name == name)
+        return msgspec.json.decode(msgspec.json.encode(to_json(with_cycle(described(seen[0], gang), run, gang))))
+
+    async def warm(names: list[str]) -> list[Any]:
+        with closing(DryRuns()) as runs:
+            job = {"ask": "plan", "job": JOB.decode(), "namespace": "", "outlook": True}
+            await runs.ask(job, views.question_state)
+            asked = [{"ask": "why", "gang": name, "outlook": False} for name in names]
+            return [(await runs.ask(each, views.question_state)).body for each in asked]
+
+    names = [row["gang"] for row in asyncio.run(views.view()).gangs][:6]
+    assert names
+    assert asyncio.run(warm(names)) == [cold(name) for name in names]
+
+
 # -- what it refuses -----------------------------------------------------------------------------------------------------------
 
 
@@ -194,11 +254,14 @@ def test_nothing_can_be_written(page: str) -> None:
 
 
 def test_a_question_that_takes_too_long_ends_and_too_many_are_refused() -> None:
+    async def state() -> bytes:
+        return b""
+
     async def steps() -> tuple[int, list[int]]:
-        slow = await DryRuns(timeout_s=0.01).ask({"ask": "why", "gang": "a/b"}, b"")
-        many = DryRuns(timeout_s=0.01)
-        asked = [many.ask({"ask": "why", "gang": "a/b"}, b"") for _ in range(MAX_RUNNING + MAX_QUEUED + 3)]
-        return slow.status, [answer.status for answer in await asyncio.gather(*asked)]
+        with closing(DryRuns(timeout_s=0.01)) as alone, closing(DryRuns(timeout_s=0.01)) as many:
+            slow = await alone.ask({"ask": "why", "gang": "a/b"}, state)
+            asked = [many.ask({"ask": "why", "gang": "a/b"}, state) for _ in range(MAX_RUNNING + MAX_QUEUED + 3)]
+            return slow.status, [answer.status for answer in await asyncio.gather(*asked)]
 
     slow, many = asyncio.run(steps())
     assert slow == 504

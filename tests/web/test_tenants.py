@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
+import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,7 +16,8 @@ from tests.web.served import ask, scenario, serving
 
 from muster.cli.view import read_views
 from muster.web.api_access import CACHE_S, Denied, TokenAccess
-from muster.web.visibility import visible_answer, visible_entries
+from muster.web.recorded_views import RecordedViews
+from muster.web.visibility import hidden_names, visible_answer, visible_entries
 
 MAY_LIST = {"operator": {""}, "researcher": {"research"}, "guest": set[str]()}
 
@@ -97,7 +101,7 @@ def test_an_answer_names_no_gang_of_others() -> None:
         "ahead": [{"gang": "prod/xl", "queue": "queue/prod", "nodes": ["n1"], "age": 3}],
         "budgets": ["prod/b", "research/b"],
     }
-    shown = visible_answer(answer, frozenset({"research"}))
+    shown = visible_answer(answer, frozenset({"research"}), str)
     assert "prod" not in json.dumps(shown)
     assert shown["forecast"]["evictedGangs"][0]["gpuHours"] == 3.0
     assert shown["budgets"] == ["research/b"]
@@ -109,8 +113,88 @@ def test_a_change_with_which_it_runs_names_no_budget_of_others() -> None:
         "the limit of queue q were gpu 4 and disruption budget prod/serve allowed it",
     )
     remedies = [{"what": text, "evicts": 1, "command": ""} for text in ("its minimum were 2", own, others)]
-    shown = visible_answer({"forecast": {"remedies": remedies}}, frozenset({"research"}))
+    shown = visible_answer({"forecast": {"remedies": remedies}}, frozenset({"research"}), str)
     assert shown["forecast"]["remedies"] == remedies[:2]
+
+
+def test_a_sentence_names_no_gang_and_no_queue_of_others(tmp_path: Path) -> None:
+    view = asyncio.run(read_views(scenario(tmp_path)).view())
+    hide = hidden_names(view, frozenset({"research"}))
+    said = "with what is kept for prod/xl (10 min) and research/llm, queue prod: gpu 24/24; "
+    said += "3/4 members placed; pod prod/xl-0 has priority"
+    hidden = hide(said)
+    assert "prod" not in hidden
+    for kept in ("research/llm", "gpu 24/24", "3/4 members placed", "another tenant's"):
+        assert kept in hidden
+    assert hide("queue research: gpu 8/8") == "queue research: gpu 8/8"
+    assert hide("queue 'prd' is unknown; did you mean 'prod'?") == "queue 'prd' is unknown"
+    assert hidden_names(view, None)(said) == said
+
+
+def test_errors_of_plans_name_nothing_of_others(page: str) -> None:
+    for job in (
+        b"{name: new, namespace: research, queue: prdo, pods: 1, requests: {gpu: 8}}",
+        b"{name: new, namespace: research, queue: research, pods: 1, requests: {gpu: 8}, priorityClass: nope}",
+        b"kind: Pod\napiVersion: v1\nmetadata: {name: xl-0, namespace: research}\nspec: {nodeName: b9, containers: []}",
+    ):
+        document = ask(f"{page}/api/v1/plan?outlook=true", body=job, headers={"Authorization": "Bearer researcher"})[1]
+        assert "prod" not in json.dumps(document).replace("prdo", "")
+
+
+def test_expected_starts_are_those_of_her_gangs(page: str) -> None:
+    found = {user: [row["gang"] for row in get(page, "starts", user)[1]["starts"]] for user in MAY_LIST}
+    assert found == {"operator": ["research/huge"], "researcher": ["research/huge"], "guest": []}
+
+
+def test_a_stream_ends_when_its_token_does(tmp_path: Path) -> None:
+    views = _CountingViews(read_views(scenario(tmp_path)))
+    refused: set[str] = set()
+
+    async def review(path: str, manifest: dict[str, Any]) -> bytes:
+        found = msgspec.json.decode(await FakeReviews()(path, manifest))
+        if manifest["spec"].get("token") in refused:
+            found["status"] = {"authenticated": False}
+        return msgspec.json.encode(found)
+
+    with serving(views, TokenAccess(review, clock=lambda: views.version() * CACHE_S)) as address:
+        request = urllib.request.Request(f"{address}/api/v1/events", headers={"Authorization": "Bearer researcher"})
+        with urllib.request.urlopen(request, timeout=20) as stream:
+            assert stream.readline() == b"event: cycle\n"
+            refused.add("researcher")
+            views.number += 1
+            rest = stream.read()
+    assert b"event: cycle" not in rest
+
+
+def test_what_is_remembered_of_a_token_ends_with_it() -> None:
+    now, reviews = [1000.0], FakeReviews()
+    claims = base64.urlsafe_b64encode(b'{"exp": 1010}').decode().rstrip("=")
+    token = f"e30.{claims}.x"
+    MAY_LIST[token] = {""}
+
+    async def steps() -> None:
+        access = TokenAccess(reviews, clock=lambda: now[0], wall_clock=lambda: now[0])
+        for at, asked in ((1000.0, 1), (1009.0, 1), (1011.0, 2)):
+            now[0] = at
+            await access.reader(remote="10.0.0.7", host="", token=token)
+            assert len(reviews.asked) == asked
+
+    try:
+        asyncio.run(steps())
+    finally:
+        del MAY_LIST[token]
+
+
+class _CountingViews:
+    """The same view as several versions."""
+
+    def __init__(self, views: RecordedViews) -> None:
+        self.number = 1
+        self._views = views
+        self.view, self.entries, self.question_state = views.view, views.entries, views.question_state
+
+    def version(self) -> int:
+        return self.number
 
 
 def test_a_history_names_no_gang_of_others() -> None:
@@ -119,10 +203,10 @@ def test_a_history_names_no_gang_of_others() -> None:
         {"time": 2.0, "event": "evicts", "for_gang": "research/b", "victim": "research/a", "why": "priority", "pods": 1},
         {"time": 3.0, "event": "bind", "why": "it fits", "pods": 2},
     ]
-    first, *rest = visible_entries(entries, frozenset({"research"}))
+    first, *rest = visible_entries(entries, frozenset({"research"}), str)
     assert first == {"time": 1.0, "event": "evict", "pods": 1}
     assert rest == entries[1:]
-    assert visible_entries(entries, None) == entries
+    assert visible_entries(entries, None, str) == entries
 
 
 def test_the_api_server_is_asked_once_and_again_when_its_answer_is_old() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from contextlib import closing
 from pathlib import Path
 
 from muster.cli import OK
@@ -66,12 +67,17 @@ def write_report(path: Path, log: bytes) -> None:
 
 
 async def _serve(views: RecordedViews, address: tuple[str, int]) -> int:
+    with closing(ApiServer(views, DryRuns())) as api:
+        await _serve_api(api, address)
+    return OK
+
+
+async def _serve_api(api: ApiServer, address: tuple[str, int]) -> None:
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    async with serving_api(ApiServer(views, DryRuns()), LoopbackAccess(), address) as (host, port):
+    async with serving_api(api, LoopbackAccess(), address) as (host, port):
         screen = to_stdout()
         shown = f"[{host}]" if ":" in host else host
         screen.print_line(styled(f" http://{shown}:{port}/", ("   Ctrl-C ends it", DIM)))
         await stopped.wait()
-    return OK

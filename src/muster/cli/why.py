@@ -19,7 +19,7 @@ from muster.cli.screen import BOLD, GOOD, NOTE, rows_of, styled, to_stdout
 from muster.cli.text_format import amount, compact_names, count, duration, join_names, queue_name
 from muster.engine.session import Session
 from muster.forecast.dry_run import CANNOT_RUN, DryRun, Forecast, dry_run, with_outlook
-from muster.forecast.gang_report import GangAnswer, ObservedGang, ObservedSubgroup, described, find_gang, with_cycle
+from muster.forecast.gang_report import GangAnswer, ObservedGang, ObservedSubgroup, before_cycle, described, find_gang, with_cycle
 from muster.json_values import to_json
 from muster.model.gang import Gang, Stage
 from muster.model.resource_amounts import CPU, short_name, show_amount
@@ -37,7 +37,7 @@ def why(name: str, options: ClusterOptions, *, namespace: str, json: bool) -> in
 
     def look(session: Session) -> None:
         gang = _find(session.world, wanted)
-        seen.append((gang, described(session, gang)))
+        seen.append((gang, described(before_cycle(session), gang)))
 
     run = dry_run(state.policy, state.objects, now=state.now, look=look)
     (gang, known), *_ = seen

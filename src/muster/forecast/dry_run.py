@@ -114,10 +114,16 @@ class DryRun:
 
 
 def dry_run(
-    policy: Policy, objects: Iterable[ClusterObject], *, now: float, look: Callable[[Session], None] | None = None
+    policy: Policy,
+    objects: Iterable[ClusterObject],
+    *,
+    now: float,
+    look: Callable[[Session], None] | None = None,
+    store: Store | None = None,
 ) -> DryRun:
-    """One cycle on all objects of a cluster. `look` is called once before anything is decided in it."""
-    store = _filled_store(policy, objects)
+    """One cycle on all objects of a cluster. `look` is called once before anything is decided in it. `store`: has all of them
+    already, and nothing was decided in it."""
+    store = store or filled_store(policy, objects)
     world = store.world(now)
     session = Session(world, policy)
     session.tries_all_domains = True
@@ -138,10 +144,10 @@ def observed(policy: Policy, objects: Iterable[ClusterObject], *, now: float) ->
 
 
 def world_of(policy: Policy, objects: Iterable[ClusterObject], *, now: float) -> World:
-    return _filled_store(policy, objects).world(now)
+    return filled_store(policy, objects).world(now)
 
 
-def _filled_store(policy: Policy, objects: Iterable[ClusterObject]) -> Store:
+def filled_store(policy: Policy, objects: Iterable[ClusterObject]) -> Store:
     store = new_store(policy)
     for obj in objects:
         store.fold(Upsert(obj))
@@ -156,11 +162,12 @@ def forecast(
     now: float,
     run_times: RunTimes | None = None,
     limit: TimeLimit = lambda: lambda: True,
+    store: Store | None = None,
 ) -> tuple[Forecast, ...]:
     """What one cycle would decide about the gangs of these pods (UIDs), given all objects of a cluster, the pods' own included.
     With `run_times` also when those start that do not now, and what would make them."""
     positions: dict[str, tuple[int, int]] = {}
-    run = dry_run(policy, objects, now=now, look=lambda s: positions.update(_positions(s, asked)))
+    run = dry_run(policy, objects, now=now, look=lambda s: positions.update(_positions(s, asked)), store=store)
     members = run.world.facts.members
     keys = dict.fromkeys(members[uid].gang for uid in sorted(asked) if uid in members)
     if not keys:
@@ -195,6 +202,14 @@ def with_outlook(
         remedies, cut_short = remedies_of(policy, objects, gangs[at][0], now=now, may_go_on=limit())
         found[at] = replace(found[at], remedies=remedies, remedies_cut_short=cut_short)
     return found
+
+
+def starts_with_evictions(
+    run: DryRun, objects: Sequence[ClusterObject], gangs: Iterable[Gang], run_times: RunTimes, *, may_go_on: MayGoOn
+) -> dict[str, Start]:
+    """When these start, by key, if others are evicted for them as the policy has it. The dry run is at its end then."""
+    begun = (run.store, run.outcome)
+    return starts_of(run.session.policy, objects, gangs, run_times, now=run.outcome.now, may_go_on=may_go_on, begun=begun)
 
 
 def _positions(s: Session, asked: Collection[str]) -> Iterator[tuple[str, tuple[int, int]]]:

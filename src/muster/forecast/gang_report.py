@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 from muster.engine.session import Session
 from muster.forecast.dry_run import DryRun, Forecast
-from muster.forecast.start_time import queue_order
 from muster.model.effects import Evict
 from muster.model.gang import Gang, Stage, Subgroup
 from muster.model.pod import PLACED, UNPLACED, Phase
@@ -155,10 +154,26 @@ def find_gang(world: World, name: str) -> list[Gang]:
     return []
 
 
-def described(s: Session, gang: Gang) -> GangAnswer:
+@dataclass(frozen=True, slots=True)
+class BeforeCycle:
+    """A cluster before a cycle decides, kept until afterwards. `waiting` are the gangs of each queue in their order."""
+
+    world: World
+    waiting: dict[str, list[Gang]]
+    queues: dict[str, QueueRow]
+
+
+def before_cycle(s: Session) -> BeforeCycle:
+    waiting: dict[str, list[Gang]] = {}
+    for gang in sorted((s.world.facts.gangs[key] for key in s.world.placements.unplaced_members), key=s.gang_key):
+        waiting.setdefault(gang.queue, []).append(gang)
+    return BeforeCycle(s.world.copied(), waiting, {row.queue: row for row in queue_rows(s.world, s.policy)})
+
+
+def described(before: BeforeCycle, gang: Gang) -> GangAnswer:
     """All that is known before a cycle."""
-    world = s.world
-    in_queue = queue_order(s, gang.queue)
+    world = before.world
+    in_queue = before.waiting.get(gang.queue, [])
     position = next((number for number, each in enumerate(in_queue) if each.key == gang.key), -1)
     row = observed_gang(world, gang)
     return GangAnswer(
@@ -167,7 +182,7 @@ def described(s: Session, gang: Gang) -> GangAnswer:
         position=position + 1,
         waiting_in_queue=len(in_queue),
         ahead=tuple(observed_gang(world, each) for each in in_queue[: max(0, position)]),
-        queue=next((row for row in queue_rows(world, s.policy) if row.queue == gang.queue), None),
+        queue=before.queues.get(gang.queue),
         forecast=None,
         reservations=tuple(sorted(_reservations(gang, world))),
         loses=(),

@@ -115,6 +115,7 @@ class _Service:
                 finally:
                     picturing.cancel()
                     await asyncio.gather(picturing, return_exceptions=True)
+                    self._api.close()
                     log.info("ended")
 
     @asynccontextmanager

@@ -6,6 +6,7 @@ The API server is asked who she is (TokenReview) and what she may read (SubjectA
 from __future__ import annotations
 
 import asyncio
+import base64
 import hashlib
 import time
 from collections.abc import Awaitable, Callable, Iterable
@@ -17,6 +18,7 @@ import msgspec
 
 CACHE_S: Final = 60.0
 REFUSAL_CACHE_S: Final = 10.0
+_MIN_CACHE_S: Final = 1.0
 MAX_CACHED: Final = 10_000
 MAX_NAMESPACES: Final = 1000
 """So many are asked about for one caller."""
@@ -87,9 +89,12 @@ class _Answer:
 
 
 class TokenAccess:
-    def __init__(self, review: Review, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, review: Review, *, clock: Callable[[], float] = time.monotonic, wall_clock: Callable[[], float] = time.time
+    ) -> None:
         self._review = review
         self._clock = clock
+        self._wall_clock = wall_clock
         self._answers: dict[tuple[str, ...], _Answer] = {}
         self._slots = asyncio.Semaphore(_MAX_REVIEWS)
 
@@ -98,7 +103,10 @@ class TokenAccess:
             raise Denied(UNAUTHORIZED, "send a token of this cluster: Authorization: Bearer ...")
         # The token itself is kept nowhere.
         key = hashlib.sha256(token.encode()).hexdigest()
-        user = await self._cached(("user", key), lambda: self._user(token))
+        ends_at = _ends_at(token)
+        # Whether it has ended is for the API server to say, by its own clock.
+        most_s = CACHE_S if ends_at is None else max(_MIN_CACHE_S, ends_at - self._wall_clock())
+        user = await self._cached(("user", key), lambda: self._user(token), most_s=most_s)
         if user is None:
             raise Denied(UNAUTHORIZED, "the cluster does not know this token")
         return _Tenant(self, key, user)
@@ -107,14 +115,14 @@ class TokenAccess:
         """An empty namespace: in all of them."""
         return bool(await self._cached(("pods", key, namespace), lambda: self._may_list_pods(user, namespace)))
 
-    async def _cached(self, key: tuple[str, ...], ask: Callable[[], Awaitable[Any]]) -> Any:
+    async def _cached(self, key: tuple[str, ...], ask: Callable[[], Awaitable[Any]], *, most_s: float = CACHE_S) -> Any:
         known = self._answers.get(key)
         if known is None or known.until <= self._clock():
             async with self._slots:
                 value = await ask()
             if len(self._answers) >= MAX_CACHED:
                 self._answers.clear()
-            known = self._answers[key] = _Answer(value, self._clock() + (CACHE_S if value else REFUSAL_CACHE_S))
+            known = self._answers[key] = _Answer(value, self._clock() + min(most_s, CACHE_S if value else REFUSAL_CACHE_S))
         return known.value
 
     async def _user(self, token: str) -> dict[str, Any] | None:
@@ -133,6 +141,19 @@ class TokenAccess:
         answer = msgspec.json.decode(await self._review(f"/apis/{group}/v1/{kind.lower()}s", manifest))
         found = answer.get("status") if isinstance(answer, dict) else None
         return found if isinstance(found, dict) else {}
+
+
+def _ends_at(token: str) -> float | None:
+    """When a token says that it ends."""
+    parts = token.split(".")
+    if len(parts) != 3:
+        return None
+    try:
+        claims = msgspec.json.decode(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        ends = claims.get("exp") if isinstance(claims, dict) else None
+    except ValueError:
+        return None
+    return float(ends) if isinstance(ends, int | float) else None
 
 
 @dataclass(frozen=True, slots=True)

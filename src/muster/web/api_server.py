@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import math
 import time
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
@@ -22,9 +23,9 @@ from muster.kube.watch.client import ApiError
 from muster.model.printable_text import printable_json
 from muster.web.api_access import ApiAccess, Denied, Reader
 from muster.web.cluster_view import PARTS, ClusterView, JsonRow
-from muster.web.dry_runs import MAX_JOB_BYTES, DryRuns
+from muster.web.dry_runs import MAX_JOB_BYTES, OK, DryRunAnswer, DryRuns
 from muster.web.view_source import NotReady, ViewSource
-from muster.web.visibility import is_visible, visible_answer, visible_entries, visible_view
+from muster.web.visibility import hidden_names, is_visible, visible_answer, visible_entries, visible_view
 
 API_VERSION: Final = 1
 API: Final = "/api/v1"
@@ -33,6 +34,10 @@ _POLL_S = 1.0
 _KEEPALIVE_S = 15.0
 _MIN_GZIP_BYTES = 2000
 _SEND_TIMEOUT_S = 20.0
+_BODY_TIMEOUT_S = 20.0
+_MAX_SHOWN = 20
+STARTS_INTERVAL_S: Final = 30.0
+"""For so long expected starts are not worked out anew."""
 _MAX_STREAM_S = 600.0
 """A reader that follows for longer connects again, and is asked again who she is."""
 _HEADERS: Final = {
@@ -45,7 +50,10 @@ _HEADERS: Final = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-SCRIPTS: Final = ("text.js", "data.js", "map.js", "views.js", "app.js")
+SCRIPTS: Final = (
+    *("text.js", "data.js", "map.js", "rows.js", "answers.js"),
+    *("cluster_view.js", "gang_views.js", "eviction_view.js", "plan_view.js", "app.js"),
+)
 """In the order in which they are read."""
 _PAGE_FILES: Final = {"index.html": "text/html", "style.css": "text/css", **dict.fromkeys(SCRIPTS, "text/javascript")}
 _GANG_FILTERS: Final = ("namespace", "queue", "stage")
@@ -64,6 +72,13 @@ class ApiServer:
         self._source = source
         self._dry_runs = dry_runs
         self._streams = 0
+        self._starts: tuple[float, DryRunAnswer] | None = None
+        self._asking_starts = asyncio.Lock()
+        self._shown_of: ClusterView | None = None
+        self._shown: dict[frozenset[str], ClusterView] = {}
+
+    def close(self) -> None:
+        self._dry_runs.close()
 
     def add_routes(self, app: web.Application, access: ApiAccess) -> None:
         routes = _Routes(self, access)
@@ -75,18 +90,33 @@ class ApiServer:
             app.router.add_get(f"{API}/{part}", routes.answering(partial(self._part, part)))
         app.router.add_get(f"{API}/gangs/{{namespace}}/{{name}}", routes.answering(self._gang))
         app.router.add_get(f"{API}/why/{{namespace}}/{{name}}", routes.answering(self._why))
+        app.router.add_get(f"{API}/starts", routes.answering(self._expected_starts))
         app.router.add_post(f"{API}/plan", routes.answering(self._plan))
         app.router.add_get(f"{API}/events", routes.answering(self._events))
 
     async def view(self, request: web.Request) -> ClusterView:
         at = request.query.get("at", "")
         try:
-            return await self._source.view(float(at) if at else None)
+            time_s = float(at) if at else None
         except ValueError:
-            raise _Refused(400, f"at={at!r} is no time in seconds since 1970") from None
+            time_s = math.nan
+        if time_s is not None and not math.isfinite(time_s):
+            raise _Refused(400, f"at={at!r} is no time in seconds since 1970")
+        return await self._source.view(time_s)
+
+    async def _visible(self, view: ClusterView, sees: frozenset[str] | None) -> ClusterView:
+        """Made once for all tenants who see the same."""
+        if sees is None:
+            return view
+        if self._shown_of is not view or len(self._shown) >= _MAX_SHOWN:
+            self._shown_of, self._shown = view, {}
+        shown = self._shown
+        if sees not in shown:
+            shown[sees] = await asyncio.to_thread(visible_view, view, sees)
+        return shown[sees]
 
     async def _part(self, part: str, request: web.Request, caller: _Caller) -> web.Response:
-        view = visible_view(await self.view(request), caller.sees)
+        view = await self._visible(await self.view(request), caller.sees)
         filters = {key: request.query[key] for key in _GANG_FILTERS if key in request.query} if part == "gangs" else {}
         if filters:
             return _json({**_head(view), "gangs": [row for row in view.gangs if _matches(row, filters)]})
@@ -100,41 +130,52 @@ class ApiServer:
         row = next((row for row in view.gangs if row["gang"] == name), None)
         if row is None or not is_visible(name, caller.sees):
             raise _Refused(404, f"there is no gang {name} in the cluster")
-        history = visible_entries(self._source.entries(name), caller.sees)
-        return _json({**_head(view), "gang": row, "members": view.members(name), "history": history})
+        hide = hidden_names(view, caller.sees)
+        history = visible_entries(self._source.entries(name), caller.sees, hide)
+        return _json({**_head(view), "gang": {**row, "why": hide(row["why"])}, "members": view.members(name), "history": history})
 
     async def _why(self, request: web.Request, caller: _Caller) -> web.Response:
         name = _gang_name(request)
         if not is_visible(name, caller.sees):
             raise _Refused(404, f"there is no gang {name} in the cluster")
-        return await self._ask({"ask": "why", "gang": name}, caller)
+        return await self._ask({"ask": "why", "gang": name, "outlook": _wants_outlook(request)}, request, caller)
 
     async def _plan(self, request: web.Request, caller: _Caller) -> web.Response:
-        if request.headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):
-            raise _Refused(403, "a page of another site may not ask this")
-        job = (await request.content.read(MAX_JOB_BYTES + 1)) if (request.content_length or 0) <= MAX_JOB_BYTES else None
-        if job is None or len(job) > MAX_JOB_BYTES or not request.content.at_eof():
-            raise _Refused(413, f"a job has at most {MAX_JOB_BYTES} bytes")
         try:
-            text = job.decode()
+            text = (await _body(request)).decode()
         except UnicodeDecodeError:
             raise _Refused(400, "a job is a manifest in YAML or JSON, in UTF-8") from None
-        question = {"ask": "plan", "job": text, "namespace": request.query.get("namespace", "")}
-        return await self._ask(question, caller)
+        namespace = request.query.get("namespace", "")
+        return await self._ask(
+            {"ask": "plan", "job": text, "namespace": namespace, "outlook": _wants_outlook(request)}, request, caller
+        )
 
-    async def _ask(self, question: JsonRow, caller: _Caller) -> web.Response:
-        answer = await self._dry_runs.ask(question, await self._source.question_state())
-        if answer.status != 200:
-            raise _Refused(answer.status, str(answer.body.get("error", "")))
+    async def _ask(self, question: JsonRow, request: web.Request, caller: _Caller) -> web.Response:
+        answer = await self._dry_runs.ask(question, self._source.question_state)
         sees = caller.sees
+        hidden = hidden_names(await self.view(request), sees)
+        if answer.status != OK:
+            raise _Refused(answer.status, hidden(str(answer.body.get("error", ""))))
         if planned := {row["gang"].partition("/")[0] for row in answer.body.get("gangs", [])}:
             # Its namespace may have had no gang so far.
-            sees = await caller.reader.visible(partial(_as_they_are, planned))
+            sees = await caller.reader.visible(partial(_as_they_are, planned | (sees or set())))
             if sees is not None and planned - sees:
                 raise _Refused(403, "this job is in a namespace whose pods you may not list")
-        return _json({"apiVersion": API_VERSION, **visible_answer(answer.body, sees)})
+        return _json({"apiVersion": API_VERSION, **visible_answer(answer.body, sees, hidden)})
 
-    async def _events(self, request: web.Request, _: _Caller) -> web.StreamResponse:
+    async def _expected_starts(self, _: web.Request, caller: _Caller) -> web.Response:
+        """Worked out once for all readers, and only where somebody asks."""
+        async with self._asking_starts:
+            if self._starts is None or time.monotonic() >= self._starts[0]:
+                answer = await self._dry_runs.ask({"ask": "starts"}, self._source.question_state)
+                if answer.status != OK:
+                    raise _Refused(answer.status, str(answer.body.get("error", "")))
+                self._starts = (time.monotonic() + STARTS_INTERVAL_S, answer)
+            body = self._starts[1].body
+        rows = [row for row in body["starts"] if is_visible(row["gang"], caller.sees)]
+        return _json({"apiVersion": API_VERSION, **body, "starts": rows})
+
+    async def _events(self, request: web.Request, caller: _Caller) -> web.StreamResponse:
         """One event whenever there is a newer view. A reader that is slow gets fewer of them."""
         if self._streams >= MAX_STREAMS:
             raise _Refused(429, f"{MAX_STREAMS} readers follow already")
@@ -142,14 +183,14 @@ class ApiServer:
         await response.prepare(request)
         self._streams += 1
         try:
-            await self._follow(request, response)
-        except (ConnectionError, TimeoutError, NotReady):
+            await self._follow(request, response, caller)
+        except (ConnectionError, TimeoutError, NotReady, Denied, ApiError):
             pass
         finally:
             self._streams -= 1
         return response
 
-    async def _follow(self, request: web.Request, response: web.StreamResponse) -> None:
+    async def _follow(self, request: web.Request, response: web.StreamResponse, caller: _Caller) -> None:
         sent, silent_s, until = -1, 0.0, time.monotonic() + _MAX_STREAM_S
         while time.monotonic() < until:
             line = b""
@@ -160,6 +201,8 @@ class ApiServer:
                 line = b": nothing new\n\n"
             if line:
                 silent_s = 0.0
+                # Her token may have ended since.
+                await caller.identify()
                 async with asyncio.timeout(_SEND_TIMEOUT_S):
                     await response.write(line)
             await asyncio.sleep(_POLL_S)
@@ -168,10 +211,11 @@ class ApiServer:
 
 @dataclass(frozen=True, slots=True)
 class _Caller:
-    """Who asks, and the namespaces that she may see; None: all."""
+    """Who asks, and the namespaces that she may see; None: all. `identify` asks again who she is, and raises Denied."""
 
     reader: Reader
     sees: frozenset[str] | None
+    identify: Callable[[], Awaitable[Reader]]
 
 
 class _Refused(Exception):
@@ -190,6 +234,7 @@ class _Routes:
     def answering(self, answer: Callable[[web.Request, _Caller], Awaitable[web.StreamResponse]]) -> Handler:
         async def handle(request: web.Request) -> web.StreamResponse:
             try:
+                _refuse_other_sites(request)
                 return await answer(request, await self._caller(request))
             except NotReady as error:
                 return _json({"error": str(error)}, status=503)
@@ -203,13 +248,46 @@ class _Routes:
     async def _caller(self, request: web.Request) -> _Caller:
         scheme, _, token = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
         bearer = token.strip() if scheme.lower() == "bearer" else ""
-        reader = await self._access.reader(remote=request.remote or "", host=request.host, token=bearer)
+        identify = partial(self._access.reader, remote=request.remote or "", host=request.host, token=bearer)
+        reader = await identify()
 
         async def namespaces() -> set[str]:
             asked = request.match_info.get("namespace", "")
             return {asked} if asked else {row["gang"].partition("/")[0] for row in (await self._server.view(request)).gangs}
 
-        return _Caller(reader, await reader.visible(namespaces))
+        return _Caller(reader, await reader.visible(namespaces), identify)
+
+
+def _refuse_other_sites(request: web.Request) -> None:
+    """A browser says from where its user's page asks; programs say nothing."""
+    origin = request.headers.get(hdrs.ORIGIN)
+    same = request.headers.get("Sec-Fetch-Site", "none") in ("same-origin", "none")
+    if not same or (origin is not None and origin.partition("://")[2] != request.host):
+        raise _Refused(403, "a page of another site may not ask this")
+
+
+async def _body(request: web.Request) -> bytes:
+    """All of it, within a time: it may come in pieces, and be larger than it says."""
+    too_large = _Refused(413, f"a job has at most {MAX_JOB_BYTES} bytes")
+    if (request.content_length or 0) > MAX_JOB_BYTES:
+        raise too_large
+    found = bytearray()
+    try:
+        async with asyncio.timeout(_BODY_TIMEOUT_S):
+            async for chunk in request.content.iter_any():
+                found += chunk
+                if len(found) > MAX_JOB_BYTES:
+                    raise too_large
+    except TimeoutError:
+        raise _Refused(408, f"the job did not arrive within {_BODY_TIMEOUT_S:g} s") from None
+    return bytes(found)
+
+
+def _wants_outlook(request: web.Request) -> bool:
+    outlook = request.query.get("outlook", "false")
+    if outlook not in ("true", "false"):
+        raise _Refused(400, f"outlook={outlook!r} is neither true nor false")
+    return outlook == "true"
 
 
 def _page_file(name: str) -> Handler:

@@ -9,8 +9,9 @@ from typing import Any, Final
 
 from muster.engine.hooks import Policy
 from muster.forecast.gang_report import observed_gangs, observed_nodes
+from muster.forecast.start_time import Start
 from muster.json_values import to_json
-from muster.model.gang import Stage
+from muster.model.gang import Gang, Stage
 from muster.model.pod import RELEASING, Phase
 from muster.model.resource_amounts import CPU, short_name
 from muster.plugins.topology import Topology
@@ -93,6 +94,12 @@ def main_resource(world: World) -> str:
     names = [name for name in world.columns.names if short_name(name).endswith("gpu")]
     totals = {name: int(world.table.allocatable[:, world.columns.position[name]].sum()) for name in names}
     return max(sorted(totals), key=lambda name: totals[name], default=CPU) if any(totals.values()) else CPU
+
+
+def start_rows(starts: Mapping[str, Start], gangs: Iterable[Gang], *, now: float) -> JsonRow:
+    """`starts`: by key of the gang, in seconds from `now`."""
+    rows: list[JsonRow] = [{"gang": gang.full_name, **to_json(starts[gang.key])} for gang in gangs if gang.key in starts]
+    return {"time": now, "starts": sorted(rows, key=lambda row: str(row["gang"]))}
 
 
 def _gangs(copied: ClusterCopy, whys: Mapping[str, str]) -> list[JsonRow]:

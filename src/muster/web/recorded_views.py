@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any, Final
 
@@ -11,14 +11,17 @@ from muster.config import load_policy
 from muster.cycle_log import CycleLog
 from muster.decision_log import BadDecisionLog, LogHeader, read_decision_log
 from muster.engine.hooks import Policy
-from muster.forecast.dry_run import dry_run, observed
+from muster.engine.session import Session
+from muster.forecast.dry_run import dry_run, observed, starts_with_evictions
+from muster.forecast.start_time import RunTimes
 from muster.model.effects import Outcome, PodEffect
 from muster.model.events import ClusterObject
+from muster.model.gang import Gang
 from muster.queue_report import queue_rows
 from muster.rotating_decision_log import LatestObjects
 from muster.scheduler import Scheduler
 from muster.state.world import World
-from muster.web.cluster_view import ClusterCopy, ClusterView, copy_cluster, main_resource, view_of
+from muster.web.cluster_view import ClusterCopy, ClusterView, copy_cluster, main_resource, start_rows, view_of
 from muster.web.run_history import RunHistory
 from muster.web.view_source import NotReady, encode_state
 
@@ -59,6 +62,19 @@ class RecordedViews:
 
     def entries(self, gang: str) -> list[dict[str, Any]]:
         return self._history.of_gang(gang)
+
+    def starts(self, *, may_go_on: Callable[[], bool]) -> dict[str, Any]:
+        """When the gangs that wait at the end are expected to start."""
+        now = self.times[-1]
+        waiting: list[Gang] = []
+
+        def look(session: Session) -> None:
+            gangs = session.world.facts.gangs
+            waiting.extend(gangs[key] for key in sorted(session.world.placements.unplaced_members))
+
+        run = dry_run(self._policy, self._objects, now=now, look=look)
+        found = starts_with_evictions(run, self._objects, waiting, RunTimes(), may_go_on=may_go_on) if waiting else {}
+        return start_rows(found, waiting, now=now)
 
     async def question_state(self) -> bytes:
         return encode_state(self._objects, now=self.times[-1], policy=self._policy.source)

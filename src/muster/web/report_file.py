@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -14,6 +15,8 @@ from muster.web.cluster_view import ClusterView, JsonRow
 from muster.web.recorded_views import RecordedViews
 
 MAX_REPORT_FRAMES: Final = 100
+_MAX_CYCLES: Final = 100
+"""For which the cluster is run on, to say when gangs are expected to start."""
 _ROWS: Final = (("gangs", "gang"), ("nodes", "node"), ("domains", "domain"))
 
 
@@ -52,8 +55,15 @@ def _document(views: RecordedViews) -> dict[str, Any]:
         "frames": frames,
         "evictions": view.evictions,
         "samples": view.timeline["samples"],
+        "starts": views.starts(may_go_on=_cycles(_MAX_CYCLES)),
         "history": {row["gang"]: entries for row in view.gangs if (entries := views.entries(row["gang"]))},
     }
+
+
+def _cycles(most: int) -> Callable[[], bool]:
+    """A number of cycles and not a time: the same run makes the same report."""
+    left = iter(range(most))
+    return lambda: next(left, None) is not None
 
 
 def _frame(view: ClusterView, before: ClusterView | None) -> JsonRow:

@@ -1,22 +1,27 @@
-"""What a tenant is shown of a view: her own namespaces by name, all others as amounts.
-
-The sentences on her own gangs stay as they are: the scheduler writes the same ones onto her PodGroups.
-"""
+"""What a tenant is shown of a view: her own namespaces by name, all others as amounts, in sentences too."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
 from muster.model.queue import ROOT_QUEUE
 from muster.web.cluster_view import ClusterView, JsonRow
 
+_FULL_NAME = re.compile(r"(?<![\w.-])([a-z0-9][a-z0-9-]*)/[\w.-]*\w")
+_QUEUE = re.compile(r"(?<=\bqueue )[^\s,;:()'\"]*[^\s,;:()'\".]")
+_QUEUE_KEY = re.compile(r"(?<![\w.-])\w+/[\w.-]*\w")
+_SUGGESTION = re.compile(r"[.;]? did you mean [^?]*\?", re.IGNORECASE)
 _BUDGET = re.compile(r"disruption budget (\S+)")
 
 VisibleNamespaces = Collection[str] | None
 """Those whose pods somebody may list; None: all."""
+
+
+HideNames = Callable[[str], str]
+"""A sentence -> the same without names of others."""
 
 
 def is_visible(name: str, namespaces: VisibleNamespaces) -> bool:
@@ -28,11 +33,11 @@ def visible_view(view: ClusterView, namespaces: VisibleNamespaces) -> ClusterVie
     if namespaces is None:
         return view
     gangs = [row for row in view.gangs if is_visible(row["gang"], namespaces)]
-    named = _named_queues(view, {row["queue"] for row in gangs})
+    hide = hidden_names(view, namespaces)
     return replace(
         view,
-        queues=_queues(view.queues, named),
-        gangs=gangs,
+        queues=_queues(view.queues, _shown_queues(view, namespaces)),
+        gangs=[{**row, "why": hide(row["why"])} for row in gangs],
         nodes=[{**node, "gangs": [_node_gang(each, namespaces) for each in node["gangs"]]} for node in view.nodes],
         evictions=[
             _eviction(row, namespaces)
@@ -43,7 +48,25 @@ def visible_view(view: ClusterView, namespaces: VisibleNamespaces) -> ClusterVie
     )
 
 
-def visible_entries(entries: list[JsonRow], namespaces: VisibleNamespaces) -> list[JsonRow]:
+def hidden_names(view: ClusterView, namespaces: VisibleNamespaces) -> HideNames:
+    """For sentences about this cluster."""
+    if namespaces is None:
+        return str
+    on_nodes = (each["gang"] for node in view.nodes for each in node["gangs"])
+    others = {name.partition("/")[0] for name in (*(row["gang"] for row in view.gangs), *on_nodes)}.difference(namespaces)
+    queues = {name: shown for name, shown in _shown_queues(view, namespaces).items() if name != shown}
+    queues |= {name.partition("/")[2]: shown for name, shown in queues.items() if "/" in name}
+
+    def hide(text: str) -> str:
+        found = _SUGGESTION.sub("", text)
+        found = _QUEUE.sub(lambda each: queues.get(each[0], each[0]), found)
+        found = _QUEUE_KEY.sub(lambda each: queues.get(each[0], each[0]), found)
+        return _FULL_NAME.sub(lambda each: "another tenant's" if each[1] in others else each[0], found)
+
+    return hide
+
+
+def visible_entries(entries: list[JsonRow], namespaces: VisibleNamespaces, hide: HideNames) -> list[JsonRow]:
     """The history of her gang, without the names of those who lost or gained by it."""
     if namespaces is None:
         return entries
@@ -51,13 +74,31 @@ def visible_entries(entries: list[JsonRow], namespaces: VisibleNamespaces) -> li
     for entry in entries:
         others = [entry[key] for key in ("for_gang", "victim") if not is_visible(entry.get(key, "") or "/", (*namespaces, ""))]
         hidden = ("for_gang", "victim", "victims", "why") if others else ()
-        found.append({key: value for key, value in entry.items() if key not in hidden})
+        found.append({key: _without_hidden(value, hide) for key, value in entry.items() if key not in hidden})
     return found
 
 
-def visible_answer(answer: JsonRow, namespaces: VisibleNamespaces) -> JsonRow:
+def visible_answer(answer: JsonRow, namespaces: VisibleNamespaces, hide: HideNames) -> JsonRow:
     """Of why or plan: the same keys, without the names of others."""
-    return answer if namespaces is None else {key: _visible_value(key, value, namespaces) for key, value in answer.items()}
+    if namespaces is None:
+        return answer
+    found: JsonRow = _without_hidden(_visible_fields(answer, namespaces), hide)
+    return found
+
+
+def _visible_fields(answer: JsonRow, namespaces: Collection[str]) -> JsonRow:
+    return {key: _visible_value(key, value, namespaces) for key, value in answer.items()}
+
+
+def _without_hidden(value: Any, hide: HideNames) -> Any:
+    match value:
+        case str():
+            return hide(value)
+        case list():
+            return [_without_hidden(each, hide) for each in value]
+        case dict():
+            return {key: _without_hidden(each, hide) for key, each in value.items()}
+    return value
 
 
 def _visible_value(key: str, value: Any, namespaces: Collection[str]) -> Any:
@@ -71,9 +112,9 @@ def _visible_value(key: str, value: Any, namespaces: Collection[str]) -> Any:
         case "remedies", list():
             return _without_budgets_of_others(value, namespaces)
         case "gangs", list():
-            return [visible_answer(row, namespaces) for row in value]
+            return [_visible_fields(row, namespaces) for row in value]
         case "forecast", dict():
-            return visible_answer(value, namespaces)
+            return _visible_fields(value, namespaces)
     return value
 
 
@@ -85,19 +126,19 @@ def _without_names(row: JsonRow) -> JsonRow:
     return {key: [] if isinstance(row[key], list) else "" for key in ("gang", "queue", "nodes", "pods", "budgets") if key in row}
 
 
-def _named_queues(view: ClusterView, own: set[str]) -> set[str]:
-    """Hers, and those above them."""
+def _shown_queues(view: ClusterView, namespaces: Collection[str]) -> dict[str, str]:
+    """What each queue is called: those of her gangs, and those above them, as they are."""
     parents = {row["queue"]: row["parent"] for row in view.queues}
     named = {ROOT_QUEUE}
-    for queue in own:
-        while queue and queue not in named:
-            named.add(queue)
-            queue = parents.get(queue, "")
-    return named
+    for queue in {row["queue"] for row in view.gangs if is_visible(row["gang"], namespaces)}:
+        above = queue
+        while above and above not in named:
+            named.add(above)
+            above = parents.get(above, "")
+    return {queue: queue if queue in named else f"other-{number}" for number, queue in enumerate(parents)}
 
 
-def _queues(rows: list[JsonRow], named: set[str]) -> list[JsonRow]:
-    shown = {row["queue"]: row["queue"] if row["queue"] in named else f"other-{number}" for number, row in enumerate(rows)}
+def _queues(rows: list[JsonRow], shown: dict[str, str]) -> list[JsonRow]:
     return [{**row, "queue": shown[row["queue"]], "parent": shown.get(row["parent"], "")} for row in rows]
 
 

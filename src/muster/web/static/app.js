@@ -7,7 +7,7 @@
 const $ = (id) => document.getElementById(id);
 const embedded = $("report");
 const data = embedded ? new ReportData(JSON.parse(embedded.textContent)) : new ApiData();
-const state = { cluster: null, at: null, colour: "use", marked: new Set(), view: null };
+const state = { cluster: null, at: null, colour: "use", marked: new Set(), leaving: new Set(), view: null, starts: { time: 0, rows: new Map() } };
 
 function trouble(text) { $("trouble").hidden = !text; $("trouble").textContent = shown(text || ""); }
 
@@ -26,6 +26,7 @@ async function refresh() {
     showHead(cluster);
     showPast(cluster);
     if (!state.view) route(); else state.view.update(cluster);
+    askStarts(cluster);
   } catch (error) {
     $("token-form").hidden = error.status !== 401;
     trouble(error.status === 401 && !data.token ? "" : "No figures: " + error.message);
@@ -34,6 +35,20 @@ async function refresh() {
     reading = false;
     if (stale) { stale = false; refresh(); }
   }
+}
+
+const STARTS_EVERY_MS = 30000;
+let startsAsked = -Infinity;
+
+/** Expected starts, where gangs wait: the server works them out for all readers once. */
+async function askStarts(cluster) {
+  if (state.at !== null || performance.now() - startsAsked < STARTS_EVERY_MS || !cluster.gangs.some((row) => row.placed < row.min)) return;
+  startsAsked = performance.now();
+  try {
+    const found = await data.starts();
+    state.starts = { time: found.time, rows: new Map(found.starts.map((row) => [row.gang, row])) };
+    state.view.update(state.cluster);
+  } catch { /* The column stays empty. */ }
 }
 
 function showHead(cluster) {
@@ -104,6 +119,7 @@ function route() {
   const views = { "": clusterView, gangs: gangsView, evictions: evictionsView, plan: planView, gang: () => gangView(decodeURIComponent(rest.join("/"))) };
   const known = views[where] ? where : "";
   if (known === "plan" && !data.canAsk) { location.hash = "#/"; return; }
+  state.leaving = new Set();
   state.view = views[known]();
   $("main").replaceChildren(state.view.node);
   for (const link of document.querySelectorAll("nav a")) {

@@ -13,8 +13,9 @@ class ApiData {
   }
   cluster(at) { return this.request("cluster" + (at === null ? "" : "?at=" + at)); }
   gang(gang, at) { return this.request("gangs/" + gang.split("/").map(encodeURIComponent).join("/") + (at === null ? "" : "?at=" + at)); }
-  why(gang) { return this.request("why/" + gang.split("/").map(encodeURIComponent).join("/")); }
-  plan(job, namespace) { return this.request("plan?namespace=" + encodeURIComponent(namespace), { method: "POST", body: job }); }
+  why(gang, outlook) { return this.request("why/" + gang.split("/").map(encodeURIComponent).join("/") + "?outlook=" + outlook); }
+  plan(job, namespace, outlook) { return this.request("plan?outlook=" + outlook + "&namespace=" + encodeURIComponent(namespace), { method: "POST", body: job }); }
+  starts() { return this.request("starts"); }
 
   /** Calls `changed` at every newer cycle, and `lost` where the connection ends. Not EventSource: that sends no token. */
   async follow(changed, lost) {
@@ -62,6 +63,7 @@ class ReportData {
     }
     return found;
   }
+  async starts() { return this.report.starts; }
   async gang(gang, at) {
     const cluster = await this.cluster(at), row = cluster.gangs.find((each) => each.gang === gang);
     if (!row) throw new Error("there is no gang " + gang + " at this moment");

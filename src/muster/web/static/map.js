@@ -14,7 +14,7 @@ scheme.night.addEventListener("change", () => scheme.known.clear());
 const PALETTE = ["#4e79a7", "#f28e2b", "#59a14f", "#b07aa1", "#e15759", "#76b7b2", "#edc948", "#ff9da7", "#9c755f", "#86bcb6", "#d37295", "#8cd17d"];
 
 class ClusterMap {
-  /** Nodes in their domains. `marked` is a set of names that are outlined. */
+  /** Nodes in their domains. `marked` and `leaving` are sets of names that are outlined: a gang's, and those it evicts others from. */
   constructor() {
     this.canvas = el("canvas", { tabindex: "0", role: "application", "aria-label": "Map of nodes; arrow keys go from node to node", "aria-describedby": "map-said" });
     this.tip = el("div", { class: "tip", hidden: true });
@@ -33,8 +33,8 @@ class ClusterMap {
     scheme.night.addEventListener("change", () => this.cluster && this.draw());
   }
 
-  show(cluster, colour, marked) {
-    Object.assign(this, { colour, marked });
+  show(cluster, colour, marked, leaving) {
+    Object.assign(this, { colour, marked, leaving });
     const before = this.cluster;
     this.cluster = cluster;
     if (!before || before.nodes.length !== cluster.nodes.length || before.domains.length !== cluster.domains.length) this.layOut();
@@ -134,7 +134,7 @@ class ClusterMap {
     }
     for (const { node, x, y } of this.cells) {
       if (!node) continue;
-      pen.globalAlpha = this.marked.size && !this.marked.has(node.node) ? 0.28 : 1;
+      pen.globalAlpha = this.marked.size && !this.marked.has(node.node) && !this.leaving.has(node.node) ? 0.28 : 1;
       pen.fillStyle = colours.empty;
       pen.fillRect(x, y, size, size);
       let bottom = y + size;
@@ -152,6 +152,11 @@ class ClusterMap {
     pen.globalAlpha = 1;
     const outline = (cell, colour, width) => { pen.strokeStyle = colour; pen.lineWidth = width; pen.strokeRect(cell.x - .5, cell.y - .5, size + 1, size + 1); };
     if (this.marked.size) this.cells.forEach((cell) => { if (this.marked.has(cell.name)) outline(cell, colours.text, 1.5); });
+    if (this.leaving.size) {
+      pen.setLineDash([3, 2]);
+      this.cells.forEach((cell) => { if (this.leaving.has(cell.name)) outline(cell, colours.release, 2.5); });
+      pen.setLineDash([]);
+    }
     if (this.cells[this.at]) outline(this.cells[this.at], colours.text, 2.5);
   }
 
@@ -203,8 +208,8 @@ class ClusterMap {
 
 function mapPanel(title) {
   const map = new ClusterMap();
-  const select = el("select", { id: "colour", onchange: () => { state.colour = select.value; map.show(state.cluster, state.colour, state.marked); } },
+  const select = el("select", { id: "colour", onchange: () => { state.colour = select.value; map.show(state.cluster, state.colour, state.marked, state.leaving); } },
     [["use", "use"], ["queue", "queue"], ["gang", "gang"], ["released", "capacity being released"]].map(([value, text]) => el("option", { value, selected: value === state.colour }, text)));
   const node = el("section", { class: "panel" }, el("div", { class: "top" }, el("h2", {}, title), el("div", { class: "controls" }, el("label", { for: "colour" }, "coloured by"), select)), map.node);
-  return { node, show: (cluster) => map.show(cluster, state.colour, state.marked) };
+  return { node, show: (cluster) => map.show(cluster, state.colour, state.marked, state.leaving) };
 }

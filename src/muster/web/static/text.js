@@ -82,6 +82,6 @@ function table(caption, columns, rows) {
   return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, el("table", {},
     el("caption", { class: "hidden-text" }, caption),
     el("thead", {}, el("tr", {}, columns.map((column) => el("th", { scope: "col", class: column.number ? "number" : "" }, column.title)))),
-    el("tbody", {}, rows.map((row) => el("tr", { class: "link" }, columns.map((column) =>
+    el("tbody", {}, rows.map((row) => el("tr", { class: "link", "data-gang": row.gang }, columns.map((column) =>
       el("td", { class: column.number ? "number" : column.sentence ? "sentence" : column.fixed ? "fixed" : "" }, column.cell(row))))))));
 }
