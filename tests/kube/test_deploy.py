@@ -12,6 +12,7 @@ import pytest
 import yaml
 from tests.cli.commands import ROOT, muster
 from tests.harness.blocking_client import BlockingClient
+from tests.harness.debian_packages import installed
 from tests.harness.etcd_reset import ResettableServers as Servers
 from tests.kube.helm_template import render
 from tests.kube.scheduler_process import RunProcess, eventually
@@ -27,6 +28,8 @@ from muster.service.prometheus_metrics import Metrics
 
 DEPLOY = ROOT / "deploy"
 NAMESPACE = "muster-system"
+MONITORING_OFF = {"serviceMonitor": False, "prometheusRule": False, "dashboard": False, "queueMetrics": False}
+HOW_PROMTOOL = "no promtool: apt-get install prometheus, or go install github.com/prometheus/prometheus/cmd/promtool@latest"
 USER = "system:serviceaccount:muster-system:muster"
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 VOLCANO = "/apis/scheduling.volcano.sh/v1beta1"
@@ -35,6 +38,11 @@ NO_STATUS = ("podgroups.scheduling.volcano.sh", "elasticquotas.scheduling.sigs.k
 HYPERNODES = "/apis/topology.volcano.sh/v1alpha1/hypernodes"
 SOFT = "scheduling.koordinator.sh/soft-eviction"
 SIGS = "/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/default"
+
+
+def find_promtool() -> str | None:
+    installed("promtool", packages=("prometheus",))
+    return shutil.which("promtool")
 
 
 def plain() -> list[dict[str, Any]]:
@@ -103,7 +111,7 @@ def test_what_is_off_by_default_can_be_switched_on() -> None:
         found = render(DEPLOY / "chart", namespace=NAMESPACE, **values)
         return {(each["kind"], each["metadata"]["name"]): each for each in found}
 
-    off = {"serviceMonitor": False, "prometheusRule": False, "dashboard": False, "queueMetrics": False}
+    off = MONITORING_OFF
     all_on = dict.fromkeys(off, True)
     plain_objects, on = made(), made(monitoring=all_on, api={"enabled": True, "secret": "own"})
     assert on.keys() - plain_objects.keys() == {
@@ -135,14 +143,19 @@ def test_the_alerts_are_those_of_the_documents_and_name_metrics_that_exist() -> 
     named = {re.sub(r"_(bucket|sum|count)$", "", name) for query in queries for name in re.findall(r"muster_\w+", query)}
     assert named <= known
     assert len({panel["id"] for panel in panels}) == len(panels) > 10
+    labels = {metric.name: {"le", *metric.labels} for metric in METRICS}
+    for query in queries:
+        of = set().union(*(labels[re.sub(r"_(bucket|sum|count)$", "", name)] for name in re.findall(r"muster_\w+", query)))
+        grouped = {name for names in re.findall(r"by \(([^)]*)\)", query) for name in names.split(", ")}
+        assert grouped | set(re.findall(r"(\w+)=~?\"", query)) <= of, query
 
 
 def test_promtool_finds_no_fault_in_the_alerts(tmp_path: Path) -> None:
     """Prometheus' own checks of the rules: expressions, durations, labels and templates."""
-    promtool = shutil.which("promtool")
+    promtool = find_promtool()
     if promtool is None:
-        pytest.skip("no promtool: apt-get install prometheus, or go install github.com/prometheus/prometheus/cmd/promtool@latest")
-    monitoring = {"serviceMonitor": False, "prometheusRule": True, "dashboard": False, "queueMetrics": False}
+        pytest.skip(HOW_PROMTOOL)
+    monitoring = {**MONITORING_OFF, "prometheusRule": True}
     made = render(DEPLOY / "chart", namespace=NAMESPACE, monitoring=monitoring)
     (rule,) = [each for each in made if each["kind"] == "PrometheusRule"]
     file = tmp_path / "rules.yaml"
@@ -155,10 +168,40 @@ def test_promtool_finds_no_fault_in_the_alerts(tmp_path: Path) -> None:
         assert (ran.returncode == 0) is is_right, ran.stdout + ran.stderr
 
 
-def test_promtool_finds_no_fault_in_the_metrics() -> None:
-    promtool = shutil.which("promtool")
+def test_promtool_reads_all_queries_of_the_dashboard(tmp_path: Path) -> None:
+    promtool = find_promtool()
     if promtool is None:
-        pytest.skip("no promtool: apt-get install prometheus")
+        pytest.skip(HOW_PROMTOOL)
+    panels = json.loads((DEPLOY / "chart" / "dashboards" / "muster.json").read_text())["panels"]
+    queries = [target["expr"].replace("$__rate_interval", "5m") for panel in panels for target in panel["targets"]]
+    rules = [{"record": f"query:{number}", "expr": query} for number, query in enumerate(queries)]
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": rules}]}))
+    ran = subprocess.run((promtool, "check", "rules", tmp_path / "rules.yaml"), capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_an_alert_is_raised_where_no_replica_answers_or_two_lead(tmp_path: Path) -> None:
+    promtool = find_promtool()
+    if promtool is None:
+        pytest.skip(HOW_PROMTOOL)
+    made = render(DEPLOY / "chart", namespace=NAMESPACE, monitoring={**MONITORING_OFF, "prometheusRule": True})
+    (rule,) = [each["spec"] for each in made if each["kind"] == "PrometheusRule"]
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(rule))
+    summary = "all replicas are down, or they cannot reach the Lease"
+    raised = [{"exp_labels": {"severity": "critical"}, "exp_annotations": {"summary": summary}}]
+    for values, alerts in (([], raised), (["1x10"], []), (["1x10", "0x10"], []), (["1x10", "1x10"], raised)):
+        series = [{"series": f'muster_leader{{pod="{number}"}}', "values": each} for number, each in enumerate(values)]
+        test = {"interval": "1m", "input_series": series}
+        test["alert_rule_test"] = [{"eval_time": "5m", "alertname": "MusterNoLeader", "exp_alerts": alerts}]
+        (tmp_path / "test.yaml").write_text(yaml.safe_dump({"rule_files": ["rules.yaml"], "tests": [test]}))
+        ran = subprocess.run((promtool, "test", "rules", tmp_path / "test.yaml"), capture_output=True, text=True)
+        assert ran.returncode == 0, (values, ran.stdout + ran.stderr)
+
+
+def test_promtool_finds_no_fault_in_the_metrics() -> None:
+    promtool = find_promtool()
+    if promtool is None:
+        pytest.skip(HOW_PROMTOOL)
     page = Metrics().page()
     ran = subprocess.run((promtool, "check", "metrics"), input=page, capture_output=True)
     assert ran.returncode == 0, ran.stdout.decode() + ran.stderr.decode()

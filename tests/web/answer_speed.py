@@ -1,4 +1,4 @@
-"""How long the API takes to answer why and plan with 5,000 nodes full of gangs: `.venv/bin/python -m tests.web.answer_speed`."""
+"""How long the API takes to answer why and plan with 5,000 nodes and 40,000 pods: `.venv/bin/python -m tests.web.answer_speed`."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ QUESTIONS: dict[str, dict[str, Any]] = {
 
 
 def full_cluster() -> str:
-    def gang(number: int, name: str, rest: str) -> str:
+    def gang(number: int, name: str, rest: str, *, gpu: int = 8) -> str:
         queue = ("prod", "research")[number % 2]
-        return f"- {{name: {name}{number}, namespace: team-{number % 20}, queue: {queue}, requests: {{gpu: 8}}, {rest}}}"
+        return f"- {{name: {name}{number}, namespace: team-{number % 20}, queue: {queue}, requests: {{gpu: {gpu}}}, {rest}}}"
 
     runs = (
         gang(at, "runs", f'pods: {GANG}, age: 2h, runningOn: "n[{at * GANG + 1}-{(at + 1) * GANG}]"')

@@ -67,4 +67,7 @@ def test_series_of_queues_are_bounded() -> None:
     assert len(re.findall(r"^muster_gang_wait_seconds_count\{", page, re.MULTILINE)) == 501
     (lost,) = re.findall(r'^muster_lost_gpu_hours_total\{for_queue="queue/q0",queue="other"\} (.*)$', page, re.MULTILINE)
     assert float(lost) == pytest.approx(50.0)
+    for number in range(5000):
+        metrics.count_lost(f"queue/q{number % 70}", f"queue/q{number // 70}", 1.0)
+    assert len(re.findall(r"^muster_lost_gpu_hours_total\{", metrics.page().decode(), re.MULTILINE)) == 2001
     assert "gang_wait" not in metrics.page(queues=False).decode()

@@ -32,7 +32,8 @@ _BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1
 _QUEUE_AMOUNTS = ("used", "deserved", "limit", "guarantee", "fair_share", "past_use")
 _WAIT_BUCKETS_S = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 4 * 3600.0, 12 * 3600.0, 86_400.0, 3 * 86_400.0, 7 * 86_400.0)
 _MAX_QUEUES = 500
-"""Series of counters and histograms stay for ever, and queues come and go."""
+_MAX_PAIRS = 2000
+"""Series of counters and histograms stay for ever, and queues come and go. Of pairs there could be as many as queues squared."""
 _OTHER_QUEUES = "other"
 _BIND_REQUEST = ("POST", "pods/binding")
 _STATUS_UPDATES: Final = frozenset(get_args(StatusEffect))
@@ -87,6 +88,7 @@ class Metrics:
         self._waits = self._histogram("gang_wait_seconds", self.queue_registry, buckets=_WAIT_BUCKETS_S)
         self._lost = self._counter("lost_gpu_hours_total", self.queue_registry)
         self._queues: set[str] = set()
+        self._pairs: set[tuple[str, str]] = set()
         self._gangs = self._gauge("pending_gangs")
         self._pods = self._gauge("pending_pods")
         self._decisions = self._counter("decisions_total")
@@ -171,7 +173,11 @@ class Metrics:
         self._waits.labels(self._bounded(queue)).observe(wait_s)
 
     def count_lost(self, queue: str, for_queue: str, gpu_hours: float) -> None:
-        self._lost.labels(self._bounded(queue), self._bounded(for_queue)).inc(gpu_hours)
+        pair = (self._bounded(queue), self._bounded(for_queue))
+        if pair not in self._pairs and len(self._pairs) >= _MAX_PAIRS:
+            pair = (_OTHER_QUEUES, _OTHER_QUEUES)
+        self._pairs.add(pair)
+        self._lost.labels(*pair).inc(gpu_hours)
 
     def _bounded(self, queue: str) -> str:
         if queue not in self._queues and len(self._queues) >= _MAX_QUEUES:
@@ -204,10 +210,13 @@ class Metrics:
             self._active_reservations.labels("reserved").set(len(world.placements.reserved))
             self._active_reservations.labels("nominated").set(len(world.placements.reservations) - len(world.placements.reserved))
             self._update_queue_gauges(rows)
-            pending = CountOf(zip(queues, codes, strict=True))
+            shown = {row.queue for row in rows[:_MAX_QUEUES]}
+            pending = CountOf((queue if queue in shown else _OTHER_QUEUES, code) for queue, code in zip(queues, codes, strict=True))
             _replace_series(self._pending, {key: float(gangs) for key, gangs in pending.items()})
 
     def _update_queue_gauges(self, rows: list[QueueRow]) -> None:
+        """Of those that are first in the tree: each parent comes before its children, and its figures include theirs."""
+        rows = rows[:_MAX_QUEUES]
         _replace_series(self._share, {(_queue_label(row),): row.share for row in rows})
         for field, gauge in self._queue_amounts.items():
             amounts = ((_queue_label(row), name, value) for row in rows for name, value in getattr(row, field))
