@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,11 @@ from tests.web.axe import find_axe
 from tests.web.chromium import HOW, find_chromium
 from tests.web.page_speed import FRAME_MS, NODES, measured, opened_browser
 from tests.web.served import BUSY, ask, scenario, serving
+from tests.web.test_tenants import FakeReviews
 
 from muster.cli.view import read_views
 from muster.config import default_policy
+from muster.web.api_access import TokenAccess
 from muster.web.cluster_view import ClusterView
 from muster.web.recorded_views import RecordedViews, at_one_moment
 
@@ -198,19 +202,143 @@ axe.run(document, { resultTypes: ["violations"] }).then((found) => done(found.vi
 """
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_serious_in_any_view(browser: Any, page: str, scheme: str) -> None:
+def test_a_gang_that_waits_says_when_it_starts_and_what_would_make_it_run(browser: Any, tmp_path: Path) -> None:
+    """A queue's limit keeps it from starting; another gang starts when the one before it ends."""
+    text = """
+name: one waits for another, one for its limit
+nodes: [{name: "n[1-2]", gpu: 8}]
+queues: [{name: free}, {name: small, limit: {gpu: 8}}]
+gangs:
+- {name: runs, queue: free, pods: 2, requests: {gpu: 8}, age: 10m, runningOn: "n[1-2]", spec: {activeDeadlineSeconds: 3600}}
+- {name: next, queue: free, pods: 1, requests: {gpu: 8}, age: 5m}
+- {name: large, queue: small, pods: 2, requests: {gpu: 8}, age: 5m}
+steps:
+- run: {for: 1m, every: 30s}
+"""
+    views = read_views(scenario(tmp_path, text))
+    with serving(views) as address:
+        (start,) = [row for row in ask(f"{address}/api/v1/starts")[1]["starts"] if row["gang"] == "default/next"]
+        assert start["expectedSeconds"] is not None
+        shown = Shown(browser, f"{address}/#/gangs")
+        at = time.strftime("%H:%M", time.gmtime(views.times[-1] + start["expectedSeconds"]))
+        row = "[...document.querySelectorAll('tr')].find((e) => e.dataset.gang === 'default/next').innerText"
+        shown.until(lambda: at in str(shown.run(f"return {row}")))
+        shown.run("location.hash = '#/gang/default%2Fnext'")
+        shown.until(lambda: "expected start" in shown.text("main") and at in shown.text("main"))
+        shown.run("location.hash = '#/gang/default%2Flarge'")
+        shown.until(lambda: "the limit" in shown.text("main") or "gpu" in shown.text("main"))
+        shown.run("document.querySelector('main button').click()")
+        remedies = ask(f"{address}/api/v1/why/default/large?outlook=true")[1]["forecast"]["remedies"]
+        assert remedies
+        shown.until(lambda: all(each["what"] in shown.text(".remedies") for each in remedies))
+        shown.until(lambda: all(each["command"] in shown.text(".remedies") for each in remedies))
+        assert shown.errors() == []
+
+
+def test_the_nodes_of_a_gang_that_is_pointed_at_light_up(browser: Any, views: RecordedViews) -> None:
+    def change(view: ClusterView) -> None:
+        next(row for row in view.gangs if row["gang"] == "research/llm")["stage"] = "waiting-on-permit"
+        view.nodes[0]["gangs"] = [{"gang": "research/llm", "queue": "queue/research", "state": "reserved", "amount": 8}]
+
+    with serving(ChangedViews(views, change)) as address:
+        shown = Shown(browser, f"{address}/#/")
+        row = "[...document.querySelectorAll('tr')].find((e) => e.dataset.gang === 'research/llm')"
+        shown.run(f"{row}.querySelector('a').focus()")
+        assert "a1" in shown.run("return [...state.marked]")
+        shown.run("document.querySelector('nav a').focus()")
+        assert shown.run("return state.marked.size") == 0
+
+
+def test_a_plan_draws_who_would_be_evicted_for_it(browser: Any, tmp_path: Path) -> None:
+    text = """
+name: a plan that evicts
+nodes: [{name: "n[1-2]", gpu: 8}]
+queues: [{name: all}]
+gangs: [{name: low, queue: all, pods: 2, requests: {gpu: 8}, age: 10m, runningOn: "n[1-2]", priority: 1}]
+steps: [cycle: 1]
+"""
+    with serving(read_views(scenario(tmp_path, text))) as address:
+        shown = Shown(browser, f"{address}/#/plan")
+        job = "{name: high, queue: all, pods: 1, requests: {gpu: 8}, priority: 100}"
+        shown.run(f"document.getElementById('job').value = '{job}'; document.querySelector('main form button').click()")
+        shown.until(lambda: "can run after evictions" in shown.text("main"))
+        assert shown.run("return [state.marked.size, [...state.leaving].sort().join(' ')]") == [1, "n1 n2"]
+        shown.run("location.hash = '#/'")
+        shown.until(lambda: shown.run("return state.leaving.size") == 0)
+
+
+def test_a_reader_without_a_token_is_asked_for_one(browser: Any, views: RecordedViews) -> None:
+    with serving(views, TokenAccess(FakeReviews())) as address:
+        browser.get(f"{address}/#/")
+        browser.execute_script("sessionStorage.clear()")
+        browser.get("about:blank")
+        browser.get(f"{address}/#/")
+        shown = Shown.__new__(Shown)
+        shown.driver = browser
+        shown.until(lambda: shown.run("return document.getElementById('token-form').checkVisibility()"))
+        assert axe_violations(browser) == []
+        shown.run("document.getElementById('token').value = 'researcher'; document.querySelector('#token-form button').click()")
+        shown.until(lambda: "research/huge" in shown.text("main"))
+        assert "prod/" not in shown.text("body")
+        shown.run("sessionStorage.clear()")
+
+
+def axe_violations(browser: Any) -> list[str]:
     axe = find_axe()
     if axe is None:
         pytest.skip(HOW_AXE)
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
+    browser.execute_script(axe)
+    found: list[str] = browser.execute_async_script(AXE)
+    return found
+
+
+@contextmanager
+def in_scheme(browser: Any, scheme: str) -> Iterator[None]:
+    """Without transitions, in the middle of which a colour is none of the page's."""
+    features = {"prefers-color-scheme": scheme, "prefers-reduced-motion": "reduce"}
+    features_as_rows = [{"name": name, "value": value} for name, value in features.items()]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features_as_rows})
     try:
-        for view in ("", "gangs", "evictions", "plan", "gang/research%2Fhuge", "gang/prod%2Fxl"):
-            shown = Shown(browser, f"{page}/#/{view}")
-            shown.run(axe)
-            assert browser.execute_async_script(AXE) == [], view
+        yield
     finally:
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
+OPENED = {
+    "the tip of a node": (
+        "",
+        "document.querySelector('canvas').dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowRight'}))",
+        ".tip",
+    ),
+    "domains as a table": ("", "document.querySelector('details').open = true", "details table"),
+    "an answer with remedies": ("gang/research%2Fhuge", "document.querySelector('main button').click()", ".remedies"),
+    "a plan": ("plan", "document.querySelector('main form button').click()", "main .answer"),
+    "an error of a plan": (
+        "plan",
+        "document.getElementById('job').value = '[[['; document.querySelector('main form button').click()",
+        "main .bad",
+    ),
+    "trouble": ("", "trouble('No figures: nothing answers')", "#trouble"),
+    "the past": ("", "goTo(0)", "#moment-text"),
+}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious_in_what_opens(browser: Any, page: str, scheme: str) -> None:
+    with in_scheme(browser, scheme):
+        for what, (view, opens, opened) in OPENED.items():
+            shown = Shown(browser, f"{page}/#/{view}")
+            shown.run(opens)
+            shown.until(partial(shown.text, opened))
+            assert axe_violations(browser) == [], what
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious_in_any_view(browser: Any, page: str, scheme: str) -> None:
+    with in_scheme(browser, scheme):
+        for view in ("", "gangs", "evictions", "plan", "gang/research%2Fhuge", "gang/prod%2Fxl"):
+            Shown(browser, f"{page}/#/{view}")
+            assert axe_violations(browser) == [], view
 
 
 def test_an_empty_cluster_is_a_page_too(browser: Any) -> None:
