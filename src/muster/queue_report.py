@@ -11,7 +11,7 @@ from muster.engine.past_use import past_use
 from muster.engine.session import Session
 from muster.engine.shares import cluster_total, dominant_share
 from muster.model.queue import ROOT_QUEUE
-from muster.model.resource_amounts import NOTHING, Resources
+from muster.model.resource_amounts import CPU, NOTHING, Resources, short_name
 from muster.state import resource_columns
 from muster.state.world import World
 
@@ -138,3 +138,10 @@ def _waiting(world: World) -> tuple[dict[str, int], dict[str, Resources]]:
 
 def _amounts(world: World, row: resource_columns.Amounts) -> ResourceAmounts:
     return tuple(sorted((name, value) for name, value in zip(world.columns.names, row.tolist(), strict=True) if value))
+
+
+def main_resource(world: World) -> str:
+    """GPUs where a node has any, else CPUs."""
+    names = [name for name in world.columns.names if short_name(name).endswith("gpu")]
+    totals = {name: int(world.table.allocatable[:, world.columns.position[name]].sum()) for name in names}
+    return max(sorted(totals), key=lambda name: totals[name], default=CPU) if any(totals.values()) else CPU

@@ -16,9 +16,8 @@ from typing import IO, Final
 import structlog
 
 from muster.decision_log import DecisionLogWriter
-from muster.kube.read.decoder import event_subject
 from muster.model.effects import Bind, CancelEviction, Evict, Nominate, Outcome, PodEffect, Release, Reserve
-from muster.model.events import BindFailed, ClusterObject, Delete, Event, EvictFailed, ReservationFailed, Upsert
+from muster.model.events import BindFailed, ClusterObject, Delete, Event, EvictFailed, ReservationFailed, Upsert, event_subject
 from muster.model.pod import Pod
 from muster.private_file import open_private
 

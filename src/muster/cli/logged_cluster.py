@@ -12,10 +12,9 @@ from muster.cli.text_format import count, count_by_gang
 from muster.config import load_policy
 from muster.decision_log import BadDecisionLog, LogHeader, read_decision_log
 from muster.engine.hooks import Policy
-from muster.kube.read.decoder import event_subject
 from muster.literals import duration as parse_duration
 from muster.model.effects import Bind, Evict, Nominate, Outcome
-from muster.model.events import ClusterObject, Delete, Event, Upsert
+from muster.model.events import ClusterObject, Delete, Event, Upsert, event_subject
 from muster.model.pod import Pod, PodStatusPhase
 
 _MAX_ENTRIES = 8

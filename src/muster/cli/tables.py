@@ -21,7 +21,7 @@ from muster.json_values import to_json
 from muster.model.gang import Stage
 from muster.model.queue import DEFAULT_QUEUE
 from muster.model.resource_amounts import CPU, short_name, show_amount
-from muster.queue_report import queue_rows
+from muster.queue_report import main_resource, queue_rows
 from muster.state.world import World
 
 MAX_ROWS = 40
@@ -85,13 +85,6 @@ def nodes(cluster: ClusterOptions, options: TableOptions) -> int:
     columns = ["node", f">{unit} free", f">{unit} of", ">cpu free", ">pods", "state"]
     _print(screen, columns, rows, lambda row: _node_cells(row, resource), options, what="node")
     return _end(screen, state)
-
-
-def main_resource(world: World) -> str:
-    """GPUs where a node has any, else CPUs."""
-    names = [name for name in world.columns.names if short_name(name).endswith("gpu")]
-    totals = {name: int(world.table.allocatable[:, world.columns.position[name]].sum()) for name in names}
-    return max(sorted(totals), key=lambda name: totals[name], default=CPU) if any(totals.values()) else CPU
 
 
 def _look(cluster: ClusterOptions) -> tuple[ClusterState, World]:

@@ -393,7 +393,6 @@ class Policy:
     inter_pod_states: list[InterPodStates]
     chooses_slots: list[ChoosesSlots]
     filters_victims: list[FiltersVictims]
-    delays_eviction: list[DelaysEviction]
     limits_evictions: list[LimitsEvictions]
     checks_budgets: list[ChecksBudgets]
     counts_lost_hours: list[CountsLostHours]

@@ -19,7 +19,7 @@ import structlog
 
 from muster.kube.read import names
 from muster.kube.read.api_resources import WATCHED, ApiResource
-from muster.kube.read.decoder import BadObject, Decoder, event_subject
+from muster.kube.read.decoder import BadObject, Decoder
 from muster.kube.read.object_references import HYPERNODE, NODE, POD, POD_GROUP_KIND, QUEUE, QUOTAS, ApiObjectRef, GroupKind
 from muster.kube.read.pod_group_decoding import FLAVOUR_OF_API_GROUP
 from muster.kube.read.pod_index import PodIndex
@@ -32,7 +32,7 @@ from muster.kube.watch.reflector import Reflector, WatchHealth
 from muster.kube.write.effect_writer import DEFAULT_WRITE_LIMITS, EffectWriter, WriteLimits
 from muster.kube.write.write_cache import WriteCache
 from muster.model.effects import Condition, Effect
-from muster.model.events import Delete, Event, Upsert
+from muster.model.events import Delete, Event, Upsert, event_subject
 from muster.model.pod import Pod
 
 log = structlog.get_logger(__name__)

@@ -93,4 +93,12 @@ class ReservationFailed:
     why: str
 
 
+def event_subject(obj: ClusterObject) -> tuple[str, str]:
+    """Which object it is, as a `Delete` says it: its class, and its UID, key or name."""
+    if isinstance(obj, Pod):
+        return "Pod", obj.uid
+    key: str = getattr(obj, "key", "") or obj.name
+    return type(obj).__name__, key
+
+
 Event = Upsert | Delete | BindFailed | EvictFailed | ReservationFailed | SaveFailed

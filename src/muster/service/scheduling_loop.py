@@ -18,12 +18,12 @@ from muster.kube.live_cluster import LiveCluster
 from muster.kube.watch.leader_election import boot_clock_s
 from muster.model.effects import Outcome
 from muster.model.events import ClusterObject
-from muster.queue_report import queue_rows
+from muster.queue_report import main_resource, queue_rows
 from muster.rotating_decision_log import LatestObjects, RotatingDecisionLog
 from muster.scheduler import Scheduler
 from muster.service.prometheus_metrics import Metrics
 from muster.service.shadow import Shadow, ShadowSettings
-from muster.web.cluster_view import ClusterCopy, copy_cluster, main_resource
+from muster.web.cluster_view import ClusterCopy, copy_cluster
 from muster.web.run_history import RunHistory, first_bound
 
 log = structlog.get_logger(__name__)

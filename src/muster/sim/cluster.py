@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from muster.kube.read import names
-from muster.kube.read.decoder import BadObject, Decoder, event_subject
+from muster.kube.read.decoder import BadObject, Decoder
 from muster.kube.read.object_references import BUDGET, ApiObjectRef, Manifest, ManifestView
 from muster.kube.read.pod_index import PodIndex
 from muster.kube.write.merge_patch import copied, merged
 from muster.model.effects import Effect
-from muster.model.events import ClusterObject, Delete, Event, Upsert
+from muster.model.events import ClusterObject, Delete, Event, Upsert, event_subject
 from muster.model.node import Node
 from muster.model.pod import Pod
 from muster.sim.admission import validate_manifest, with_defaults

@@ -8,14 +8,13 @@ from operator import attrgetter
 from typing import Any
 
 from muster.model.budget import Budget
-from muster.model.events import ClusterObject, Delete, PriorityClass
+from muster.model.events import ClusterObject, Delete, PriorityClass, event_subject
 from muster.model.gang import CompositePodGroup, PodGroup
 from muster.model.node import Inventory, Node
 from muster.model.queue import Queue
 from muster.model.saved_state import UNKNOWN, SavedHistory, SavedPlan
 from muster.model.topics import Topic
 from muster.model.topology_spec import DomainSpec
-from muster.model.volume import VolumeClaim
 from muster.state.device_slot_facts import DeviceSlotFacts
 from muster.state.facts import Facts
 from muster.state.gangs.gang_assembler import GangAssembler
@@ -33,9 +32,6 @@ _PLAIN: Mapping[str, tuple[Callable[[Facts], Any], Topic]] = {
 """Objects that are only kept: where, and what changes with them besides the capacity that gangs wait for."""
 
 
-_WITH_KEY = Budget | PodGroup | CompositePodGroup | Queue | VolumeClaim
-
-
 class ObjectFacts:
     """Whether rows of nodes or queues have to be laid out anew is told, and left to the store."""
 
@@ -48,10 +44,7 @@ class ObjectFacts:
         self.queues_stale = True
 
     def upsert(self, obj: ClusterObject) -> None:
-        kind, name = (
-            type(obj).__name__,
-            obj.key if isinstance(obj, Budget | PodGroup | CompositePodGroup | Queue | VolumeClaim) else obj.name,
-        )
+        kind, name = event_subject(obj)
         if obj.version and obj.version <= self._version(kind, name):
             return
         self._versions[kind, name] = obj.version

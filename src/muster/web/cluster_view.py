@@ -13,9 +13,9 @@ from muster.forecast.start_time import Start
 from muster.json_values import to_json
 from muster.model.gang import Gang, Stage
 from muster.model.pod import RELEASING, Phase
-from muster.model.resource_amounts import CPU, short_name
+from muster.model.resource_amounts import short_name
 from muster.plugins.topology import Topology
-from muster.queue_report import QueueRow, queue_rows
+from muster.queue_report import QueueRow, main_resource, queue_rows
 from muster.state.derived.topology_domains import Domain, DomainTree, domain_tree
 from muster.state.facts import Member
 from muster.state.world import World
@@ -87,13 +87,6 @@ def view_of(copied: ClusterCopy, *, whys: Mapping[str, str] | None = None) -> Cl
         timeline={"samples": copied.samples, "times": []},
         members=lambda gang: _members(world, gang),
     )
-
-
-def main_resource(world: World) -> str:
-    """GPUs where a node has any, else CPUs."""
-    names = [name for name in world.columns.names if short_name(name).endswith("gpu")]
-    totals = {name: int(world.table.allocatable[:, world.columns.position[name]].sum()) for name in names}
-    return max(sorted(totals), key=lambda name: totals[name], default=CPU) if any(totals.values()) else CPU
 
 
 def start_rows(starts: Mapping[str, Start], gangs: Iterable[Gang], *, now: float) -> JsonRow:

@@ -17,11 +17,11 @@ from muster.forecast.start_time import RunTimes
 from muster.model.effects import Outcome, PodEffect
 from muster.model.events import ClusterObject
 from muster.model.gang import Gang
-from muster.queue_report import queue_rows
+from muster.queue_report import main_resource, queue_rows
 from muster.rotating_decision_log import LatestObjects
 from muster.scheduler import Scheduler
 from muster.state.world import World
-from muster.web.cluster_view import ClusterCopy, ClusterView, copy_cluster, main_resource, start_rows, view_of
+from muster.web.cluster_view import ClusterCopy, ClusterView, copy_cluster, start_rows, view_of
 from muster.web.run_history import RunHistory
 from muster.web.view_source import NotReady, encode_state
 

@@ -38,7 +38,6 @@ from muster.kube.read.volume_decoding import (
 )
 from muster.model.budget import Budget
 from muster.model.events import ClusterObject, Namespace, PriorityClass
-from muster.model.pod import Pod
 
 RawObject = Mapping[str, object] | bytes | msgspec.Raw
 
@@ -61,14 +60,6 @@ class Decoder:
         """The same for an object whose API group and kind are known, such as an item of a list, which has neither."""
         decoder = self._kind_decoders.get(kind)
         return None if decoder is None else decoder.decode(obj)
-
-
-def event_subject(obj: ClusterObject) -> tuple[str, str]:
-    """The object of an event: its class name, and its UID, key or name."""
-    if isinstance(obj, Pod):
-        return "Pod", obj.uid
-    key: str = getattr(obj, "key", "") or obj.name
-    return type(obj).__name__, key
 
 
 class WireNamespace(wire.WireObject, frozen=True):

@@ -71,10 +71,7 @@ def read_queue(written: WireQueue, *, problems: Problems) -> Queue:
         reclaimable=spec.reclaimable,
         priority=spec.priority,
         state=_state(status.get("state", ""), problems=problems),
-        preempt_within_parent=read_annotation(
-            meta.annotations, names.QUEUE_PREEMPT_WITHIN_PARENT, _within_parent, problems=problems
-        )
-        or "",
+        preempt_within_parent=_preempt_within_parent(meta, problems=problems),
         run_s=read_annotation(meta.annotations, names.RUN_SECONDS, read_seconds, problems=problems),
         only_for=_only_for(meta, problems=problems),
         status=status,
@@ -103,10 +100,7 @@ def read_quota(written: WireElasticQuota, *, group: str, problems: Problems) -> 
         is_parent=meta.labels.get(names.QUOTA_IS_PARENT) == "true",
         tree=meta.labels.get(names.QUOTA_TREE, ""),
         namespaces=_namespaces(meta, own=namespace if group == names.X_K8S_GROUP else "", problems=problems),
-        preempt_within_parent=read_annotation(
-            meta.annotations, names.QUEUE_PREEMPT_WITHIN_PARENT, _within_parent, problems=problems
-        )
-        or "",
+        preempt_within_parent=_preempt_within_parent(meta, problems=problems),
         run_s=read_annotation(meta.annotations, names.RUN_SECONDS, read_seconds, problems=problems),
         only_for=_only_for(meta, problems=problems),
         status=status_texts(written.status),
