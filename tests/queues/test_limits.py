@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from tests.queues.queue_cluster import FixtureCluster, queue, res
 
 from muster.engine.hooks import Ask, Purpose
-from muster.engine.quota import UNLIMITED, QueueBounds, QueueUsage, fit_count, fits, fits_fast, limits
+from muster.engine.quota import UNLIMITED, QueueBounds, QueueUsage, fit_count, fits, limits
 from muster.model.gang import PodGroup
 from muster.model.pod import ApiFlavour, Declared, Membership, Phase
 from muster.model.resource_amounts import GPU, Resources
@@ -271,36 +268,6 @@ def test_limits_are_read_again_when_a_new_resource_appears() -> None:
     cluster = FixtureCluster().nodes().upsert(queue("a", limit=res(gpu=1))).gang("one", queue="a").cycle()
     cluster.upsert(queue("a", limit=Resources.of({GPU: 1, "example.com/fpga": 0}))).gang("two", queue="a").cycle()
     assert cluster.verdict("two").code == "QueueLimit"
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.data())
-def test_the_quick_check_agrees_with_the_thorough_one(data: st.DataObject) -> None:
-    numbers = st.integers(0, 8)
-    cluster = FixtureCluster().nodes(2)
-    names = [""]
-    for i in range(data.draw(st.integers(1, 4))):
-        limit = data.draw(
-            st.sampled_from([res(), res(gpu=data.draw(numbers)), res(gpu=data.draw(numbers), cpu=data.draw(numbers))])
-        )
-        cluster.upsert(queue(f"q{i}", parent=data.draw(st.sampled_from(names)), limit=limit))
-        names.append(f"q{i}")
-    for i in range(data.draw(st.integers(0, 4))):
-        each = res(gpu=data.draw(numbers), cpu=data.draw(numbers))
-        cluster.gang(f"g{i}", data.draw(st.integers(1, 3)), each, queue=data.draw(st.sampled_from(names[1:])), at="n1")
-        if data.draw(st.booleans()):
-            cluster.change(f"default/g{i}-0", deleted_at=5.0)
-    s = cluster.session()
-    where = f"queue/{data.draw(st.sampled_from(names[1:]))}"
-    need = s.world.columns.vector(res(gpu=data.draw(numbers), cpu=data.draw(numbers)))
-    rows = s.world.ledger.rows_up(where)
-    standing = QueueUsage((("used", np.maximum(s.world.ledger.used_in(rows), s.world.ledger.planned_in(rows))),))
-    thorough = fits(s, limits(s.world), rows, standing, need[None, :]).ok
-    assert fits_fast(s, limits(s.world), where, need) is thorough
-    assert (
-        fits_fast(s, limits(s.world), where, need, own=True)
-        is fits(s, limits(s.world), rows[:1], QueueUsage((("used", standing.total[:1]),)), need[None, :]).ok
-    )
 
 
 def test_pods_of_a_deleted_job_count_in_its_queue_until_they_are_deleted() -> None:

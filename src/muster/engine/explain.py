@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -192,14 +192,13 @@ def _all_reasons(
     phrases: list[str] = []
     curable, filled = False, 0
     topics = CAPACITY
-    for plugin, column in _filters(s, pod):
-        rows = NodeRows(table, left, after_releases=after_releases)
-        ok = column(rows)
+    for plugin, hook in _filters(s, pod):
+        ok: BoolColumn = getattr(plugin, hook)(s, pod, NodeRows(table, left, after_releases=after_releases))
         bad = left[~ok]
-        curable = curable or (len(bad) > 0 and column.hook != MATCH)
-        if len(bad) and column.hook == INTER_POD:
+        curable = curable or (len(bad) > 0 and hook != MATCH)
+        if len(bad) and hook == INTER_POD:
             topics = (*CAPACITY, Topic.POD_PLACED.any)
-        if column.hook == FIT:
+        if hook == FIT:
             filled += int(np.count_nonzero(own[bad]))
             bad = bad[~own[bad]]
         if len(bad):
@@ -222,26 +221,11 @@ def why_not_on(s: Session, pod: Pod, node: str, *, after_releases: bool) -> str:
     return "; ".join(phrases).replace("1 node ", "it is ", 1) if phrases else ""
 
 
-class _FilterColumn:
-    """One plugin's column for a pod, whichever hook it comes from."""
-
-    def __init__(self, s: Session, plugin: Plugin, hook: str, pod: Pod) -> None:
-        self._s, self._ask, self._pod = s, getattr(plugin, hook), pod
-        self.hook = hook
-
-    def __call__(self, rows: NodeRows) -> BoolColumn:
-        column: BoolColumn = self._ask(self._s, self._pod, rows)
-        return column
-
-
-def _filters(s: Session, pod: Pod) -> list[tuple[Plugin, _FilterColumn]]:
-    found: list[tuple[Plugin, _FilterColumn]] = []
-    for hook, plugins in ((MATCH, s.policy.matches), (FIT, s.policy.fits)):
-        found.extend((plugin, _FilterColumn(s, plugin, hook, pod)) for plugin in plugins)
-    for plugin in s.policy.inter_pod_fits:
-        if plugin.has_inter_pod_constraints(s, pod):
-            found.append((plugin, _FilterColumn(s, plugin, INTER_POD, pod)))
-    return found
+def _filters(s: Session, pod: Pod) -> Iterator[tuple[Plugin, str]]:
+    """The plugins that may refuse a node, each with the hook by which it does."""
+    yield from ((plugin, MATCH) for plugin in s.policy.matches)
+    yield from ((plugin, FIT) for plugin in s.policy.fits)
+    yield from ((plugin, INTER_POD) for plugin in s.policy.inter_pod_fits if plugin.has_inter_pod_constraints(s, pod))
 
 
 def _reasons_of(s: Session, plugin: Plugin, pod: Pod, rows: NodeRows) -> str:

@@ -53,20 +53,6 @@ CAPACITY_FOR = {
 }
 
 
-class _SignatureFitCounts:
-    """One column for pods of one signature, updated row by row."""
-
-    def __init__(self, s: Session, pod: Pod, view: CapacityView) -> None:
-        self.column: IntColumn = _slots_in(s, pod, view, None)
-
-    def update(self, s: Session, pod: Pod, view: CapacityView, changed: list[int]) -> None:
-        if len(changed) > len(s.world.table) // 2:
-            self.column = _slots_in(s, pod, view, None)
-        else:
-            index: RowIndex = np.array(sorted(set(changed)), dtype=np.intp)
-            self.column[index] = _slots_in(s, pod, view, index)
-
-
 def _slots_in(s: Session, pod: Pod, view: CapacityView, index: RowIndex | None) -> IntColumn:
     columns = s.node_scores(pod, after_releases=view is not CapacityView.NOW)
     value = columns.base if view is CapacityView.ALLOCATABLE else columns.value
@@ -75,8 +61,8 @@ def _slots_in(s: Session, pod: Pod, view: CapacityView, index: RowIndex | None) 
     return found
 
 
-_FIT_COUNTS: Derived[_SignatureFitCounts] = Derived("fit counts of a pod signature", *COLUMNS.depends, follows=Topic.NODE_ROWS)
-_MOUNTING_FIT_COUNTS: Derived[_SignatureFitCounts] = Derived(
+_FIT_COUNTS: Derived[IntColumn] = Derived("fit counts of a pod signature", *COLUMNS.depends, follows=Topic.NODE_ROWS)
+_MOUNTING_FIT_COUNTS: Derived[IntColumn] = Derived(
     "fit counts of a pod signature with volumes", *MOUNTING_COLUMNS.depends, follows=Topic.NODE_ROWS
 )
 
@@ -84,14 +70,18 @@ _MOUNTING_FIT_COUNTS: Derived[_SignatureFitCounts] = Derived(
 def fit_counts(s: Session, pod: Pod, view: CapacityView) -> IntColumn:
     """How many further pods like this one each node could take, by its amounts alone. Never write into it."""
     derived = _MOUNTING_FIT_COUNTS if pod.signature.volume_claims else _FIT_COUNTS
-    found = derived.of(
+    return derived.of(
         s.world,
-        lambda: _SignatureFitCounts(s, pod, view),
+        lambda: _slots_in(s, pod, view, None),
         key=(s.policy, pod.signature.without_inter_pod_terms(), view),
-        update=lambda kept, rows: kept.update(s, pod, view, rows),
+        update=lambda column, changed: _update(s, pod, view, column, changed),
         topics=s.policy.score_topics,
     )
-    return found.column
+
+
+def _update(s: Session, pod: Pod, view: CapacityView, column: IntColumn, changed: list[int]) -> None:
+    index: RowIndex = np.array(sorted(set(changed)), dtype=np.intp)
+    column[index] = _slots_in(s, pod, view, index)
 
 
 def _free(rows: NodeRows, view: CapacityView) -> Amounts:

@@ -10,7 +10,7 @@ may yet evict looks at nothing but the bound itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -60,16 +60,6 @@ class QueueBounds:
     """What can change the bounds, beside the queues themselves."""
     is_limited: bool = True
     """False where nothing is bounded at all."""
-    _paths: dict[str, tuple[tuple[int, int, int], ...]] = field(default_factory=dict, repr=False, compare=False)
-
-    def on_path(self, world: World, queue: str) -> tuple[tuple[int, int, int], ...]:
-        """What bounds this queue: how far up, which column, how much."""
-        found = self._paths.get(queue)
-        if found is None:
-            rows = self.rows[world.ledger.rows_up(queue)].tolist()
-            bounded = ((up, column, most) for up, row in enumerate(rows) for column, most in enumerate(row))
-            found = self._paths[queue] = tuple(entry for entry in bounded if entry[2] < UNLIMITED)
-        return found
 
 
 def queue_bounds(world: World, of: Callable[[Queue], Resources]) -> Amounts:
@@ -150,22 +140,10 @@ def admit(s: Session, ask: Ask, bound: QueueBounds) -> Verdict:
         return YES
     if len(needed) == 1:
         ((queue, amounts),) = needed.items()
-        if ask.purpose is Purpose.ALLOCATE and fits_fast(s, bound, queue, amounts):
-            return YES
         rows, wanted = s.world.ledger.rows_up(queue), amounts[None, :]
     else:
         rows, wanted = _merge_rows(s.world, needed)
     return fits(s, bound, rows, _usage(s, ask, rows), wanted)
-
-
-def fits_fast(s: Session, bound: QueueBounds, queue: str, amounts: Amounts, *, own: bool = False) -> bool:
-    """The same as `fits` for a bind in one queue and all above it (or its `own` bounds alone), without the sentence: most asks
-    fit."""
-    usage, need = s.world.ledger.peak_up(queue), amounts.tolist()
-    for up, column, most in bound.on_path(s.world, queue):
-        if need[column] and (not own or not up) and usage[up][column] + need[column] > most:
-            return False
-    return True
 
 
 def _merge_rows(world: World, needed: dict[str, Amounts]) -> tuple[LedgerRows, Amounts]:

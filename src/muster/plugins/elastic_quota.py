@@ -14,7 +14,7 @@ import numpy as np
 from muster.engine.fair_shares import SharesByQueue, prepare_shares, share_key
 from muster.engine.hooks import Ask, Purpose, QuotaFit
 from muster.engine.option_field import option
-from muster.engine.quota import BY_QUEUE, QUOTA_MIN, UNLIMITED, QueueBounds, QueueUsage, fit_count, fits, fits_fast, queue_bounds
+from muster.engine.quota import BY_QUEUE, QUOTA_MIN, UNLIMITED, QueueBounds, QueueUsage, fit_count, fits, queue_bounds
 from muster.engine.session import Session
 from muster.model.effects import YES, Verdict
 from muster.model.gang import Gang
@@ -91,10 +91,7 @@ class ElasticQuotas:
     def _admit_to_quota(self, s: Session, queue: str, need: Amounts, ask: Ask) -> Verdict:
         """One quota, the whole job. A job that may evict need not fit beside the preemptible ones of its own quota."""
         now = ask.purpose is Purpose.ALLOCATE
-        if not s.world.ledger.has_non_preemptible(queue):
-            if now and fits_fast(s, self._max_bounds(s), queue, need, own=not self.enable_check_parent_quota):
-                return YES
-        elif not (verdict := _check_same_preemptible(s, ask.gang)).ok:
+        if s.world.ledger.has_non_preemptible(queue) and not (verdict := _check_same_preemptible(s, ask.gang)).ok:
             return verdict
         evicts = ask.purpose is Purpose.EVICT
         for bounds, rows, usage in self._checks(s, queue, s.world.facts.members[ask.pods[0].uid], now=now, evicts=evicts):

@@ -34,7 +34,6 @@ _ALL: dict[Phase, tuple[int, ...]] = {
     Phase.OVERDUE: (),
     Phase.MOVING: (_PLANNED,),
 }
-_MOVING = frozenset({Phase.NOMINATED, Phase.TERMINATING, Phase.MOVING})
 _FIXED = {_PLANNED: _FIXED_PLANNED, _USED: _FIXED_USED, _REQUESTED: _FIXED_REQUESTED}
 
 
@@ -44,8 +43,13 @@ def _planes(amounts: tuple[int, ...], *, preemptible: bool) -> LedgerRows:
 
 
 _CHARGED = {(phase, part): _planes(amounts, preemptible=part) for phase, amounts in _ALL.items() for part in (True, False)}
-
-
+_ADDED = {
+    (before, now, part): _planes(tuple(amount for amount in _ALL[now] if amount not in _ALL[before]), preemptible=part)
+    for before in _ALL
+    for now in _ALL
+    for part in (True, False)
+}
+"""What a pod is counted in that goes from one phase to another, and was not before."""
 _ASKED = {part: _planes((_REQUESTED,), preemptible=part) for part in (True, False)}
 
 
@@ -66,13 +70,9 @@ class Ledger:
         self.names = [ROOT_QUEUE, *sorted(parents)]
         self.row = {key: row for row, key in enumerate(self.names)}
         self._path = {key: (*path_up(key, self.parents), ROOT_QUEUE) for key in parents} | {ROOT_QUEUE: (ROOT_QUEUE,)}
-        self._moved: dict[tuple[str, Phase, Phase, bool], tuple[list[Amounts], list[Amounts]]] = {}
         self._rows = {key: np.array([self.row[k] for k in path], dtype=np.intp) for key, path in self._path.items()}
         self._below_root = {key: rows[:-1] for key, rows in self._rows.items()}
         self._amounts: Amounts = np.zeros((7, len(self.names), len(self._columns.names)), dtype=np.int64)
-        self._moving = 0
-        self._lists: dict[str, tuple[int, list[int]]] = {}
-        self._last: tuple[str, int, list[list[int]]] | None = None
         self._laid_out()
 
     def __contains__(self, queue: str) -> bool:
@@ -89,31 +89,16 @@ class Ledger:
         if len(charged):
             self._amounts[charged, self._rows[queue]] += count * amounts
             self._log.add(queue)
-            if phase in _MOVING:
-                self._moving += count
 
     def change_phase(self, queue: str, amounts: Amounts, *, before: Phase, now: Phase, preemptible: bool) -> None:
         """Count one pod in another phase than before."""
-        key = (queue, before, now, preemptible)
-        more, less = self._moved.get(key) or self._rows_moved(key)
-        for row in more:
-            row += amounts
-        for row in less:
-            row -= amounts
-        if more or less:
+        more, less, rows = _ADDED[before, now, preemptible], _ADDED[now, before, preemptible], self._rows[queue]
+        if len(more):
+            self._amounts[more, rows] += amounts
+        if len(less):
+            self._amounts[less, rows] -= amounts
+        if len(more) or len(less):
             self._log.add(queue)
-        self._moving += (now in _MOVING) - (before in _MOVING)
-
-    def _rows_moved(self, key: tuple[str, Phase, Phase, bool]) -> tuple[list[Amounts], list[Amounts]]:
-        """The rows that grow, and those that shrink, when a pod of the queue changes from one phase to another."""
-        queue, before, now, preemptible = key
-        left, joined = (set(_CHARGED[phase, preemptible].ravel().tolist()) for phase in (before, now))
-        more, less = (
-            [self._amounts[plane, row] for plane in sorted(planes) for row in self._rows[queue].tolist()]
-            for planes in (joined - left, left - joined)
-        )
-        self._moved[key] = (more, less)
-        return more, less
 
     def request(self, queue: str, amounts: Amounts, *, preemptible: bool, count: int) -> None:
         self._amounts[_ASKED[preemptible], self._rows[queue]] += count * amounts
@@ -130,19 +115,8 @@ class Ledger:
 
     def planned_list(self, queue: str) -> list[int]:
         """The same as plain integers."""
-        known = self._lists.get(queue)
-        position = self._log.position
-        if known is None or known[0] != position:
-            # Several plugins ask the same one after the other.
-            known = self._lists[queue] = (position, self._amounts[_PLANNED, self.row[queue]].tolist())
-        return known[1]
-
-    def peak_up(self, queue: str) -> list[list[int]]:
-        """`peak_in` for the queue and each ancestor but the root, as plain integers."""
-        position = self._log.position
-        if self._last is None or self._last[:2] != (queue, position):
-            self._last = (queue, position, self.peak_in(self._below_root[queue]).tolist())
-        return self._last[2]
+        planned: list[int] = self._amounts[_PLANNED, self.row[queue]].tolist()
+        return planned
 
     def releasing(self, queue: str) -> Amounts:
         return self._of(queue, _RELEASING)
@@ -195,9 +169,8 @@ class Ledger:
 
     def peak_in(self, rows: LedgerRows) -> Amounts:
         """The larger of used and planned: what one more bind has to fit beside."""
-        planned = self.planned_in(rows)
-        # While nothing is releasing and nothing is nominated the two are the same.
-        return np.maximum(planned, self.used_in(rows)) if self._moving else planned
+        peak: Amounts = np.maximum(self.planned_in(rows), self.used_in(rows))
+        return peak
 
     def requested_in(self, rows: LedgerRows | None = None) -> Amounts:
         amount = self._amounts[_REQUESTED]
@@ -206,7 +179,6 @@ class Ledger:
 
     def _widen(self, width: int) -> None:
         self._amounts = widened(self._amounts, width)
-        self._moved, self._lists, self._last = {}, {}, None
         self._laid_out()
 
     def _laid_out(self) -> None:
