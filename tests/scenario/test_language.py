@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from tests.scenario.inline_scenarios import FILE, load_error, parse_one
 
+from muster.kube.read.object_references import Manifest
 from muster.scenario import load, parse
-from muster.scenario.manifest_builder import group, pods
-from muster.scenario.syntax_tree import AdvanceStep, CycleStep, ExpectStep, RestartStep, RunStep, SubmitStep
+from muster.scenario.manifest_builder import gang_manifests, group
+from muster.scenario.syntax_tree import AdvanceStep, CycleStep, ExpectStep, GangSpec, RestartStep, RunStep, SubmitStep
 from muster.yaml_positions import InputError
 
 # -- what is right -----------------------------------------------------------------------------------------------------------------
@@ -29,13 +30,17 @@ def test_a_node_has_defaults_and_any_resource_by_its_full_name() -> None:
     assert found.nodes[0]["metadata"]["labels"]["kubernetes.io/hostname"] == "n1"
 
 
+def pods(gang: GangSpec) -> list[Manifest]:
+    return [manifest for manifest in gang_manifests(gang, now=0.0) if manifest["kind"] == "Pod"]
+
+
 def test_a_gang_becomes_a_pod_group_and_numbered_pods() -> None:
     (gang,) = parse_one("gangs: [{name: low, pods: 3, min: 2, requests: {gpu: 4}, priority: 1, namespace: a}]").gangs
     declared = group(gang, now=0.0)
     assert declared is not None
     assert declared["apiVersion"] == "scheduling.volcano.sh/v1beta1"
     assert declared["spec"] == {"minMember": 2, "priorityClassName": "priority-1"}
-    made = list(pods(gang, now=0.0))
+    made = pods(gang)
     assert [pod["metadata"]["name"] for pod in made] == ["low-0", "low-1", "low-2"]
     assert made[0]["spec"]["schedulerName"] == "muster"
     assert made[0]["spec"]["containers"][0]["resources"]["requests"] == {"nvidia.com/gpu": "4"}
@@ -52,12 +57,12 @@ def test_roles_inherit_what_the_gang_says_and_add_their_own() -> None:
     ).gangs
     assert gang.min == 3
     assert [(role.name, role.min) for role in gang.roles] == [("boss", 1), ("worker", 2)]
-    requests = [pod["spec"]["containers"][0]["resources"]["requests"] for pod in pods(gang, now=0.0)]
+    requests = [pod["spec"]["containers"][0]["resources"]["requests"] for pod in pods(gang)]
     assert requests == [{"cpu": "1"}, *[{"nvidia.com/gpu": "1"}] * 3]
     declared = group(gang, now=0.0)
     assert declared is not None
     assert declared["spec"]["minTaskMember"] == {"boss": 1, "worker": 2}
-    names = [pod["metadata"]["name"] for pod in pods(gang, now=0.0)]
+    names = [pod["metadata"]["name"] for pod in pods(gang)]
     assert names == ["job-boss-0", "job-worker-0", "job-worker-1", "job-worker-2"]
 
 

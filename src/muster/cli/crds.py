@@ -34,8 +34,5 @@ def install_missing(kubeconfig: Path | None, context: str) -> int:
 
 
 async def _install(kubeconfig: Path | None, context: str) -> tuple[tuple[str, bool], ...]:
-    client = Client(await read_access(kubeconfig, context))
-    try:
+    async with Client(await read_access(kubeconfig, context)) as client:
         return await install(client)
-    finally:
-        await client.close()

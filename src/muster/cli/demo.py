@@ -70,8 +70,7 @@ def demo_on_kube(seconds: float) -> int:
 
 
 async def _run_on_kube(kubeconfig: Path, seconds: float, screen: Screen) -> int:
-    client = Client(await read_access(kubeconfig))
-    try:
+    async with Client(await read_access(kubeconfig)) as client:
         await install(client)
         async with Kubelets(client, startup_s=0.5, pod_eviction_timeout_s=1.0) as kubelets:
             view = _DemoScreen(screen)
@@ -85,8 +84,6 @@ async def _run_on_kube(kubeconfig: Path, seconds: float, screen: Screen) -> int:
                 code = await asyncio.to_thread(running.stop)
         screen.print_lines(_summary(view.state, screen, seconds=seconds))
         return OK if code == 0 else FAILED
-    finally:
-        await client.close()
 
 
 async def _run_timeline(

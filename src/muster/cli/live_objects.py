@@ -32,14 +32,11 @@ def read_live_objects(decoder: Decoder, *, kubeconfig: Path | None, context: str
 async def _read(decoder: Decoder, kubeconfig: Path | None, context: str, *, quiet: bool) -> LiveObjects:
     objects: list[ClusterObject] = []
     unread: list[str] = []
-    client = Client(await read_access(kubeconfig, context))
-    try:
+    async with Client(await read_access(kubeconfig, context)) as client:
         with Counting("reading the cluster", quiet=quiet) as progress:
             async for kind, items in list_raw(client, unread):
                 objects += [obj for item in items if (obj := _read_one(decoder, kind, item)) is not None]
                 progress.show(len(objects))
-    finally:
-        await client.close()
     return objects, unread
 
 

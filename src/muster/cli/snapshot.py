@@ -37,8 +37,5 @@ def save(output: Path, *, kubeconfig: Path | None, context: str, anonymous: bool
 
 
 async def _take_snapshot(kubeconfig: Path | None, context: str) -> list[Manifest]:
-    client = Client(await read_access(kubeconfig, context))
-    try:
+    async with Client(await read_access(kubeconfig, context)) as client:
         return await capture(client)
-    finally:
-        await client.close()

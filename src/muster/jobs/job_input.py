@@ -31,7 +31,6 @@ from muster.scenario.field_reader import Field
 from muster.scenario.object_parser import parse_gang
 from muster.scenario.step_parser import parse_manifest
 from muster.scenario.symbol_table import SymbolTable, is_manifest
-from muster.scenario.syntax_tree import GangSpec
 from muster.sim.api_kinds import KINDS, BadManifest, ref_of
 from muster.sim.cluster import SimCluster
 from muster.yaml_positions import InputFaults, YamlValue, yaml_value
@@ -119,7 +118,7 @@ def _read(file: str, text: str, found: _Manifests, state: SeenCluster, options: 
         else:
             for gang in parse_gang(at, symbols):
                 served = replace(gang, scheduler_name=options.workload.scheduler_names[0])
-                found.known.extend(_gang_manifests(served, now=state.now))
+                found.known.extend(manifest_builder.gang_manifests(served, now=state.now))
     faults.raise_any()
 
 
@@ -172,13 +171,6 @@ def _symbol_table(items: Sequence[YamlValue], state: SeenCluster) -> SymbolTable
     for known, kind in ((symbols.queues, Queue), (symbols.classes, PriorityClass), (symbols.nodes, Node)):
         known.update(dict.fromkeys(obj.name for obj in state.objects if isinstance(obj, kind)))
     return symbols
-
-
-def _gang_manifests(gang: GangSpec, *, now: float) -> Iterator[Manifest]:
-    for manifest in (gang.priority_class, manifest_builder.group(gang, now=now)):
-        if manifest is not None:
-            yield manifest
-    yield from manifest_builder.pods(gang, now=now)
 
 
 class _Admission:

@@ -116,8 +116,9 @@ def _pod_group_spec(gang: GangSpec) -> Manifest:
     return {**spec, **gang.pod_group_spec}
 
 
-def pods(gang: GangSpec, *, now: float) -> Iterator[Manifest]:
-    """The members that exist from the beginning."""
+def gang_manifests(gang: GangSpec, *, now: float) -> Iterator[Manifest]:
+    """Its priority class and its PodGroup, where it has them, and the members that exist from the beginning."""
+    yield from (manifest for manifest in (gang.priority_class, group(gang, now=now)) if manifest is not None)
     for role in gang.roles:
         for number in range(role.existing):
             yield pod(gang, role, number, now=now)

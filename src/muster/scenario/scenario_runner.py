@@ -220,12 +220,8 @@ class ScenarioRunner:
                 self._create_gang(gang)
 
     def _create_gang(self, gang: GangSpec) -> None:
-        now = self.cluster.now
-        for manifest in (gang.priority_class, manifest_builder.group(gang, now=now)):
-            if manifest is not None:
-                self.cluster.apply(manifest)
-        for pod in manifest_builder.pods(gang, now=now):
-            self.cluster.apply(pod)
+        for manifest in manifest_builder.gang_manifests(gang, now=self.cluster.now):
+            self.cluster.apply(manifest)
         self.gangs[gang.title] = gang
 
     def _delete(self, target: PodTarget | NamedObject) -> None:

@@ -357,14 +357,9 @@ class Memory:
     # -- forgetting ------------------------------------------------------------------------------------------------------------
 
     def forget_pod(self, uid: str) -> None:
-        self.refused_binds.drop(uid)
-        self.unwritten_reservations.drop(uid)
-        self.bound_by_others.drop(uid)
-        self.timed_out.drop(uid)
-        self.binding_reservations.drop(uid)
-        self.refused_evictions.drop(uid)
-        self.cancelled_evictions.drop(uid)
-        self.plan_losses.drop(uid)
+        by_uid = (self.refused_binds, self.unwritten_reservations, self.bound_by_others, self.timed_out, self.binding_reservations)
+        for table in (*by_uid, self.refused_evictions, self.cancelled_evictions, self.plan_losses):
+            table.drop(uid)
 
     def forget_gang(self, key: str) -> None:
         self.attempts.drop(key)

@@ -13,6 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from importlib import import_module
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from pathlib import Path
@@ -100,28 +101,24 @@ async def read_access(kubeconfig: Path | None = None, context: str = "") -> Acce
     """From the given kubeconfig, else KUBECONFIG, else the service account of this pod, else ~/.kube/config."""
     named = str(kubeconfig) if kubeconfig is not None else os.environ.get("KUBECONFIG", "")
     if not named and not context and os.environ.get(IN_CLUSTER_VARIABLE):
-        return _from_service_account()
+        return await _access(_load_service_account)
     paths = named or str(Path.home() / ".kube" / "config")
     if not any(Path(path).expanduser().is_file() for path in paths.split(os.pathsep) if path):
         raise AccessError(f"no kubeconfig at {paths}; name one with --kubeconfig or KUBECONFIG, or run in a pod of the cluster")
-    return await _from_kubeconfig(paths, context=context)
+    return await _access(partial(_load_kubeconfig, paths, context=context))
 
 
-async def _from_kubeconfig(paths: str, *, context: str) -> Access:
-    login = await _load_kubeconfig(paths, context=context)
+async def _access(load: Callable[[], Awaitable[Login]]) -> Access:
+    """`load` reads all files, now and whenever credentials are read again: a new login of the user is written there."""
 
     async def reload() -> Credentials:
-        # All files are read again: a new login of the user is written there.
-        return _credentials(await _load_kubeconfig(paths, context=context))
+        return _credentials(await load())
 
-    return _access(login, _credentials(login), reload)
-
-
-def _access(login: Login, credentials: Credentials, reload: Callable[[], Awaitable[Credentials]]) -> Access:
+    login = await load()
     return Access(
         server=login.server,
         context=_tls(login) if login.server.startswith("https") else None,
-        credentials=credentials,
+        credentials=_credentials(login),
         reload=reload,
         server_name=login.server_name,
         proxy=login.proxy or _proxy_for(login.server),
@@ -187,23 +184,11 @@ def _file_refresh_s(user: Mapping[str, Any]) -> float | None:
     return FILE_REFRESH_S if {"tokenFile", "auth-provider", "client-certificate"} & user.keys() else None
 
 
-def _from_service_account() -> Access:
-    async def reload() -> Credentials:
-        return _service_account_credentials(_service_account())
-
-    login = _service_account()
-    return _access(login, _service_account_credentials(login), reload)
-
-
-def _service_account() -> Login:
+async def _load_service_account() -> Login:
     try:
         return read_service_account()
     except (OSError, KeyError, ValueError) as error:
         raise AccessError(f"this is a pod in a cluster, but its service account cannot be read: {error}") from error
-
-
-def _service_account_credentials(login: Login) -> Credentials:
-    return Credentials(login.header, refresh_after_s=FILE_REFRESH_S)
 
 
 def _proxy_for(server: str) -> str:

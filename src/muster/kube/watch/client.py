@@ -15,7 +15,8 @@ from asyncio.trsock import TransportSocket
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from email.utils import parsedate_to_datetime
-from typing import Any, Final
+from types import TracebackType
+from typing import Any, Final, Self
 
 import aiohttp
 import msgspec
@@ -168,6 +169,12 @@ class Client:
         finally:
             self._watch_sockets.discard(watch_socket)
             _set_min_read_bytes(watch_socket, 1)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()
 
     async def close(self) -> None:
         if self._session is not None:

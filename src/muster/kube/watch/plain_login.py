@@ -70,7 +70,8 @@ def read_service_account() -> Login:
     if not token or not ca_file.read_bytes():
         raise OSError(f"the token or the certificate in {SERVICE_ACCOUNT} is empty")
     address = f"[{host}]" if ":" in host else host
-    return Login(f"https://{address}:{port}", f"Bearer {token}", ca_file=str(ca_file))
+    user = {"tokenFile": str(SERVICE_ACCOUNT / "token")}
+    return Login(f"https://{address}:{port}", f"Bearer {token}", ca_file=str(ca_file), user=user)
 
 
 def read_plain_kubeconfig(paths: str, *, context: str) -> Login | None:
