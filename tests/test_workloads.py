@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from muster.jobs.workloads import KINDS, BadWorkload, WorkloadOptions, expand, kind_of
+from muster.jobs.workload_kinds import KINDS, BadWorkload, kind_of
+from muster.jobs.workloads import WorkloadOptions, expand
 
 POD = "{spec: {containers: [{name: m, resources: {limits: {nvidia.com/gpu: 8}}}]}}"
 RAY = f"{{headGroupSpec: {{template: {POD}}}, workerGroupSpecs: [{{groupName: w, replicas: 4, minReplicas: 2, template: {POD}}}]}}"

@@ -13,7 +13,7 @@ from rich.status import Status
 from rich.text import Text
 
 from muster.cli import OK
-from muster.cli.compare_report import report_html
+from muster.cli.compare_report import job_cells, report_html
 from muster.cli.errors import UserError, file_error
 from muster.cli.json_output import JsonDocument, write_json
 from muster.cli.screen import BAD, DIM, GOOD, Screen, TextPart, styled, to_stdout
@@ -197,25 +197,12 @@ def _job_table(names: Sequence[str], jobs: Sequence[JobDifference], *, width: in
     yield styled("")
     yield styled((f" jobs that fare most differently with {names[-1]} than with {names[0]}", DIM))
     columns = ["job", "queue", ">GPUs", ">ends", ">wait", ">evicted", ">lost GPU-hours"]
-    yield from lay_out(columns, [_job_cells(pair) for pair in jobs], width=width)
+    yield from lay_out(columns, [job_cells(pair, arrow="->") for pair in jobs], width=width)
     yield styled("")
     for pair in jobs:
         name = names[-1] if pair.worse is pair.last else names[0]
         if pair.worse.why:
             yield styled(f" {pair.worse.name}", (f"  with {name} ", DIM), pair.worse.why)
-
-
-def _job_cells(pair: JobDifference) -> list[str]:
-    first, last = pair.first, pair.last
-    return [
-        first.name,
-        first.queue,
-        f"{first.gpus:g}",
-        "-" if first.end_s is None or last.end_s is None else f"{pair.seconds / 3600:+.1f} h",
-        f"{first.waited_s / 3600:.1f} -> {last.waited_s / 3600:.1f} h",
-        f"{first.evictions} -> {last.evictions}",
-        f"{first.lost_gpu_hours:.0f} -> {last.lost_gpu_hours:.0f}",
-    ]
 
 
 def comparison_document(compared: ComparedPolicies) -> JsonDocument:

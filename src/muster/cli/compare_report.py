@@ -21,6 +21,20 @@ figcaption { font-weight: 600 } svg { background: #fafafa; border: 1px solid #cc
 """
 
 
+def job_cells(pair: JobDifference, *, arrow: str) -> list[str]:
+    """A job with the first policy and with the last, as a row of a table."""
+    first, last = pair.first, pair.last
+    return [
+        first.name,
+        first.queue,
+        f"{first.gpus:g}",
+        "-" if first.end_s is None or last.end_s is None else f"{pair.seconds / 3600:+.1f} h",
+        f"{first.waited_s / 3600:.1f} {arrow} {last.waited_s / 3600:.1f} h",
+        f"{first.evictions} {arrow} {last.evictions}",
+        f"{first.lost_gpu_hours:.0f} {arrow} {last.lost_gpu_hours:.0f}",
+    ]
+
+
 def report_html(headline: str, names: Sequence[str], found: Comparison, difference: Callable[[FigureRow], str]) -> str:
     policy = "default-src 'none'; style-src 'unsafe-inline'"
     parts = [
@@ -95,18 +109,8 @@ def _jobs(names: Sequence[str], jobs: Sequence[JobDifference]) -> Iterator[str]:
     columns = ("job", "queue", "GPUs", "ends", "wait", "evicted", "lost GPU-hours", "why")
     yield f"<tr>{''.join(f'<th>{column}</th>' for column in columns)}</tr>"
     for pair in jobs:
-        first, last = pair.first, pair.last
-        ends = "-" if first.end_s is None or last.end_s is None else f"{pair.seconds / 3600:+.1f} h"
-        cells = (
-            escape(first.name),
-            escape(first.queue),
-            f"{first.gpus:g}",
-            ends,
-            f"{first.waited_s / 3600:.1f} → {last.waited_s / 3600:.1f} h",
-            f"{first.evictions} → {last.evictions}",
-            f"{first.lost_gpu_hours:.0f} → {last.lost_gpu_hours:.0f}",
-        )
-        name = names[-1] if pair.worse is last else names[0]
+        cells = map(escape, job_cells(pair, arrow="→"))
+        name = names[-1] if pair.worse is pair.last else names[0]
         why = f"with {escape(name)} {escape(pair.worse.why)}" if pair.worse.why else ""
         yield f'<tr>{"".join(f"<td>{cell}</td>" for cell in cells)}<td class="text">{why}</td></tr>'
     yield "</table>"

@@ -9,16 +9,8 @@ from typing import Any, Protocol
 
 from muster.engine.hooks import Policy
 from muster.forecast.dry_run import Forecast, joined
-from muster.jobs.workloads import (
-    BadWorkload,
-    ExpandedWorkload,
-    WorkloadOptions,
-    expand,
-    find,
-    kind_of,
-    kind_with_paths,
-    template_paths,
-)
+from muster.jobs.workload_kinds import BadWorkload, find, kind_of, kind_with_paths, template_paths
+from muster.jobs.workloads import ExpandedWorkload, WorkloadOptions, expand
 from muster.json_values import to_json
 from muster.kube.read.object_references import POD, Manifest
 from muster.model.events import ClusterObject, PriorityClass, Upsert
