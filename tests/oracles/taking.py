@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from tests.oracles.contested import exceeds_limit, most_of
 from tests.oracles.giving import Taker, freed_by_queue, nobody_has_share
-from tests.oracles.plain_amounts import request_of, total
+from tests.oracles.plain_amounts import Amounts, request_of, total
 from tests.oracles.plan_units import Unit
 from tests.oracles.protection import is_preemptible
 from tests.oracles.queue_amounts import Ledger, ShareTable, below_common_ancestor, configured, is_within
@@ -32,13 +32,12 @@ def taking_findings(
     s: Snapshot, tables: Sequence[ShareTable], finished: Ledger, taker: Taker, givers: Sequence[Unit]
 ) -> Iterator[Finding]:
     """Borrowing never evicts: the taking queue and its ancestors below the common one are within their shares."""
-    levels = _levels_that_take(s, tables, taker, givers)
-    if not levels:
-        return
-    if not any(configured(tables, level) & taker.contested for level in levels):
-        names = ", ".join(sorted(taker.contested))
-        yield Finding("B6 taking", f"{show_queue(taker.queue)} has a share of none of {names}, for which others are evicted")
-    for level in levels:
+    ways = _ways_to_givers(s, tables, taker, givers)
+    for levels in ways:
+        if not any(configured(tables, level) & taker.contested for level in levels):
+            names = ", ".join(sorted(taker.contested))
+            yield Finding("B6 taking", f"{show_queue(taker.queue)} has a share of none of {names}, for which others are evicted")
+    for level in dict.fromkeys(level for levels in ways for level in levels):
         for name in sorted(configured(tables, level) & set(taker.ask)):
             if not is_within(tables, finished, level, name):
                 share = min(table[level][name] for table in tables if name in table.get(level, {}))
@@ -46,14 +45,14 @@ def taking_findings(
                 yield Finding("B6 taking", f"{show_queue(level)} borrows: with the ask it uses {name} {amounts}")
 
 
-def _levels_that_take(s: Snapshot, tables: Sequence[ShareTable], taker: Taker, givers: Sequence[Unit]) -> list[str]:
-    """The levels of the taker below the common ancestor with any queue that gives, where anybody has a share."""
-    found: list[str] = []
+def _ways_to_givers(s: Snapshot, tables: Sequence[ShareTable], taker: Taker, givers: Sequence[Unit]) -> list[list[str]]:
+    """The levels of the taker below the common ancestor with each queue that gives, where anybody has a share."""
+    found: list[list[str]] = []
     for unit in givers:
         for queue, freed in freed_by_queue(s, unit).items():
             ours, theirs = below_common_ancestor(s, taker.queue, queue)
-            if queue != taker.queue and not nobody_has_share(tables, theirs, ours, taker, freed):
-                found += [level for level in ours if level not in found]
+            if queue != taker.queue and ours not in found and not nobody_has_share(tables, theirs, ours, taker, freed):
+                found.append(ours)
     return found
 
 
@@ -70,21 +69,40 @@ def quota_findings(s: Snapshot, after: Snapshot, finished: Ledger, members: Sequ
 
 
 def _trigger_in_quota(s: Snapshot, queue: str, ours: Sequence[Pod]) -> Iterator[Finding]:
-    """A preemptible job has others evicted only while it is within the maximum of its own quota beside all that is used there."""
+    """A preemptible job has others evicted only while it is within the maximum of its own quota beside all that is used there, and
+    beside what the quota keeps for its non-preemptible jobs."""
     if not is_preemptible(s, ours[0]):
         return
     asked = total(request_of(pod) for pod in ours)
     members = {pod.uid for pod in ours}
-    used = total(
-        request_of(s.pods[uid])
+    charged = [
+        uid
         for uid, placement in s.placements.items()
         # Members that a plan from before a restart has nominated already count once, as what is asked for.
-        if placement.phase in CHARGED and uid not in members and not _is_fixed(s, uid) and queue in s.path(s.queue_of(uid))
-    )
+        if placement.phase in CHARGED and uid not in members and uid in s.pods and queue in s.path(s.queue_of(uid))
+    ]
+    loose = total(request_of(s.pods[uid]) for uid in charged if not _is_fixed(s, uid))
+    fixed = total(request_of(s.pods[uid]) for uid in charged if _is_fixed(s, uid))
+    requested = _requested_by_fixed_jobs(s, queue)
     for name, value in sorted(asked.items()):
-        most = s.queues[queue].limit.get(name)
-        if most is not None and used.get(name, 0) + value > most:
-            yield Finding("F3 trigger", f"{show_queue(queue)}: {name} {used.get(name, 0)} used + {value} > max {most}")
+        least, most = s.queues[queue].deserved.get(name), s.queues[queue].limit.get(name)
+        kept = fixed.get(name, 0) if least is None else max(fixed.get(name, 0), min(least, requested.get(name, 0)))
+        if most is not None and loose.get(name, 0) + kept + value > most:
+            amounts = f"{loose.get(name, 0)} used + {kept} of non-preemptible jobs + {value} > max {most}"
+            yield Finding("F3 trigger", f"{show_queue(queue)}: {name} {amounts}")
+
+
+def _requested_by_fixed_jobs(s: Snapshot, queue: str) -> Amounts:
+    """What non-preemptible jobs of the quota request, those alone that it could admit by themselves."""
+    levels = s.path(queue) if s.rules.checks_parent_quota else [queue]
+    found: list[Amounts] = []
+    for gang in s.gangs.values():
+        pods = [pod for pod in gang.pods() if s.queue_of(pod.uid) == queue and _is_fixed(s, pod.uid)]
+        least = total(request_of(pod) for pod in pods[: gang.min])
+        bounds = [amounts for level in levels for amounts in (s.queues[level].deserved, s.queues[level].limit)]
+        if all(value <= most for name, value in least.items() for bound in bounds if (most := bound.get(name)) is not None):
+            found += [request_of(pod) for pod in pods]
+    return total(found)
 
 
 def _quota_level(after: Snapshot, finished: Ledger, level: str, ours: Sequence[Pod]) -> Iterator[Finding]:

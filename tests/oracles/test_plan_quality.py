@@ -35,7 +35,7 @@ def test_a_row_has_the_same_clusters_every_time(row: str) -> None:
 
 
 def test_a_cluster_is_shown_as_a_scenario() -> None:
-    text = show("tree of queues", 4)
+    text = show("tree of queues", 3)
     assert text.startswith("# found: ")
     (scenario,) = parse(text, file="shown.yaml")
     assert run(scenario).cycles == 1

@@ -356,11 +356,8 @@ class QueueComparison:
             kept = by_share.get(giver, np.zeros_like(self.demand))
             if why := self._why_share_not_larger(pair, -kept, self.s.world.ledger.planned(pair.taking[-1])):
                 return why
-        return self._why_takers_not_within(list(sharing.values()))
-
-    def _why_takers_not_within(self, sharing: list[QueuePair]) -> str:
-        levels = max((pair.taking for pair in sharing), key=len, default=())
-        return self._why_not_within(sharing, levels, {level: self.s.world.ledger.planned(level) for level in levels}, levels)
+        levels = max((pair.taking for pair in sharing.values()), key=len, default=())
+        return self._why_not_within(list(sharing.values()), {level: self.s.world.ledger.planned(level) for level in levels})
 
     def is_met_by(self, freed: Amounts) -> bool:
         """Is so much all that is lacking here?"""
@@ -371,13 +368,12 @@ class QueueComparison:
         pair = self.pair(other)
         if pair is None:
             return ""
-        path = tuple(level for level in self.s.world.facts.tree.path(self.queue) if level in self.s.world.ledger)
         planned = dict.fromkeys(pair.taking, self.demand)
         planned[pair.taking[0]] = self.s.world.ledger.planned(pair.taking[0]) - self.own_evictable + self.demand
-        why = self._why_not_within([pair], pair.taking, planned, path)
+        why = self._why_not_within([pair], planned)
         if not why:
             return ""
-        never = self._why_not_within([pair], pair.taking, dict.fromkeys(pair.taking, self.demand), path)
+        never = self._why_not_within([pair], dict.fromkeys(pair.taking, self.demand))
         return never or (f"even without its pods of lower priority, {why}" if self.own_evictable.any() else why)
 
     def is_over_with_ask(self) -> bool:
@@ -397,16 +393,16 @@ class QueueComparison:
         """The columns in which so much is over the share, of those that are asked for."""
         return [at for at, amount in share.amounts.items() if usage[at] > amount and self.demand[at] > 0]
 
-    def _why_not_within(
-        self, pairs: list[QueuePair], levels: tuple[str, ...], planned: dict[str, Amounts], configuring: tuple[str, ...]
-    ) -> str:
-        """`configuring`: one of these must have a share of something contested."""
-        if not levels or all(not self._has_share(pair.giving) and not self._has_share(pair.taking) for pair in pairs):
+    def _why_not_within(self, pairs: list[QueuePair], planned: dict[str, Amounts]) -> str:
+        """`planned`: what the levels that take will use. On the way to each giver one of them must have a share of something
+        contested: what evicting anybody elsewhere would not change."""
+        by_share = [pair for pair in pairs if self._has_share(pair.giving) or self._has_share(pair.taking)]
+        if not by_share:
             return ""
-        if not self._has_share(configuring):
+        if not all(self._has_share(pair.taking) for pair in by_share):
             return f"{show_queue(self.queue)} has no deserved share of what it lacks: borrowing evicts nobody"
-        for level in levels:
-            usage = planned[level].tolist()
+        for level, amounts in planned.items():
+            usage = amounts.tolist()
             for share in self._shares_of(level):
                 if over := self._over(usage, share):
                     return self._why_over(level, usage, {at: share.amounts[at] for at in over})

@@ -272,16 +272,18 @@ class VictimSelection:
         """Each of these in turn is put back if the ask still fits, in the unit in which it was evicted. Was any?"""
         any_back = False
         for unit in units:
-            mark = self.trial.mark()
-            for pod, placement in self.before[unit]:
+            mark, with_unit = self.trial.mark(), self.before
+            # Judged as the plan would be without the unit.
+            self.before = {other: pairs for other, pairs in with_unit.items() if other != unit}
+            for pod, placement in with_unit[unit]:
                 self.trial.restore(pod, placement)
             if fits():
                 self._count(unit, -1)
-                del self.before[unit]
                 self.excluded[unit] = False
                 any_back = True
             else:
                 self.trial.undo_to(mark)
+                self.before = with_unit
         return any_back
 
     def evict_all(self, units: list[int]) -> bool:
