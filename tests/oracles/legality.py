@@ -97,8 +97,7 @@ def rights_findings(s: Snapshot, plan: JudgedPlan, units: Sequence[Unit], claima
     after, finished = _finished(s, plan)
     yield from limit_findings(s, finished, members)
     yield from _priority_findings(s, plan, units)
-    if plan.action == JOB_PREEMPT:
-        yield from quota_findings(s, after, finished, members)
+    yield from quota_findings(s, after, finished, members)
     foreign = _foreign(s, plan, units)
     if not foreign:
         return

@@ -32,13 +32,14 @@ class PlanKey:
     """What is compared before the cost, in this order."""
 
     budgets_broken: int
-    has_whole: bool
-    highest_priority: int
-    """Of reclaim it counts after the cost, and is zero here."""
+    leading: tuple[object, object]
+    """Whether a whole gang ends, and who is the worst victim: by priority, or for reclaim by queue. The policy swaps the two."""
     priorities: int
     """For one pod, the sum of the victims' priorities above the lowest possible; zero for a gang, and for reclaim."""
-    queue: QueueRank
     gangs_below_minimum: int
+    has_whole: bool = field(compare=False)
+    highest_priority: int = field(compare=False)
+    """Of reclaim it counts after the cost, and is zero here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +70,16 @@ class PlanOrder:
 
     def key(self, units: Sequence[Unit]) -> PlanKey:
         victims = [uid for unit in units for uid in unit.pods]
+        has_whole = any(not unit.is_safe for unit in units)
+        highest = 0 if self._reclaims else self._highest(units)
+        worst = self._worst_queue(units) if self._reclaims else highest
         return PlanKey(
             budgets_broken=len(broken_budgets(self.s, victims)) if self.s.rules.budgets == "soft" else 0,
-            has_whole=any(not unit.is_safe for unit in units),
-            highest_priority=0 if self._reclaims else self._highest(units),
+            leading=(worst, has_whole) if self.s.rules.priority_first else (has_whole, worst),
             priorities=0 if self._reclaims else self._sum(units),
-            queue=self._worst_queue(units) if self._reclaims else NO_QUEUE,
             gangs_below_minimum=self._left_below(units, victims),
+            has_whole=has_whole,
+            highest_priority=highest,
         )
 
     def cost(self, units: Iterable[Unit]) -> float:
