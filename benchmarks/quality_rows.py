@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
+from benchmarks.quality_mixed_rows import deep_tree, mixed_devices, quota_tree
 from benchmarks.quality_worlds import CONSOLIDATE, MOST_UNITS, PREEMPT, RECLAIM, Document, RandomWorld, written
 
 QUOTA_LABEL = "quota.scheduling.koordinator.sh/name"
@@ -215,6 +216,9 @@ ROWS: dict[str, tuple[list[str], Callable[[RandomWorld], None]]] = {
     "shared GPUs": (PREEMPT, shared_gpus),
     "quotas": (PREEMPT, quotas),
     "consolidation": (CONSOLIDATE, pieces),
+    "shared GPUs of several sizes": (RECLAIM, mixed_devices),
+    "deep tree": (RECLAIM, deep_tree),
+    "quota tree": (RECLAIM, quota_tree),
 }
 
 

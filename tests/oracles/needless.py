@@ -19,7 +19,7 @@ MOST_CHOICES = 200
 def needless_findings(s: Snapshot, plan: JudgedPlan, units: Sequence[Unit]) -> Iterator[Finding]:
     members = [s.pods[uid] for uid in plan.placed]
     gang = s.gangs[plan.asker]
-    if gang.subgroups or not members or not is_packable_world(s, members) or _share_devices(s, plan, members):
+    if gang.subgroups or not members or not is_packable_world(s, members):
         return
     # What was wrong with the plan all along does not make a unit necessary.
     known = frozenset(finding.rule for finding in rights_findings(s, plan, units))
@@ -32,13 +32,6 @@ def needless_findings(s: Snapshot, plan: JudgedPlan, units: Sequence[Unit]) -> I
             if surplus:
                 text = f"{shown(s, unit)} ends, and its surplus {', '.join(surplus)} would have been enough"
                 yield Finding("D3 surplus", text)
-
-
-def _share_devices(s: Snapshot, plan: JudgedPlan, members: Sequence[Pod]) -> bool:
-    """Members of several sizes, and devices that they may share: they are placed one after the other, not packed."""
-    sizes = {(pod.signature.request, pod.signature.devices) for pod in members}
-    has_devices = any(s.nodes[node].devices for node in plan.placed.values() if node in s.nodes)
-    return len(sizes) > 1 and has_devices and any(pod.signature.devices for pod in members)
 
 
 def _is_enough(
