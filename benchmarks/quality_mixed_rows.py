@@ -156,7 +156,7 @@ def elastic_roles(w: RandomWorld, found: Document) -> Document:
             pods = w.chance.choice((2, 3, 3))
             return {**found, "pods": pods, "min": w.chance.randint(1, pods)}
     names = ("boss", "worker")
-    parts = []
+    parts: list[Document] = []
     for name in names:
         pods = w.chance.choice((1, 1, 2))
         parts.append({"name": name, "pods": pods, "requests": written(w.request()), "min": w.chance.randint(1, pods)})

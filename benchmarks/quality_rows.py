@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from benchmarks.quality_mixed_rows import deep_tree, mixed_devices, quota_tree
+from benchmarks.quality_mixed_rows import QUOTA_LABEL, deep_tree, mixed_devices, quota_tree, share_device
 from benchmarks.quality_worlds import CONSOLIDATE, MOST_UNITS, PREEMPT, RECLAIM, Document, RandomWorld, written
-
-QUOTA_LABEL = "quota.scheduling.koordinator.sh/name"
 
 
 def whole_cluster(w: RandomWorld) -> None:
@@ -135,7 +133,8 @@ def shared_gpus(w: RandomWorld) -> None:
         gang["runningOn"] = []
         for _ in range(gang["pods"]):
             node = next(
-                (name for name in w.chance.sample(sorted(devices), len(devices)) if _share(devices[name], memory, cores)), None
+                (name for name in w.chance.sample(sorted(devices), len(devices)) if share_device(devices[name], memory, cores)),
+                None,
             )
             gang["runningOn"] += [node] if node is not None else []
         if gang["runningOn"]:
@@ -191,17 +190,6 @@ def _sometimes_protected(w: RandomWorld, queue: Document, total: dict[str, int])
         queue["reclaimable"] = False
     if w.chance.random() < 0.1:
         w.settings["strictDeserved"] = True
-
-
-def _share(devices: list[list[int]], memory: int, cores: int) -> bool:
-    """Put a pod onto the first of these devices that has room for it."""
-    for device in devices:
-        alone = device == [8, 100]
-        if device[0] >= memory and device[1] >= cores and (alone or (cores < 100 and device[1] > 0)):
-            device[0] -= memory
-            device[1] -= cores
-            return True
-    return False
 
 
 ROWS: dict[str, tuple[list[str], Callable[[RandomWorld], None]]] = {

@@ -28,7 +28,8 @@ obvious on purpose. Where the rules leave a choice, this is how they are read he
   (1 + hours of lost work + hours to restart) with the plugin `lost-work`.
 - **Needless.** A unit is needless if without it the members can still be placed by exact packing (on the same node for one pod, on
   the nominated nodes under a topology constraint, anywhere otherwise) and limits, quotas and shares on the asker's path still hold.
-- **Not judged.** Room in worlds where ports, volumes, inter-pod terms or plugins of others decide; whether a unit is needless where
-  members of several sizes share devices, which are not packed but placed one after the other; consolidation; pauses and
+- **Taking.** On the way to each queue that gives, one level of the taker has a share of something in L. What is evicted elsewhere
+  gives it no such share.
+- **Not judged.** Room in worlds where ports, volumes, inter-pod terms or plugins of others decide; consolidation; pauses and
   doubled run times.
 """

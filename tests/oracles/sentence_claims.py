@@ -251,19 +251,42 @@ def _over_limit(facts: SentenceFacts, found: Match) -> Iterator[str]:
     facts.in_trial = facts.in_trial or found[1] is not None
     for term in found[3].split(", "):
         figures = re.fullmatch(
-            rf"({NAME}) (?:(\S+) used \+ )?(\S+) requested > (\S+) (limit|max|left by the guarantees of others)", term
+            rf"({NAME}) (?:(\S+) used( by non-preemptible pods)? \+ )?(?:(\S+) reserved for non-preemptible jobs \+ )?"
+            r"(\S+) requested > (\S+) (limit|max|min|left by the guarantees of others)",
+            term,
         )
         if figures is None:
             yield f"no known form: {term}"
             continue
-        name = facts.resource(figures[1])
-        asked, most = facts.requested(queue).get(name, 0), most_of(facts.s, queue, name)
-        yield from facts.figure(figures[3], name, asked, "requested")
-        yield from facts.figure(figures[4], name, most or 0, figures[5])
-        if figures[2] is not None:
-            yield from facts.usage(figures[2], queue, name)
-        if most is None or (not facts.in_trial and facts.used(queue, name) + asked <= most):
+        name, is_min = facts.resource(figures[1]), figures[7] == "min"
+        most = facts.s.queues[queue].deserved.get(name) if is_min else most_of(facts.s, queue, name)
+        used = facts.used_by_non_preemptible(queue, name) if is_min else facts.used(queue, name)
+        asked, kept = facts.requested(queue).get(name, 0), facts.kept_for_non_preemptible(queue, name)
+        yield from facts.figure(figures[5], name, asked, "requested")
+        yield from facts.figure(figures[6], name, most or 0, figures[7])
+        if bool(figures[3]) is not is_min:
+            yield "a minimum bounds what non-preemptible pods use, and only that"
+        if figures[2] is not None and not facts.in_trial:
+            yield from facts.figure(figures[2], name, used, "used")
+        if figures[4] is not None and not facts.in_trial:
+            yield from facts.figure(figures[4], name, kept, "reserved")
+        if most is None or (not facts.in_trial and used + asked + (0 if figures[4] is None else kept) <= most):
             yield f"that is not more than {most}"
+
+
+def _not_within_quota(facts: SentenceFacts, _: Match) -> Iterator[str]:
+    if not facts.is_refused_by_quota():
+        yield "it is within the bounds of its quota"
+
+
+def _below_already(facts: SentenceFacts, found: Match) -> Iterator[str]:
+    """What others before it took brought the queue below its share: it had as much, or more."""
+    queue = facts.queues[found[1]]
+    names = {name for pod in facts.could_evict() for name in request_of(pod)}
+    had = any(share <= facts.used(queue, name) for name in names for share in facts.shares(queue, name))
+    if not facts.in_trial or not had:
+        yield "it is not, before anybody is evicted"
+    yield from facts.at_most(found[2], _below(facts, queue), f"in {queue}")
 
 
 def _within(facts: SentenceFacts, found: Match) -> Iterator[str]:
@@ -409,6 +432,8 @@ _FORMS: list[tuple[str, Check]] = [
     (r"no preemptible pod of lower priority is placed, in its quota or in a queue that is over its share", _nobody_lower),
     (r"no other queue has pods placed, and no pod of lower priority in its own is placed", _nobody_at_all),
     (rf"(even with every evictable pod evicted, )?{QUEUE}: ([^()]+ > [^()]+)", _over_limit),
+    (r"a job must be within the bounds of its quota before pods are evicted for it", _not_within_quota),
+    (rf"{QUEUE} is below its {SHARE} already{COUNTED}", _below_already),
     (rf"{QUEUE} is within its {SHARE}: ({AMOUNTS}){COUNTED}", _within),
     (rf"{QUEUE} is over its {SHARE} of (.+), of which the unit frees nothing{COUNTED}", _over_in_others),
     (rf"a unit of {QUEUE} frees nothing that is lacking", _frees_nothing),

@@ -8,7 +8,8 @@ from tests.oracles.best_plan import missing_members
 from tests.oracles.plain_amounts import Amounts, minus, request_of, total
 from tests.oracles.protection import budgets_over, is_too_young, never_evictable
 from tests.oracles.queue_amounts import charge, ledger_of, share_tables
-from tests.oracles.snapshot import ON_NODE, Snapshot
+from tests.oracles.snapshot import CHARGED, ON_NODE, Snapshot
+from tests.oracles.taking import is_fixed, quota_findings, requested_by_fixed_jobs
 
 from muster.model.gang import Gang
 from muster.model.pod import Pod
@@ -60,6 +61,21 @@ class SentenceFacts:
 
     def used(self, queue: str, name: str) -> int:
         return self.ledger.get(queue, {}).get(name, 0)
+
+    def used_by_non_preemptible(self, queue: str, name: str) -> int:
+        fixed = [uid for uid, placement in self.s.placements.items() if placement.phase in CHARGED and is_fixed(self.s, uid)]
+        return charge(self.s, {}, fixed).get(queue, {}).get(name, 0)
+
+    def kept_for_non_preemptible(self, queue: str, name: str) -> int:
+        """What a quota keeps for those of its non-preemptible jobs that wait."""
+        least, wanted = self.s.queues[queue].deserved.get(name), requested_by_fixed_jobs(self.s, queue).get(name, 0)
+        return 0 if least is None else max(0, min(least, wanted) - self.used_by_non_preemptible(queue, name))
+
+    def is_refused_by_quota(self) -> bool:
+        """Beyond the minimum for a job that is not preemptible, beyond the maximum for one that is."""
+        own = [pod for pod in self.missing if self.s.queue_of(pod.uid).startswith("quota/")]
+        finished = charge(self.s, self.ledger, [pod.uid for pod in self.missing])
+        return any(found.rule in ("F3 trigger", "F3 min") for found in quota_findings(self.s, self.s, finished, own))
 
     def used_by_others_than_lower(self, queue: str, name: str) -> int:
         """What it would use without those of lower priority that the gang could evict in it."""

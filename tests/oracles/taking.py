@@ -81,9 +81,9 @@ def _trigger_in_quota(s: Snapshot, queue: str, ours: Sequence[Pod]) -> Iterator[
         # Members that a plan from before a restart has nominated already count once, as what is asked for.
         if placement.phase in CHARGED and uid not in members and uid in s.pods and queue in s.path(s.queue_of(uid))
     ]
-    loose = total(request_of(s.pods[uid]) for uid in charged if not _is_fixed(s, uid))
-    fixed = total(request_of(s.pods[uid]) for uid in charged if _is_fixed(s, uid))
-    requested = _requested_by_fixed_jobs(s, queue)
+    loose = total(request_of(s.pods[uid]) for uid in charged if not is_fixed(s, uid))
+    fixed = total(request_of(s.pods[uid]) for uid in charged if is_fixed(s, uid))
+    requested = requested_by_fixed_jobs(s, queue)
     for name, value in sorted(asked.items()):
         least, most = s.queues[queue].deserved.get(name), s.queues[queue].limit.get(name)
         kept = fixed.get(name, 0) if least is None else max(fixed.get(name, 0), min(least, requested.get(name, 0)))
@@ -92,12 +92,12 @@ def _trigger_in_quota(s: Snapshot, queue: str, ours: Sequence[Pod]) -> Iterator[
             yield Finding("F3 trigger", f"{show_queue(queue)}: {name} {amounts}")
 
 
-def _requested_by_fixed_jobs(s: Snapshot, queue: str) -> Amounts:
+def requested_by_fixed_jobs(s: Snapshot, queue: str) -> Amounts:
     """What non-preemptible jobs of the quota request, those alone that it could admit by themselves."""
     levels = s.path(queue) if s.rules.checks_parent_quota else [queue]
     found: list[Amounts] = []
     for gang in s.gangs.values():
-        pods = [pod for pod in gang.pods() if s.queue_of(pod.uid) == queue and _is_fixed(s, pod.uid)]
+        pods = [pod for pod in gang.pods() if s.queue_of(pod.uid) == queue and is_fixed(s, pod.uid)]
         least = total(request_of(pod) for pod in pods[: gang.min])
         bounds = [amounts for level in levels for amounts in (s.queues[level].deserved, s.queues[level].limit)]
         if all(value <= most for name, value in least.items() for bound in bounds if (most := bound.get(name)) is not None):
@@ -111,7 +111,7 @@ def _quota_level(after: Snapshot, finished: Ledger, level: str, ours: Sequence[P
     fixed = total(
         request_of(after.pods[uid])
         for uid, placement in after.placements.items()
-        if placement.phase in CHARGED and _is_fixed(after, uid) and level in after.path(after.queue_of(uid))
+        if placement.phase in CHARGED and is_fixed(after, uid) and level in after.path(after.queue_of(uid))
     )
     for name, value in sorted(asked.items()):
         least, most = quota.deserved.get(name), quota.limit.get(name)
@@ -121,7 +121,7 @@ def _quota_level(after: Snapshot, finished: Ledger, level: str, ours: Sequence[P
             yield Finding("F3 max", f"{show_queue(level)}: {name} {finished[level].get(name, 0)} > max {most}")
 
 
-def _is_fixed(s: Snapshot, uid: str) -> bool:
+def is_fixed(s: Snapshot, uid: str) -> bool:
     return uid in s.pods and uid in s.members and not is_preemptible(s, s.pods[uid])
 
 
