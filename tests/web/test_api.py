@@ -18,11 +18,12 @@ import pytest
 from tests.cli.commands import ROOT
 from tests.web.served import ask, scenario, serving_file
 
-from muster.cli.cluster_state import ClusterOptions
+from muster.cli.cluster_state import ClusterOptions, ClusterState
 from muster.cli.view import read_views
 from muster.config import default_policy, load_policy
-from muster.forecast.dry_run import dry_run
-from muster.forecast.gang_report import before_cycle, described, with_cycle
+from muster.forecast.dry_run import dry_run, forecast
+from muster.forecast.gang_report import BeforeCycle, before_cycle, described, with_cycle
+from muster.jobs.job_input import JobOptions, plan_answers, plan_document, read_job
 from muster.json_values import to_json
 from muster.web.api_access import Denied, LoopbackAccess
 from muster.web.api_server import SCRIPTS, static_text
@@ -30,6 +31,7 @@ from muster.web.cluster_view import PARTS
 from muster.web.dry_runs import MAX_JOB_BYTES, MAX_QUEUED, MAX_RUNNING, DryRuns
 
 OPEN_API = json.loads(static_text("openapi.json"))
+ANY_JOB = "{name: new, pods: 2, requests: {gpu: 1}}"
 JOB = b"{name: new, namespace: prod, queue: prod, pods: 1, requests: {gpu: 8}}"
 
 
@@ -208,23 +210,33 @@ def test_a_fork_answers_what_a_cycle_of_its_own_would(file: str) -> None:
     options = ClusterOptions(str(ROOT / "scenarios" / file), quiet=True)
     views = read_views(options)
 
-    def cold(name: str) -> Any:
-        objects, now, source = pickle.loads(asyncio.run(views.question_state()))
-        policy, seen = load_policy(source) if source else default_policy(), []
+    objects, now, source = pickle.loads(asyncio.run(views.question_state()))
+    policy = load_policy(source) if source else default_policy()
+    question = {"ask": "plan", "job": ANY_JOB, "namespace": "", "outlook": False}
+
+    def cold_why(name: str) -> Any:
+        seen: list[BeforeCycle] = []
         run = dry_run(policy, objects, now=now, look=lambda s: seen.append(before_cycle(s)))
         gang = next(gang for gang in run.gangs.values() if gang.full_name == name)
-        return msgspec.json.decode(msgspec.json.encode(to_json(with_cycle(described(seen[0], gang), run, gang))))
+        return to_json(with_cycle(described(seen[0], gang), run, gang))
+
+    def cold_plan() -> Any:
+        state = ClusterState(tuple(objects), now, policy)
+        job = read_job([("job", ANY_JOB)], state, JobOptions(), name="job")
+        (found,) = plan_answers(forecast(policy, (*objects, *job.objects), job.uids, now=now), job)
+        return plan_document(found)
 
     async def warm(names: list[str]) -> list[Any]:
         with closing(DryRuns()) as runs:
-            job = {"ask": "plan", "job": JOB.decode(), "namespace": "", "outlook": True}
-            await runs.ask(job, views.question_state)
+            await runs.ask({**question, "outlook": True}, views.question_state)
             asked = [{"ask": "why", "gang": name, "outlook": False} for name in names]
-            return [(await runs.ask(each, views.question_state)).body for each in asked]
+            whys = [(await runs.ask(each, views.question_state)).body for each in asked]
+            return [*whys, (await runs.ask(question, views.question_state)).body["gangs"][0]]
 
     names = [row["gang"] for row in asyncio.run(views.view()).gangs][:6]
     assert names
-    assert asyncio.run(warm(names)) == [cold(name) for name in names]
+    found = msgspec.json.decode(msgspec.json.encode([*map(cold_why, names), cold_plan()]))
+    assert asyncio.run(warm(names)) == found
 
 
 # -- what it refuses -----------------------------------------------------------------------------------------------------------

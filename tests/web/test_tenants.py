@@ -128,6 +128,7 @@ def test_a_sentence_names_no_gang_and_no_queue_of_others(tmp_path: Path) -> None
         assert kept in hidden
     assert hide("queue research: gpu 8/8") == "queue research: gpu 8/8"
     assert hide("queue 'prd' is unknown; did you mean 'prod'?") == "queue 'prd' is unknown"
+    assert hide("there is no queue 'x'; known: default, prod") == "there is no queue 'x'"
     assert hidden_names(view, None)(said) == said
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from muster.engine.cycle import run_session
 from muster.engine.evict.eviction_plan import Plan
+from muster.engine.evict.victims import victim_table_of
 from muster.engine.hooks import Policy
 from muster.engine.session import EvictionAttempt, Session
 from muster.forecast.remedies import Remedy, remedies_of
@@ -18,6 +19,8 @@ from muster.model.pod import Pod
 from muster.model.resource_amounts import GPU
 from muster.plugins.pdb import budgets_covering
 from muster.scheduler import new_store
+from muster.state.derived.placement_counters import counter_of
+from muster.state.derived.topology_counts import TermHolders
 from muster.state.store import Store
 from muster.state.world import World
 
@@ -151,6 +154,15 @@ def filled_store(policy: Policy, objects: Iterable[ClusterObject]) -> Store:
     store = new_store(policy)
     for obj in objects:
         store.fold(Upsert(obj))
+    return store
+
+
+def warmed_store(policy: Policy, objects: Iterable[ClusterObject], *, now: float) -> Store:
+    """For a dry run of later, which need not derive again what does not depend on it. Nothing is decided."""
+    store = filled_store(policy, objects)
+    world = store.world(now)
+    victim_table_of(world)
+    counter_of(world, TermHolders)
     return store
 
 

@@ -23,7 +23,7 @@ import msgspec
 
 from muster.config import default_policy, load_policy
 from muster.engine.hooks import Policy
-from muster.forecast.dry_run import DryRun, NoSuchJob, dry_run, filled_store, forecast, starts_with_evictions, with_outlook
+from muster.forecast.dry_run import DryRun, NoSuchJob, dry_run, forecast, starts_with_evictions, warmed_store, with_outlook
 from muster.forecast.gang_report import BeforeCycle, before_cycle, described, with_cycle
 from muster.forecast.start_time import RunTimes
 from muster.jobs.job_input import BadJob, JobOptions, plan_answers, plan_document, read_job
@@ -99,8 +99,7 @@ def _limit_cpu(seconds: float) -> None:
 def _read(state: bytes) -> QuestionedCluster:
     objects, now, source = pickle.loads(state)
     policy = load_policy(source) if source else default_policy()
-    store = filled_store(policy, objects)
-    store.world(now)
+    store = warmed_store(policy, objects, now=now)
     seen: list[BeforeCycle] = []
     run = dry_run(policy, objects, now=now, look=lambda session: seen.append(before_cycle(session)))
     return QuestionedCluster(objects, now, policy, store, seen[0], run)
@@ -110,7 +109,8 @@ def _answer(connection: socket.socket, cluster: QuestionedCluster) -> None:
     with connection.makefile("rb") as file:
         question = msgspec.json.decode(file.readline())
     threading.Thread(target=_end_with, args=(connection,), daemon=True).start()
-    connection.sendall(msgspec.json.encode(_ANSWERS[question["ask"]](question, cluster)))
+    answer = _ANSWERS[question["ask"]](question, cluster)
+    connection.sendall(msgspec.json.encode(replace(answer, cpu_s=time.process_time())))
 
 
 def _end_with(connection: socket.socket) -> None:

@@ -40,10 +40,11 @@ StateSource = Callable[[], Awaitable[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class DryRunAnswer:
-    """`status` is that of the HTTP response."""
+    """`status` is that of the HTTP response; `cpu_s` is what the answer took of a processor."""
 
     status: int
     body: dict[str, Any]
+    cpu_s: float = 0.0
 
 
 class DryRuns:

@@ -14,6 +14,7 @@ _FULL_NAME = re.compile(r"(?<![\w.-])([a-z0-9][a-z0-9-]*)/[\w.-]*\w")
 _QUEUE = re.compile(r"(?<=\bqueue )[^\s,;:()'\"]*[^\s,;:()'\".]")
 _QUEUE_KEY = re.compile(r"(?<![\w.-])\w+/[\w.-]*\w")
 _SUGGESTION = re.compile(r"[.;]? did you mean [^?]*\?", re.IGNORECASE)
+_KNOWN = re.compile(r"(there is no [^;\n]*); known: [^\n]*")
 _BUDGET = re.compile(r"disruption budget (\S+)")
 
 VisibleNamespaces = Collection[str] | None
@@ -58,7 +59,7 @@ def hidden_names(view: ClusterView, namespaces: VisibleNamespaces) -> HideNames:
     queues |= {name.partition("/")[2]: shown for name, shown in queues.items() if "/" in name}
 
     def hide(text: str) -> str:
-        found = _SUGGESTION.sub("", text)
+        found = _KNOWN.sub(r"\1", _SUGGESTION.sub("", text))
         found = _QUEUE.sub(lambda each: queues.get(each[0], each[0]), found)
         found = _QUEUE_KEY.sub(lambda each: queues.get(each[0], each[0]), found)
         return _FULL_NAME.sub(lambda each: "another tenant's" if each[1] in others else each[0], found)
