@@ -13,24 +13,31 @@ from dataclasses import dataclass
 import numpy as np
 
 from muster.engine import explain
+from muster.engine.domain_placement import place_in_allowed_domains
 from muster.engine.evict.victims import victim_table_of
 from muster.engine.gang_order import order_gangs
 from muster.engine.hooks import Ask, Purpose
 from muster.engine.members_to_place import unplaced_members
 from muster.engine.quota import QUEUE_CODES
+from muster.engine.reservations import could_ever_complete
 from muster.engine.run_times import run_time
 from muster.engine.session import Refusals, Session
 from muster.model.gang import Gang
-from muster.model.pod import PLACED_OR_NOMINATED, Phase, Pod
+from muster.model.pod import PLACED, PLACED_OR_NOMINATED, Phase, Pod
 from muster.state.gangs.gang_stage import reaches_min
 from muster.state.gangs.refused_binds import refused_member
 from muster.state.memory import BackfillReservation
 from muster.state.node_table import BoolColumn, FloatColumn, RowIndex
+from muster.state.pod_terms import terms_of
 from muster.state.resource_columns import Amounts
 
 MAX_RESERVATIONS = 8
 CHECK_EVERY_S = 60.0
 NEVER = np.inf
+_OVERTIME_S = 60.0
+"""A pod that runs so much longer than was declared is one of which nobody knows when it ends."""
+_MOST_DOMAINS = 3
+"""So many domains are tried, those first that have space first."""
 _MOST_ENDING = 1000
 """So many pods of a queue are looked at, those that end first."""
 
@@ -96,8 +103,8 @@ def _waits_for_capacity(s: Session, key: str) -> bool:
 
 def _is_queue_full(s: Session, key: str) -> bool:
     """Is it a queue that was in the way of the gang?"""
-    verdict = s.world.memory.attempts[key].verdict
-    return verdict is not None and verdict.code in QUEUE_CODES
+    attempts = s.world.memory.attempts.get(key)
+    return attempts is not None and attempts.verdict is not None and attempts.verdict.code in QUEUE_CODES
 
 
 def _has_waited(s: Session, key: str) -> bool:
@@ -218,20 +225,34 @@ def best_nodes(s: Session, gang: Gang, *, among: Sequence[str] | None = None) ->
         return None
     spaces = _spaces(s, gang, members, among)
     table = s.world.table
-    best: tuple[tuple[float, float, int], RowIndex] | None = None
+    able: list[tuple[tuple[float, float, int], RowIndex]] = []
     for domain in domains:
         found = np.flatnonzero(domain.mask(len(table))[spaces.row])[: len(members)]
-        if len(found) < len(members):
-            continue
-        rows = spaces.row[found]
-        key = (float(spaces.at[found[-1]]), round(float(spaces.used[found].sum()), 9), int(rows[0]))
-        if best is None or key < best[0]:
-            best = key, rows
-    if best is None:
-        return None
-    (start, *_), rows = best
-    nodes = tuple(table.names[row] for row in dict.fromkeys(rows.tolist()))
-    return BackfillReservation(nodes, starts_at=start if start < NEVER else None, checked_at=s.now)
+        if len(found) == len(members):
+            rows = spaces.row[found]
+            able.append(((float(spaces.at[found[-1]]), round(float(spaces.used[found].sum()), 9), int(rows[0])), rows))
+    for (start, *_), rows in sorted(able, key=lambda each: each[0])[:_MOST_DOMAINS]:
+        nodes = tuple(table.names[row] for row in dict.fromkeys(rows.tolist()))
+        fits = could_ever_complete(s, gang) if _is_queue_full(s, gang.key) else _fits_there(s, gang, members, nodes, start)
+        if fits:
+            return BackfillReservation(nodes, starts_at=start if start < NEVER else None, checked_at=s.now)
+    return None
+
+
+def _fits_there(s: Session, gang: Gang, members: Sequence[Pod], nodes: Sequence[str], start: float) -> bool:
+    """Would the gang start once the pods on these nodes have ended that are known to end by then, or all of ours where nobody
+    knows? Spaces are amounts alone: a gang that something else keeps out would keep the nodes for ever."""
+    rows, table, world = [s.world.table.row[node] for node in nodes], victim_table_of(s.world), s.world
+    used = len(table.pods)
+    needed = [target.selection for pod in members[:1] for target in terms_of(pod).required_affinity]
+    with s.trial("simulated", cause="Simulated") as trial:
+        for number in np.flatnonzero(table.alive[:used] & np.isin(table.row[:used], rows)).tolist():
+            pod = table.pods[number]
+            is_needed = any(selection.matches_pod(world.facts.namespaces, pod) for selection in needed)
+            if pod.ours and world.phase(pod) in PLACED and not is_needed and (start >= NEVER or _ends_at(s, pod) <= start):
+                trial.release(pod)
+        place_in_allowed_domains(s, trial, gang, members, phase=Phase.NOMINATED)
+        return reaches_min(world, gang, PLACED_OR_NOMINATED)
 
 
 def _spaces(s: Session, gang: Gang, members: Sequence[Pod], among: Sequence[str] | None) -> _Spaces:
@@ -246,18 +267,25 @@ def _spaces(s: Session, gang: Gang, members: Sequence[Pod], among: Sequence[str]
         usable &= s.match(pod)
     free = (table.allocatable - table.planned)[:, asked]
     used = (table.planned[:, asked] / np.maximum(table.allocatable[:, asked], 1)).max(axis=1, initial=0.0).round(9)
-    now = np.clip((free // request[asked]).min(axis=1), 0, len(members)) * usable
+    most = 1 if any(_is_alone_on_its_node(s, pod) for pod in signatures) else len(members)
+    now = np.clip((free // request[asked]).min(axis=1), 0, most) * usable
     row, ends, requests = _ending_pods(s, usable, asked)
     first = np.searchsorted(row, row)
     gone = np.cumsum(requests, axis=0)
     freed = gone - (gone[first] - requests[first])
-    count = np.clip(((free[row] + freed) // request[asked]).min(axis=1), 0, len(members)).astype(np.int64)
+    count = np.clip(((free[row] + freed) // request[asked]).min(axis=1), 0, most).astype(np.int64)
     before = np.concatenate([[0], count[:-1]]) if len(count) else count
     more = count - np.where(first == np.arange(len(row)), now[row], before)
     rows = np.concatenate([np.repeat(np.arange(len(table)), now), np.repeat(row, more)])
     at = np.concatenate([np.full(int(now.sum()), s.now), np.repeat(ends, more)])
     order = np.lexsort((rows, used[rows], at))
     return _Spaces(at[order], used[rows][order], rows[order])
+
+
+def _is_alone_on_its_node(s: Session, pod: Pod) -> bool:
+    """Does it keep pods like itself off its node?"""
+    apart = terms_of(pod).required_anti_affinity
+    return bool(pod.signature.ports) or any(target.selection.matches_pod(s.world.facts.namespaces, pod) for target in apart)
 
 
 def _usable_rows(s: Session, gang: Gang, among: Sequence[str] | None) -> BoolColumn:
@@ -288,4 +316,5 @@ def _ends_at(s: Session, pod: Pod) -> float:
     if run_s is None:
         return NEVER
     started = pod.started if pod.started is not None else s.world.placement(pod).since
-    return max(s.now, started + run_s)
+    # Who runs longer than was declared may do so for ever.
+    return max(s.now, started + run_s) if s.now <= started + run_s + _OVERTIME_S else NEVER

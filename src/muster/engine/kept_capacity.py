@@ -16,7 +16,7 @@ from muster.engine.backfill_reservations import keep_capacity
 from muster.engine.evict.evict_actions import could_have_evicted
 from muster.engine.hooks import Ask, Purpose
 from muster.engine.members_to_place import unplaced_members
-from muster.engine.quota import QUEUE_CODES
+from muster.engine.quota import QUEUE_CODES, limits
 from muster.engine.run_times import run_time
 from muster.engine.session import Session
 from muster.model.effects import YES, Verdict
@@ -87,8 +87,7 @@ class KeptCapacity:
             # Where the queue has no room anyway, that is what the gang is told.
             return YES
         with s.trial("simulated", cause="Simulated") as trial:
-            for holder, reservation in kept:
-                _charge(trial, _nominations(s, holder, reservation))
+            _charge_kept(s, trial, gang, kept)
             # Another ask: what the first needs by queue is remembered for it alone.
             verdict = s.admit(replace(ask))
         return YES if verdict.ok else self._named(verdict, kept)
@@ -101,8 +100,7 @@ class KeptCapacity:
         admitted: list[Pod] = []
         room = YES
         with s.trial("simulated", cause="Simulated") as trial:
-            for holder, reservation in kept:
-                _charge(trial, _nominations(s, holder, reservation))
+            _charge_kept(s, trial, gang, kept)
             for _, equal in groupby(pods, key=lambda pod: (id(pod.signature), s.world.facts.members[pod.uid].queue)):
                 run = list(equal)
                 fit = s.quota_fit(run[0], count=len(run), phase=Phase.BINDING)
@@ -144,6 +142,25 @@ def _nominations(s: Session, holder: Gang, kept: BackfillReservation) -> list[tu
     """What the holder lacks, on the nodes that are kept for it: where it is only its queue that is full, anywhere."""
     nodes = [node for node in kept.nodes if node in s.world.table.row] or list(s.world.table.names[:1])
     return [(pod, nodes[at % len(nodes)]) for at, pod in enumerate(unplaced_members(s.world, holder).minimum)] if nodes else []
+
+
+def _charge_kept(s: Session, trial: Trial, gang: Gang, kept: Sequence[_KeptFor]) -> None:
+    """What is kept where both are charged: as much as the holder's queues below that have room for. The rest can only start in
+    place of what runs there, so it needs no more above."""
+    path = s.world.facts.tree.path
+    shared = {level for role in gang.roles for level in path(role.queue)}
+    for holder, reservation in kept:
+        for pod, node in _nominations(s, holder, reservation):
+            own = [level for level in path(s.world.facts.members[pod.uid].queue) if level not in shared]
+            if _has_room(s, own, pod):
+                _charge(trial, [(pod, node)])
+
+
+def _has_room(s: Session, queues: Sequence[str], pod: Pod) -> bool:
+    rows = [s.world.ledger.row[queue] for queue in queues if queue in s.world.ledger]
+    wanted = s.world.request(pod)
+    used = s.world.ledger.planned_in(np.array(rows, dtype=np.intp))
+    return not ((used + wanted > limits(s.world).rows[rows]) & (wanted > 0)).any()
 
 
 def _charge(trial: Trial, nominations: Sequence[tuple[Pod, str]]) -> None:

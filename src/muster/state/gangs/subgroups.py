@@ -80,6 +80,9 @@ def ways_to_have_subgroups(group: Gang | Subgroup, counts: CountsMember, pool: P
         return
     ways = [list(islice(ways_to_complete(each, counts, pool), _MOST_WAYS)) for each in incomplete]
     able = sorted((way for way in ways if way), key=lambda way: len(way[0]))
+    if missing > len(able):
+        # Anybody may write any number; `combinations` would take memory for it.
+        return
     for some in combinations(able, missing):
         for chosen in product(*some):
             yield tuple(uid for one in chosen for uid in one)
