@@ -130,6 +130,7 @@ def _pod(name: str, written: Mapping[str, Any]) -> Manifest:
         "schedulerName": "muster",
         "nodeSelector": {"pool": "shared"},
         "containers": [{"name": "main", "image": "none", "resources": {"requests": requests, "limits": requests}}],
+        **written.get("spec", {}),
     }
     status = {"status": written["status"]} if "status" in written else {}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, **status}

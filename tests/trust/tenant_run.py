@@ -1,10 +1,10 @@
-"""The cluster of `others.yaml`, with somebody who forges in her own namespace: what is decided about everybody else."""
+"""The clusters of `others*.yaml`, with somebody who forges in her own namespace: what is decided about everybody else."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from tests.scenario.inline_scenarios import parse_one
 from tests.trust.tenant import HERE, NAMESPACE, forged_objects, with_uids
@@ -14,6 +14,9 @@ from muster.model.effects import Condition, DeletePlan, Effect, Outcome, PodGrou
 from muster.scenario.cluster_backend import ClusterBackend
 from muster.scenario.scenario_runner import ScenarioRunner
 from muster.scenario.syntax_tree import RestartStep, RunStep, Scenario
+
+
+OTHERS: Final = ("others.yaml", "others_and_moves.yaml")
 
 
 class TenantAccess(Protocol):
@@ -35,9 +38,14 @@ class RunWithTenant(ScenarioRunner):
     """She forges before the scheduler starts, again after each while, and before a restart."""
 
     def __init__(
-        self, forgeries: Sequence[Manifest], *, cluster: ClusterBackend | None = None, access: TenantAccess | None = None
+        self,
+        forgeries: Sequence[Manifest],
+        *,
+        cluster: ClusterBackend | None = None,
+        access: TenantAccess | None = None,
+        others: str = OTHERS[0],
     ) -> None:
-        super().__init__(_scenario(), cluster=cluster)
+        super().__init__(_scenario(others), cluster=cluster)
         self.decided: list[str] = []
         self._forgeries = forgeries
         self._access = self.cluster if access is None else access
@@ -104,8 +112,10 @@ def is_about_her(effect: Effect) -> bool:
             return effect.pod.startswith(f"{NAMESPACE}/forged")
 
 
-def played(*forgeries: Manifest, cluster: ClusterBackend | None = None, access: TenantAccess | None = None) -> AboutOthers:
-    runner = RunWithTenant(forgeries, cluster=cluster, access=access)
+def played(
+    *forgeries: Manifest, cluster: ClusterBackend | None = None, access: TenantAccess | None = None, others: str = OTHERS[0]
+) -> AboutOthers:
+    runner = RunWithTenant(forgeries, cluster=cluster, access=access, others=others)
     runner.set_up()
     for step in runner.scenario.steps:
         runner.run_step(step)
@@ -116,5 +126,5 @@ def played(*forgeries: Manifest, cluster: ClusterBackend | None = None, access: 
 
 
 @cache
-def _scenario() -> Scenario:
-    return parse_one((HERE / "others.yaml").read_text())
+def _scenario(others: str) -> Scenario:
+    return parse_one((HERE / others).read_text())

@@ -88,7 +88,7 @@ def keep_capacity(s: Session, key: str) -> bool:
     if not _may_have_one(s, gangs[key]):
         return False
     found = _best(s, s.world.facts.gangs[key])
-    if found is not None and (not len(memory.backfill_reservations) or _idle(s, found.nodes) <= _most_idle(s)):
+    if found is not None and _may_be_idle(s, [*(each.nodes for each in memory.backfill_reservations.values()), found.nodes]):
         memory.keep_capacity(key, found)
     return True
 
@@ -137,15 +137,17 @@ def _move_or_keep(s: Session, gang: Gang) -> None:
 
 
 def _end_idle(s: Session) -> None:
-    """All but the first together leave no more idle than the policy allows: the latest ends."""
+    """All together leave no more idle than the policy allows: the latest ends."""
     memory = s.world.memory
-    later = list(memory.backfill_reservations)[1:]
-    while later and sum(_idle(s, memory.backfill_reservations[key].nodes) for key in later) > _most_idle(s):
-        memory.end_backfill_reservation(later.pop())
+    while not _may_be_idle(s, [each.nodes for each in memory.backfill_reservations.values()]):
+        memory.end_backfill_reservation(list(memory.backfill_reservations)[-1])
 
 
-def _most_idle(s: Session) -> float:
-    return s.policy.settings.max_reserved_idle_percent / 100.0
+def _may_be_idle(s: Session, kept: Sequence[Sequence[str]]) -> bool:
+    """One is not bounded: the one that leaves most idle, so that nobody takes that right from the others by being the first to keep
+    a node or two. There is always one that may be kept."""
+    idle = [_idle(s, nodes) for nodes in kept]
+    return len(idle) < 2 or sum(idle) - max(idle) <= s.policy.settings.max_reserved_idle_percent / 100.0
 
 
 def _idle(s: Session, nodes: Iterable[str]) -> float:

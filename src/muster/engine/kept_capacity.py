@@ -55,6 +55,7 @@ class KeptCapacity:
             (holder, kept)
             for holder, kept in self._closed
             if holder is not gang
+            and (_share_a_queue(self._s, gang, holder) or _might_use(self._s, gang, kept))
             and not (surplus and holder.priority < gang.priority)
             and not _ends_before(self._s, gang, kept.starts_at)
             and not self._could_have_evicted(gang, holder, kept)
@@ -129,6 +130,13 @@ class KeptCapacity:
             return verdict
         # When these nodes are free again, or somebody says how long pods run, the answer changes.
         return replace(verdict, why="; ".join((verdict.why, *texts)), topics=(*verdict.topics, Topic.FREE_CAPACITY.any))
+
+
+def _might_use(s: Session, gang: Gang, kept: BackfillReservation) -> bool:
+    """Is one of these nodes a match for one of its waiting members?"""
+    rows = [s.world.table.row[node] for node in kept.nodes if node in s.world.table.row]
+    waiting = {pod.signature: pod for pod in gang.pods() if pod.uid not in s.world.placements.by_uid}
+    return any(s.match(pod)[rows].any() for pod in waiting.values())
 
 
 def _share_a_queue(s: Session, gang: Gang, holder: Gang) -> bool:
