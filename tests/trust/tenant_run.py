@@ -15,7 +15,6 @@ from muster.scenario.cluster_backend import ClusterBackend
 from muster.scenario.scenario_runner import ScenarioRunner
 from muster.scenario.syntax_tree import RestartStep, RunStep, Scenario
 
-
 OTHERS: Final = ("others.yaml", "others_and_moves.yaml")
 
 

@@ -64,7 +64,7 @@ class PolicySettings:
         minimum=0,
     )
     max_reserved_idle_percent: int = option(
-        10, "So many percent of the cluster may be idle because nodes are kept for gangs, the one that leaves most idle aside.", minimum=0
+        10, "So many percent of the cluster may be idle because nodes are kept for gangs, the most idle aside.", minimum=0
     )
     move_every_s: float = option(
         3600.0, "Pods of one gang are moved once in so long, at most: see the action consolidate.", minimum=0

@@ -46,12 +46,19 @@ class ChangeLog(Generic[K]):
             self.drop()
 
 
+_MOST_REMEMBERED = 1024
+"""So many different sets of topics."""
+
+
 class Changes:
     def __init__(self) -> None:
         self.bumps = 0
         """How often anything was bumped: while this is the same, no settled topic has changed."""
         self._counts: dict[Topic, int] = dict.fromkeys(Topic, 0)
         self._keyed: dict[TopicKey, int] = {}
+        self._same: dict[tuple[TopicKey, ...], tuple[TopicKey, ...]] = {}
+        self._counted: dict[int, tuple[tuple[TopicKey, ...], tuple[int, ...]]] = {}
+        self._counted_at = 0
         self.rows: ChangeLog[int] = ChangeLog()
         self.placements: ChangeLog[str] = ChangeLog()
         self.ledger: ChangeLog[str] = ChangeLog()
@@ -73,8 +80,22 @@ class Changes:
     def version(self, topic: Topic, key: str = "") -> int:
         return self._keyed.get((topic, key), 0) if key else self._counts[topic]
 
-    def versions(self, topics: Iterable[TopicKey]) -> tuple[int, ...]:
-        return tuple([self.version(topic, key) for topic, key in topics])
+    def same(self, topics: tuple[TopicKey, ...]) -> tuple[TopicKey, ...]:
+        """One object for all equal ones: thousands of waiting gangs name the same topics, and are looked at in every cycle."""
+        if len(self._same) >= _MOST_REMEMBERED:
+            self._same.clear()
+        return self._same.setdefault(topics, topics)
+
+    def versions(self, topics: tuple[TopicKey, ...]) -> tuple[int, ...]:
+        if self._counted_at != self.bumps:
+            self._counted.clear()
+            self._counted_at = self.bumps
+        found = self._counted.get(id(topics))
+        if found is None:
+            # The topics are kept beside what was counted: their place in memory is theirs for so long.
+            counted = tuple([self.version(topic, key) for topic, key in topics])
+            found = self._counted[id(topics)] = (topics, counted)
+        return found[1]
 
     def stamp(self, topics: tuple[Topic, ...]) -> tuple[int, ...]:
         """Equal for as long as none of these topics changed."""

@@ -24,7 +24,7 @@ from muster.model.saved_state import (
     SavedPlan,
     saved_plan_name,
 )
-from muster.model.topics import Topic
+from muster.model.topics import Topic, TopicKey
 from muster.state.journaled_dict import JournaledDict
 from muster.state.reserve_pods import Move
 
@@ -40,8 +40,9 @@ class Attempts:
 
     count: int = 0
     verdict: Verdict | None = None
+    topics: tuple[TopicKey, ...] = ()
     versions: tuple[int, ...] = ()
-    """Of the topics that the verdict names, when it was given."""
+    """What the verdict names that can change it, and how often that had changed when it was given."""
     tried_at: float = 0.0
     started: float | None = None
     """When it was first attempted."""
@@ -261,12 +262,13 @@ class Memory:
                 self.attempt_debts.drop(namespace)
 
     def set_verdict(self, gang: str, verdict: Verdict, *, now: float) -> None:
-        versions = self._changes.versions(verdict.topics)
-        self.attempts.set(gang, replace(self.attempts[gang], verdict=verdict, tried_at=now, versions=versions))
+        topics = self._changes.same(verdict.topics)
+        versions = self._changes.versions(topics)
+        self.attempts.set(gang, replace(self.attempts[gang], verdict=verdict, tried_at=now, topics=topics, versions=versions))
 
     def is_unchanged(self, attempts: Attempts) -> bool:
         """Did nothing change that the last verdict names?"""
-        return attempts.verdict is not None and self._changes.versions(attempts.verdict.topics) == attempts.versions
+        return attempts.verdict is not None and self._changes.versions(attempts.topics) == attempts.versions
 
     def retry(self, gang: str) -> None:
         """Something happened to this gang: its last verdict no longer holds."""
