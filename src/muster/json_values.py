@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
 from functools import cache
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, Final, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from muster.config.plugin_options import camel_case
 
+_PLAIN: Final = frozenset((str, int, float, bool, type(None)))
+"""Most values: asked first, since views have a hundred thousand of them."""
+
 
 def to_json(value: object) -> Any:
     """Dataclasses as objects with camelCase keys; pairs of a name and a number as one object."""
+    if type(value) in _PLAIN:
+        return value
     if is_dataclass(value) and not isinstance(value, type):
         return {
             key: dict(getattr(value, name)) if is_amounts else to_json(getattr(value, name))

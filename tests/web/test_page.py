@@ -84,9 +84,6 @@ class ChangedViews:
         self._views = views
         self._change = change
 
-    def version(self) -> int:
-        return 1
-
     async def view(self, at: float | None = None) -> ClusterView:
         found = replace(copy.deepcopy(await self._views.view(at)), encoded={})
         self._change(found)

@@ -7,6 +7,7 @@ import base64
 import json
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tests.web.served import ask, scenario, serving
 
 from muster.cli.view import read_views
 from muster.web.api_access import CACHE_S, Denied, TokenAccess
+from muster.web.cluster_view import ClusterView
 from muster.web.recorded_views import RecordedViews
 from muster.web.visibility import hidden_names, visible_answer, visible_entries
 
@@ -157,7 +159,7 @@ def test_a_stream_ends_when_its_token_does(tmp_path: Path) -> None:
             found["status"] = {"authenticated": False}
         return msgspec.json.encode(found)
 
-    with serving(views, TokenAccess(review, clock=lambda: views.version() * CACHE_S)) as address:
+    with serving(views, TokenAccess(review, clock=lambda: views.number * CACHE_S)) as address:
         request = urllib.request.Request(f"{address}/api/v1/events", headers={"Authorization": "Bearer researcher"})
         with urllib.request.urlopen(request, timeout=20) as stream:
             assert stream.readline() == b"event: cycle\n"
@@ -187,15 +189,15 @@ def test_what_is_remembered_of_a_token_ends_with_it() -> None:
 
 
 class _CountingViews:
-    """The same view as several versions."""
+    """The same view after several cycles."""
 
     def __init__(self, views: RecordedViews) -> None:
         self.number = 1
         self._views = views
-        self.view, self.entries, self.question_state = views.view, views.entries, views.question_state
+        self.entries, self.question_state = views.entries, views.question_state
 
-    def version(self) -> int:
-        return self.number
+    async def view(self, at: float | None = None) -> ClusterView:
+        return replace(await self._views.view(at), cycle=self.number)
 
 
 def test_a_history_names_no_gang_of_others() -> None:

@@ -1,4 +1,5 @@
-"""Views of the running scheduler, made when somebody asks and seldom enough: at most 2 % of the time goes into them.
+"""Views of the running scheduler, made when somebody asks and seldom enough: 1 % of the time goes into them, and as
+much into what questions are answered from.
 
 A copy of the world is taken between two cycles (`SchedulingLoop.copy`), everything else happens in other threads. However many
 readers there are, they get the same view.
@@ -18,7 +19,7 @@ from muster.web.cluster_view import ClusterView, view_of
 from muster.web.view_source import NotReady, encode_state
 
 MIN_INTERVAL_S: Final = 1.0
-IDLE_RATIO: Final = 50
+IDLE_RATIO: Final = 100
 """A view is not made anew before this multiple of the time that the last one took."""
 _NOT_READY_S: Final = 10.0
 
@@ -67,10 +68,6 @@ class LiveViews:
         self.past = PastViews()
         self._view = _MadeOnce(self._made_view)
         self._state = _MadeOnce(_encoded_state)
-
-    def version(self) -> int:
-        loop = self._current()
-        return 0 if loop is None else loop.cycles
 
     async def view(self, at: float | None = None) -> ClusterView:
         newest = await self._of_loop(self._view.value)

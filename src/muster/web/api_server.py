@@ -194,9 +194,10 @@ class ApiServer:
         sent, silent_s, until = -1, 0.0, time.monotonic() + _MAX_STREAM_S
         while time.monotonic() < until:
             line = b""
-            if (version := self._source.version()) != sent:
-                view = await self.view(request)
-                sent, line = version, b"event: cycle\ndata: " + _encode({**_head(view), "summary": view.summary}) + b"\n\n"
+            view = await self.view(request)
+            # There are more cycles than views of them.
+            if view.cycle != sent:
+                sent, line = view.cycle, b"event: cycle\ndata: " + _encode({**_head(view), "summary": view.summary}) + b"\n\n"
             elif silent_s >= _KEEPALIVE_S:
                 line = b": nothing new\n\n"
             if line:

@@ -54,9 +54,6 @@ class RecordedViews:
         self._whys = whys or {}
         self.frame = lru_cache(maxsize=8)(self._frame)
 
-    def version(self) -> int:
-        return 1
-
     async def view(self, at: float | None = None) -> ClusterView:
         return self.frame(len(self._frames) - 1 if at is None else max(0, bisect_right(self.times, at) - 1))
 

@@ -17,10 +17,6 @@ class NotReady(Exception):
 class ViewSource(Protocol):
     """All of it may be called in the event loop: nothing waits for a cycle there."""
 
-    def version(self) -> int:
-        """Grows when there may be something new to show."""
-        ...
-
     async def view(self, at: float | None = None) -> ClusterView:
         """The newest one, or that at a time in the past. Raises NotReady."""
         ...
