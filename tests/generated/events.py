@@ -9,6 +9,7 @@ from random import Random
 from tests.generated.objects import APPS, POD_GROUP_KINDS, ZONES, Document, Objects, api_name
 
 from muster.kube.read import names
+from muster.model.pod import PREEMPTABLE
 from muster.model.queue import PREEMPTIBLE_LABEL
 from muster.scenario.device_registration import NodeDevice, with_registered_devices
 
@@ -207,7 +208,7 @@ class Events:
             {names.SOFT_EVICTION: chance.choice((None, "true"))},
         )
         annotations: tuple[Document, ...] = (
-            {names.VOLCANO_PREEMPTABLE: chance.choice((None, "false"))},
+            {PREEMPTABLE: chance.choice((None, "false"))},
             {names.GANG_TIMEOUT: chance.choice((None, None, "true"))},
             {names.VOLCANO_GROUP_NAME: other},
             {names.VOLCANO_TASK: chance.choice(("boss", "worker"))},

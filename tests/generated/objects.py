@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 from muster.kube.read import names
+from muster.model.pod import PREEMPTABLE
 from muster.model.queue import PREEMPTIBLE_LABEL
 
 Document = dict[str, Any]
@@ -190,7 +191,7 @@ class Objects:
         if self.happens(0.05):
             made |= {"labels": {**labels, "app": "apart"}, "affinity": _APART}
         if self.happens(0.05):
-            made["annotations"] = {names.VOLCANO_PREEMPTABLE: "false"}
+            made["annotations"] = {PREEMPTABLE: "false"}
         if self.happens(0.05):
             made["spec"] = {
                 "hostNetwork": True,

@@ -13,6 +13,7 @@ import yaml
 from muster.engine.evict.job_preempt import CAN_PREEMPT
 from muster.kube.read import names
 from muster.kube.read.object_references import Manifest
+from muster.model.pod import PREEMPTABLE
 from muster.model.queue import PREEMPTIBLE_LABEL
 
 HERE: Final = Path(__file__).parent
@@ -41,7 +42,7 @@ OPTIONS: Final = frozenset({CAN_PREEMPT, PREEMPTIBLE_LABEL})
 """Names of the API that belong to one plugin or setting and are not in `names`."""
 DECIDES_BY_DESIGN: Final = frozenset(
     {
-        *(names.VOLCANO_PREEMPTABLE, names.DISABLE_PREEMPTIBLE, PREEMPTIBLE_LABEL, names.MIRROR_POD),
+        *(PREEMPTABLE, names.DISABLE_PREEMPTIBLE, PREEMPTIBLE_LABEL, names.MIRROR_POD),
         *(names.VOLCANO_QUEUE_NAME, names.QUOTA_NAME),
         *(names.VOLCANO_GROUP_NAME, names.VOLCANO_GROUP_NAME_ALIAS, names.SIGS_POD_GROUP, names.X_K8S_POD_GROUP),
         *(names.LIGHTWEIGHT_GANG_NAME, names.GANG_NAME),

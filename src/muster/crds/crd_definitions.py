@@ -52,14 +52,12 @@ def name_of(definition: Schema) -> str:
 # -- parts -------------------------------------------------------------------------------------------------------------------------
 
 
-def _object(properties: Schema | None = None, *, description: str = "", required: tuple[str, ...] = ()) -> Schema:
+def _object(properties: Schema | None = None, *, description: str = "") -> Schema:
     schema: Schema = {"type": "object", **_PRESERVE_UNKNOWN}
     if description:
         schema["description"] = description
     if properties:
         schema["properties"] = properties
-    if required:
-        schema["required"] = list(required)
     return schema
 
 

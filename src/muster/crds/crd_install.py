@@ -10,22 +10,22 @@ from muster.kube.watch.client import CONFLICT, NOT_FOUND, ApiError, Client
 
 _PATH: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _POLL_S = 0.1
-SERVE_TIMEOUT_S: Final = 30.0
+_SERVE_TIMEOUT_S = 30.0
 
 
 class NotServed(Exception):
     """A definition was created, but is not served."""
 
 
-async def install(client: Client, *, serve_timeout_s: float = SERVE_TIMEOUT_S, group: str = "") -> tuple[tuple[str, bool], ...]:
+async def install(client: Client, *, group: str = "") -> tuple[tuple[str, bool], ...]:
     """The name of each definition, and whether it was created now. Existing ones are not changed. `group`: of this one only."""
     wanted = [each for each in definitions() if group in ("", each["spec"]["group"])]
     created = [(name_of(each), await _create(client, each)) for each in wanted]
     try:
-        async with asyncio.timeout(serve_timeout_s):
+        async with asyncio.timeout(_SERVE_TIMEOUT_S):
             await asyncio.gather(*(_wait_until_served(client, each) for each, (_, new) in zip(wanted, created, strict=True) if new))
     except TimeoutError:
-        raise NotServed(f"the cluster does not serve the new definitions after {serve_timeout_s:g} s") from None
+        raise NotServed(f"the cluster does not serve the new definitions after {_SERVE_TIMEOUT_S:g} s") from None
     return tuple(created)
 
 

@@ -45,6 +45,7 @@ TimeSource = Callable[[], float]
 
 NOT_READY: Final = "node.kubernetes.io/not-ready"
 _MAX_SLEEP_S = 1.0
+_READY_TIMEOUT_S = 60.0
 POLL_S = 0.02
 
 
@@ -100,13 +101,13 @@ class Kubelets:
 
     # -- control ---------------------------------------------------------------------------------------------------------------
 
-    async def register(self, nodes: Iterable[Manifest], *, timeout_s: float = 60.0) -> None:
+    async def register(self, nodes: Iterable[Manifest]) -> None:
         """Create these nodes, and wait until they are ready."""
         manifests = [self._admitted(manifest) for manifest in nodes]
         path = resource_of(*NODE).path("v1")
         await asyncio.gather(*(self._client.request("POST", path, body=manifest) for manifest in manifests))
         node_names = {manifest["metadata"]["name"] for manifest in manifests}
-        async with asyncio.timeout(timeout_s):
+        async with asyncio.timeout(_READY_TIMEOUT_S):
             while not all(self._is_ready(name) for name in node_names):
                 self._raise_task_errors()
                 await asyncio.sleep(POLL_S)

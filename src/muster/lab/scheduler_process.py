@@ -56,17 +56,15 @@ class SchedulerProcess:
     def log_events(self, event: str) -> list[LogRecord]:
         return [line for line in self.lines if line.get("event") == event]
 
-    def wait_for_log(self, event: str, *, times: int = 1, timeout_s: float | None = None) -> LogRecord:
-        """Wait for the n-th log line of this event, and return it."""
+    def wait_for_log(self, event: str, *, timeout_s: float | None = None) -> LogRecord:
+        """Wait for the first log line of this event, and return it."""
         with self._line_arrived:
             log_timeout_s = self.log_timeout_s if timeout_s is None else timeout_s
-            self._line_arrived.wait_for(
-                lambda: len(self.log_events(event)) >= times or not self._reader.is_alive(), timeout=log_timeout_s
-            )
+            self._line_arrived.wait_for(lambda: self.log_events(event) or not self._reader.is_alive(), timeout=log_timeout_s)
             found = self.log_events(event)
-            if len(found) < times:
+            if not found:
                 raise SchedulerProcessEnded(f"`muster run` did not log {event!r}: {self.log_tail()}")
-        return found[times - 1]
+        return found[0]
 
     def check(self) -> None:
         """Raises SchedulerProcessEnded if it is not running any more."""

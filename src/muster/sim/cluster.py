@@ -30,16 +30,18 @@ from muster.sim.soft_eviction_operator import SoftEvictionOperator
 from muster.sim.virtual_clock import VIRTUAL_START, VirtualClock
 from muster.sim.workload_controller import WorkloadController
 
+_STARTUP_S = 1.0
+"""From the bind of a pod to its start."""
+
 
 class SimCluster:
-    """`startup_s`: from bind to start of a pod; `pod_eviction_timeout_s`: from a node's failure to the deletion of its pods."""
+    """`pod_eviction_timeout_s`: from a node's failure to the deletion of its pods."""
 
     def __init__(
         self,
         *,
         faults: FaultRates = NO_FAULTS,
         scheduler_names: Iterable[str] = ("muster",),
-        startup_s: float = 1.0,
         pod_eviction_timeout_s: float = 5.0,
         starts_at: float = VIRTUAL_START,
     ) -> None:
@@ -51,7 +53,7 @@ class SimCluster:
         self._stream = EventStream(faults)
         self._index = PodIndex()
         self._budgets = DisruptionBudgets(self._store)
-        self._kubelet = SimulatedKubelet(self._store, self._clock, self._index, startup_s=startup_s)
+        self._kubelet = SimulatedKubelet(self._store, self._clock, self._index, startup_s=_STARTUP_S)
         self._nodes = NodeController(
             self._store, self._clock, self._index, self._kubelet, pod_eviction_timeout_s=pod_eviction_timeout_s
         )

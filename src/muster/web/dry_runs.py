@@ -50,9 +50,8 @@ class DryRunAnswer:
 class DryRuns:
     """Belongs to one event loop. `close` it there, or end the process."""
 
-    def __init__(self, *, timeout_s: float = TIMEOUT_S, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, *, timeout_s: float = TIMEOUT_S) -> None:
         self._timeout_s = timeout_s
-        self._clock = clock
         self._running = asyncio.Semaphore(MAX_RUNNING)
         self._asked = 0
         self._first: _Process | None = None
@@ -92,7 +91,7 @@ class DryRuns:
 
     async def _cluster(self, state: StateSource, *, max_age_s: float) -> _ReadCluster:
         newest = self._newest
-        age_s = STALE_S if newest is None or newest.is_gone else self._clock() - newest.read_at
+        age_s = STALE_S if newest is None or newest.is_gone else time.monotonic() - newest.read_at
         if newest is None or age_s >= min(FRESH_S, max_age_s):
             if self._reading is None or self._reading.done():
                 self._reading = asyncio.create_task(self._read(state))
@@ -102,7 +101,7 @@ class DryRuns:
         return newest
 
     async def _read(self, state: StateSource) -> _ReadCluster:
-        began, encoded, newest = self._clock(), await state(), self._newest
+        began, encoded, newest = time.monotonic(), await state(), self._newest
         if newest is not None and newest.state is encoded and not newest.is_gone:
             newest.read_at = began
             return newest
