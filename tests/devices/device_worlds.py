@@ -129,7 +129,14 @@ def make_world(case: Case, *, score: str = "") -> MadeWorld:
     world.placements.journal.clear()
     plugins: list[Plugin] = [Priority(), Fit(), Devices(strategy="spread" if case.spread else "binpack")]
     if score:
-        plugins.append({"binpack": Binpack, "best-fit": BestFit, "fgd": Fgd, "spread": Spread}[score]())
+        scores: dict[str, Plugin] = {
+            "binpack": Binpack(),
+            "fragments": Binpack(fragments=True),
+            "best-fit": BestFit(),
+            "fgd": Fgd(),
+            "spread": Spread(),
+        }
+        plugins.append(scores[score])
     return MadeWorld(world, Session(world, Policy(plugins, ["allocate"])), wanted, placed_pods)
 
 

@@ -79,7 +79,7 @@ def test_members_in_bulk_get_the_nodes_and_slots_that_they_would_get_one_by_one(
 
 
 @QUICK
-@given(cases(), st.sampled_from(["binpack", "spread", "best-fit", "fgd"]))
+@given(cases(), st.sampled_from(["binpack", "fragments", "spread", "best-fit", "fgd"]))
 def test_scores_change_nothing_about_that(case: Case, score: str) -> None:
     together, apart = make_world(case, score=score), make_world(case, score=score)
     with together.s.trial("try", cause="Test") as trial, apart.s.trial("try", cause="Test") as other:

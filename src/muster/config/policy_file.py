@@ -45,7 +45,7 @@ plugins:
 - pod-affinity
 - spread-constraints
 # Scores.
-- binpack
+- binpack: {fragments: true}
 - node-affinity-preference
 - taint-preference
 - pod-affinity-preference

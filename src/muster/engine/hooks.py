@@ -22,6 +22,7 @@ those, as a column.
 | `fit` | bool column | and; what eviction can change; must follow from the rows' own amounts |
 | `applies_to` | bool | optional, beside `fit`: False for a pod that it lets onto every node; saves asking |
 | `score` | float column, 0 to 1 | weighted sum; must follow from the rows' own amounts |
+| `score_key` | any value | optional, beside `score`: what else it follows from; asked once a cycle, scores are kept by it |
 | `depends` | a tuple of Topics, no method | optional, beside `match`, `prefer`, `fit`, `score`: what else they follow from |
 | `has_inter_pod_constraints` | bool | for pods whose place depends on pods of other nodes: the next two are asked |
 | `fit_inter_pod`, `score_inter_pod` | as `fit` and `score` | as `fit` and `score` |
@@ -40,7 +41,7 @@ those, as a column.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol, get_args, get_type_hints, runtime_checkable
@@ -239,6 +240,13 @@ class Scores(Plugin, Protocol):
 
 
 @runtime_checkable
+class KeyedScores(Plugin, Protocol):
+    """For a `score` that follows the workload: scores of nodes are kept for each key, and are those of the key of this cycle."""
+
+    def score_key(self, s: Session) -> Hashable: ...
+
+
+@runtime_checkable
 class DependsOnTopics(Plugin, Protocol):
     """For a `match`, `prefer`, `fit` or `score` that follows from more than the rows: they are called again for all nodes when one
     of these topics changed."""
@@ -388,6 +396,7 @@ class Policy:
     prefers: list[Prefers]
     fits: list[Fits]
     scores: list[Scores]
+    keyed_scores: list[KeyedScores]
     inter_pod_fits: list[InterPodFits]
     inter_pod_scores: list[InterPodScores]
     inter_pod_states: list[InterPodStates]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -233,6 +234,11 @@ class Session:
     def has_inter_pod_constraints(self, pod: Pod) -> bool:
         return any(plugin.has_inter_pod_constraints(self, pod) for plugin in self.policy.inter_pod_fits)
 
+    @cached_property
+    def score_key(self) -> tuple[Hashable, ...]:
+        """What scores follow from besides the rows: nothing that changes in a cycle."""
+        return tuple(plugin.score_key(self) for plugin in self.policy.keyed_scores)
+
     def node_scores(self, pod: Pod, *, after_releases: bool) -> NodeScores:
         """What the plugins say of every node for pods of this signature, up to date. What a pod says of other pods is no part of
         it, so that the gangs of one template have one set of columns between them."""
@@ -240,7 +246,7 @@ class Session:
         return derived.of(
             self.world,
             lambda: NodeScores(self, pod, self._base_scores(pod), after_releases=after_releases),
-            key=(self.policy, pod.signature.without_inter_pod_terms(), after_releases),
+            key=(self.policy, pod.signature.without_inter_pod_terms(), after_releases, self.score_key),
             update=lambda columns, rows: columns.update(self, pod, rows),
             topics=self.policy.score_topics,
         )

@@ -8,7 +8,7 @@ from muster.model.budget import Budget
 from muster.model.events import Namespace
 from muster.model.gang import CompositePodGroup, Gang, PodGroup
 from muster.model.node import Node
-from muster.model.pod import Pod
+from muster.model.pod import Pod, PodSignature
 from muster.model.queue import Queue
 from muster.model.saved_state import SavedHistory, SavedPlan
 from muster.model.topology_spec import DomainSpec
@@ -32,6 +32,8 @@ class Facts:
     nodes: dict[str, Node] = field(default_factory=dict)
     pods: dict[str, Pod] = field(default_factory=dict)
     """Live pods: ours, and others' that have a node. Finished pods are no longer here."""
+    gpu_pods: dict[PodSignature, int] = field(default_factory=dict)
+    """How many of ours ask for GPUs, or parts of them, by signature."""
     gangs: dict[str, Gang] = field(default_factory=dict)
     members: dict[str, Member] = field(default_factory=dict)
     groups: dict[str, PodGroup] = field(default_factory=dict)

@@ -12,6 +12,7 @@ from operator import attrgetter
 from muster.model.device import DeviceSlot
 from muster.model.events import BindFailed, EvictFailed, ReservationFailed
 from muster.model.pod import PREEMPTABLE, RELEASING, RESERVATIONS, UNPLACED, Phase, Placement, Pod
+from muster.model.resource_amounts import GPU
 from muster.model.topics import Topic
 from muster.state.device_slot_facts import DeviceSlotFacts
 from muster.state.gangs.gang_assembler import GangAssembler
@@ -97,14 +98,23 @@ class PodFacts:
 
     def _update_live(self, pod: Pod, known: Pod | None, *, is_live: bool) -> None:
         if is_live:
+            self._count_gpus(self._world.facts.pods.get(pod.uid), pod)
             self._world.facts.pods[pod.uid] = pod
         elif known is not None:
-            self._world.facts.pods.pop(pod.uid, None)
+            self._count_gpus(self._world.facts.pods.pop(pod.uid, None), None)
             self._membership.remove_pod(pod)
         takes_part = pod.ours or (pod.node is not None and pod.scheduler in self._victim_schedulers)
         if takes_part and (known is None or _FACTS(pod) != _FACTS(known)):
             # An event that only echoes what was written onto the pod is no reason to try its gang again.
             self._assembler.put_pod(pod)
+
+    def _count_gpus(self, before: Pod | None, after: Pod | None) -> None:
+        counts = self._world.facts.gpu_pods
+        for pod, by in ((after, 1), (before, -1)):
+            if pod is not None and pod.ours and (pod.signature.devices or pod.signature.request[GPU]):
+                counts[pod.signature] = counts.get(pod.signature, 0) + by
+                if not counts[pod.signature]:
+                    del counts[pod.signature]
 
     def _move(self, pod: Pod, before: Placement, after: Placement) -> None:
         placements = self._world.placements
@@ -132,7 +142,7 @@ class PodFacts:
             world.placements.capacity_freed(uid, Topic.FREE_CAPACITY, Topic.RELEASING)
             if not pod.ours:
                 world.changes.bump(Topic.FOREIGN_PODS)
-        world.facts.pods.pop(uid, None)
+        self._count_gpus(world.facts.pods.pop(uid, None), None)
         world.memory.forget_pod(uid)
         self._membership.remove_pod(pod)
         self._assembler.drop_pod(uid)

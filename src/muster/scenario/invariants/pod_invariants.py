@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from muster.model.effects import Bind, Evict
 from muster.model.pod import Phase
+from muster.model.resource_amounts import GPU
 from muster.scenario.invariants.checked_cycle import CheckedCycle, reserve_pods
 
 
@@ -32,6 +34,9 @@ def no_pod_twice(case: CheckedCycle) -> Iterator[str]:
         "terminating pods", world.placements.releasing.keys(), case, frozenset({Phase.TERMINATING, Phase.OVERDUE})
     )
     yield from _check_unplaced_counts(case)
+    asking = (pod.signature for pod in world.facts.pods.values() if pod.ours)
+    if world.facts.gpu_pods != Counter(each for each in asking if each.devices or each.request[GPU]):
+        yield "the number of pods that ask for GPUs is wrong"
 
 
 def _check_index(name: str, recorded: object, case: CheckedCycle, phases: frozenset[Phase]) -> Iterator[str]:
