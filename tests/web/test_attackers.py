@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
+from pathlib import Path
 
 import pytest
 from tests.cli.commands import ROOT
@@ -13,7 +15,8 @@ from tests.web.served import ask, scenario, serving_file
 
 from muster.cli.cluster_state import ClusterOptions
 from muster.cli.view import read_views
-from muster.web import http_server
+from muster.web import dry_runs, http_server
+from muster.web.api_server import static_text
 from muster.web.dry_runs import MAX_JOB_BYTES, MAX_RUNNING, DryRuns
 
 JOB = b"{name: new, namespace: prod, queue: prod, pods: 1, requests: {gpu: 8}}"
@@ -52,6 +55,30 @@ def test_whoever_opens_many_connections_loses_the_oldest_and_keeps_nobody_out(pa
     finally:
         for client in clients:
             client.close()
+
+
+def test_a_request_that_never_ends_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "MAX_IDLE_S", 1.0)
+    with serving_file(scenario(tmp_path)) as address, connected(address) as silent, connected(address) as slow:
+        slow.sendall(b"GET /api/v1/summary HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
+        assert [silent.recv(1), slow.recv(1)] == [b"", b""]
+
+
+def test_a_reader_that_takes_nothing_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "MAX_STUCK_S", 1.0)
+    monkeypatch.setattr(http_server, "_CHECK_INTERVAL_S", 0.2)
+    many = 5000
+    with serving_file(scenario(tmp_path)) as address, connected(address) as stuck:
+        stuck.settimeout(5)
+        with suppress(OSError):
+            stuck.sendall(b"GET /map.js HTTP/1.1\r\nHost: localhost\r\n\r\n" * many)
+            # Whatever was sent before is still there to be read.
+            time.sleep(4)
+        got = 0
+        with suppress(ConnectionError):
+            while piece := stuck.recv(2**20):
+                got += len(piece)
+    assert 0 < got < many * len(static_text("map.js"))
 
 
 @pytest.mark.parametrize(
@@ -119,6 +146,25 @@ def test_a_reader_who_goes_leaves_no_question_behind() -> None:
             return (await runs.ask(question, views.question_state)).status, len(gone)
 
     assert asyncio.run(steps()) == (200, MAX_RUNNING)
+
+
+def test_when_nobody_asks_any_more_no_process_remains(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dry_runs, "KEEP_S", 0.1)
+    views = read_views(ClusterOptions(str(ROOT / "scenarios/demo.yaml"), quiet=True))
+
+    async def steps() -> tuple[int, int]:
+        runs = DryRuns()
+        first = await runs.ask({"ask": "starts"}, views.question_state)
+        process = runs._first
+        assert process is not None
+        while runs._first is not None:
+            await asyncio.sleep(0.05)
+        assert process.is_gone
+        again = await runs.ask({"ask": "starts"}, views.question_state)
+        runs.close()
+        return first.status, again.status
+
+    assert asyncio.run(steps()) == (200, 200)
 
 
 def test_a_process_that_dies_is_replaced() -> None:

@@ -365,6 +365,7 @@ def test_a_report_opens_from_a_file_and_shows_the_same(browser: Any, views: Reco
     shown = Shown(browser, (tmp_path / "report.html").as_uri())
     rows = views.frame(len(views.times) - 1).gangs
     assert [row["gang"] for row in rows] == shown.run("return state.cluster.gangs.map((row) => row.gang)")
+    shown.until(lambda: shown.run("return [...state.starts.rows.keys()]") == ["research/huge"])
     assert next(row["why"] for row in rows if row["gang"] == "research/huge") in shown.text("main")
     shown.run("const m = document.getElementById('moment'); m.dispatchEvent(new KeyboardEvent('keydown', {key: 'Home'}))")
     shown.until(lambda: "before the newest" in shown.text("#moment-text"))

@@ -27,6 +27,8 @@ FRESH_S: Final = 5.0
 """For so long a cluster that was read is not read again."""
 STALE_S: Final = 30.0
 """For so long questions are answered about it while it is read again."""
+KEEP_S: Final = 300.0
+"""For so long after the last question its process is kept, which has the memory of a scheduler."""
 
 OK, BAD_QUESTION, NOT_FOUND, TOO_MANY, TIMED_OUT, FAILED = 200, 400, 404, 429, 504, 500
 READ_CLUSTER, ANSWER = b"c", b"a"
@@ -58,11 +60,13 @@ class DryRuns:
         """Has imported what a dry run needs, and nothing else."""
         self._newest: _ReadCluster | None = None
         self._reading: asyncio.Task[_ReadCluster] | None = None
+        self._ending: asyncio.TimerHandle | None = None
 
     async def ask(self, question: dict[str, Any], state: StateSource) -> DryRunAnswer:
         if self._asked >= MAX_RUNNING + MAX_QUEUED:
             return _error(TOO_MANY, f"{self._asked} questions are being answered already: ask again in a few seconds")
         self._asked += 1
+        self._close_later()
         try:
             async with self._running, asyncio.timeout(self._timeout_s):
                 return await self._answer(question, state)
@@ -70,8 +74,16 @@ class DryRuns:
             return _error(TIMED_OUT, f"no answer within {self._timeout_s:g} s")
         finally:
             self._asked -= 1
+            self._close_later()
+
+    def _close_later(self) -> None:
+        if self._ending is not None:
+            self._ending.cancel()
+        self._ending = None if self._asked else asyncio.get_running_loop().call_later(KEEP_S, self.close)
 
     def close(self) -> None:
+        if self._ending is not None:
+            self._ending.cancel()
         if self._reading is not None:
             self._reading.cancel()
         for process in (self._newest, self._first):
