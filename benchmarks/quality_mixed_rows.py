@@ -208,3 +208,20 @@ def in_quota(w: RandomWorld, quota: str, fixed: float) -> Document:
 
 def _named(amounts: Mapping[str, object]) -> Document:
     return {"nvidia.com/gpu" if name == "gpu" else name: value for name, value in amounts.items()}
+
+
+def racks_of_queues(w: RandomWorld) -> None:
+    """The asker must lie in one rack, and queues with shares that may add up to more than there is give to it."""
+    for rack in ("r1", "r2", "r3")[: w.chance.choice((2, 2, 3))]:
+        w.add_nodes(w.chance.choice((1, 2, 2)), labels={"rack": rack})
+    total = w.total
+    w.queues = [
+        {"name": "a", "deserved": w.part(total, 0.4, 0.9)},
+        {"name": "b", **({"deserved": w.part(total, 0.0, 0.6)} if w.chance.random() < 0.7 else {})},
+        {"name": "c", "weight": w.chance.choice((1, 2))},
+    ]
+    w.fill(lambda number: elastic_roles(w, w.gang(number, queue=w.chance.choice("abbbcc"))))
+    if w.chance.random() < 0.25:
+        w.settings["reclaimFor"] = "fairShare"
+    requests = [written(w.request()) for _ in range(w.chance.choice((1, 2, 2)))]
+    ask_of_roles(w, requests, queue="a", networkTopology={"mode": "hard", "highestTierAllowed": 1})

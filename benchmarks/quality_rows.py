@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from benchmarks.quality_mixed_rows import QUOTA_LABEL, deep_tree, mixed_devices, quota_tree, share_device
+from benchmarks.quality_mixed_rows import QUOTA_LABEL, deep_tree, mixed_devices, quota_tree, racks_of_queues, share_device
 from benchmarks.quality_worlds import CONSOLIDATE, MOST_UNITS, PREEMPT, RECLAIM, Document, RandomWorld, written
 
 
@@ -207,6 +207,7 @@ ROWS: dict[str, tuple[list[str], Callable[[RandomWorld], None]]] = {
     "shared GPUs of several sizes": (RECLAIM, mixed_devices),
     "deep tree": (RECLAIM, deep_tree),
     "quota tree": (RECLAIM, quota_tree),
+    "racks of queues": (RECLAIM, racks_of_queues),
 }
 
 
