@@ -273,3 +273,71 @@ def test_kubectl_output_is_as_old_as_its_newest_object_and_pods_that_exist_are_a
     (workspace / "job.json").write_text(listed(running))
     result = muster("plan", "job.json", "--cluster", "live.json", "--as-scheduler", "volcano", cwd=workspace)
     assert (result.code, result.out.splitlines()[0]) == (0, "prod/old runs already.")
+
+
+def test_what_the_command_line_says_counts_for_a_gang_in_scenario_syntax_too(workspace: Path) -> None:
+    job = "{name: small, requests: {gpu: 8}}\n"
+    code, out, _ = run_plan(workspace, job, "--min", "2", "-n", "prod", "--seconds", "0")
+    assert code == 3
+    assert out.startswith("prod/small cannot run.\n\n why      1 of at least 2 members exist")
+    assert "queue nosuch does not exist" in run_plan(workspace, job, "--queue", "nosuch", "--seconds", "0")[1]
+    code, _, err = run_plan(workspace, job, "--priority", "nosuch")
+    assert code == 64
+    assert "there is no PriorityClass 'nosuch'" in err
+
+
+GROUPS = """\
+apiVersion: example.com/v1
+kind: Trainer
+metadata: {name: own, namespace: prod}
+spec:
+  groups:
+  - {size: 2, template: &pod {spec: {schedulerName: muster, containers: [{name: main, resources: {limits: {nvidia.com/gpu: 1}}}]}}}
+  - {size: 3, template: *pod}
+"""
+
+
+def test_each_item_of_a_list_may_have_a_template(workspace: Path) -> None:
+    _, _, err = run_plan(workspace, GROUPS)
+    assert "name where its pods are: --pods 'spec.groups[].template' --replicas" in err
+    _, out, _ = run_plan(workspace, GROUPS, "--pods", "spec.groups[].template", "--replicas", "spec.groups[].size")
+    assert "a gang that needs all of its 5 pods (--min)" in out
+
+
+def test_a_path_that_is_not_there_is_an_error_and_not_one_pod(workspace: Path) -> None:
+    code, out, err = run_plan(workspace, CUSTOM, "--pods", "spec.template", "--replicas", "spec.siz")
+    assert (code, out) == (64, "")
+    assert "Trainer own has no spec.siz (--replicas)" in err
+    _, _, err = run_plan(workspace, CUSTOM, "--pods", "spec.templat")
+    assert "Trainer has no pod template at spec.templat; name where its pods are: --pods spec.template" in err
+    _, _, err = run_plan(workspace, CUSTOM.replace("kind: Trainer\n", ""))
+    assert "an object has no kind; write for example kind: Job" in err
+
+
+def test_a_value_that_an_api_server_would_refuse_is_named_with_its_field(workspace: Path) -> None:
+    code, out, err = run_plan(workspace, JOB.replace("nvidia.com/gpu: 8", "nvidia.com/gpu: eight"))
+    assert (code, out) == (64, "")
+    assert "Pod sweep-b-0: spec.containers[0].resources.limits[nvidia.com/gpu]: 'eight'" in err
+    code, _, err = run_plan(workspace, JOB.replace("parallelism: 2", "parallelism: two"))
+    assert code == 64
+    assert "job.yaml:9: job: Job sweep-b: spec.parallelism: 'two' is no number of pods" in err
+
+
+PODS = """\
+apiVersion: scheduling.volcano.sh/v1beta1
+kind: PodGroup
+metadata: {name: sweep-b, namespace: prod}
+spec: {minMember: 1}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: sweep-b-0, namespace: prod, annotations: {scheduling.k8s.io/group-name: sweep-b}}
+spec: {schedulerName: muster, containers: [{name: main, resources: {limits: {nvidia.com/gpu: 1}}}]}
+"""
+
+
+def test_pods_of_a_workload_replace_no_others_and_what_is_assumed_of_it_is_said_of_it_alone(workspace: Path) -> None:
+    _, out, _ = run_plan(workspace, f"{JOB}---\n{PODS}", "--json")
+    gangs = {gang["gang"]: gang for gang in json.loads(out)["gangs"]}
+    assert gangs["prod/sweep-b"]["assumed"] == []
+    assert (gangs["prod/sweep-b"]["members"], gangs["prod/sweep-b-job"]["members"]) == (1, 2)

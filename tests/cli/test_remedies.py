@@ -163,3 +163,10 @@ def test_that_moving_pods_would_do_is_said_where_the_action_is_off_and_is_done_w
     assert sorted(each["movedTo"][0] for each in on["gangs"][0]["evictedGangs"]) == ["n3", "n4"]
     text = muster("plan", "job.yaml", "-c", "cluster.yaml", cwd=tmp_path).out
     assert "default/train can run after moving 2 pods of 2 gangs; nobody ends." in text
+
+
+def test_nodes_of_one_kind_in_several_racks_are_one_change(tmp_path: Path) -> None:
+    given = RACKS | {"gangs": [running("sweep", "r1n1", 1)]}
+    document = asked(tmp_path, given, JOB)
+    more = [each["what"] for each in document["gangs"][0]["remedies"] if "more node" in each["what"]]
+    assert more == ["there were one more node like r1n1"]

@@ -58,7 +58,7 @@ def workspace(tmp_path: Path) -> Path:
 
 def starts(workspace: Path, *arguments: str) -> str:
     out = muster(*arguments, cwd=workspace).out
-    found = [line.strip() for line in out.splitlines() if line.startswith(" starts ")]
+    found = [f"starts   {line.split(maxsplit=1)[1]}" for line in out.splitlines() if line.startswith(" starts ")]
     return found[0] if found else out
 
 
@@ -102,3 +102,7 @@ def test_what_cannot_be_read_of_run_times_is_an_error(workspace: Path) -> None:
     assert (result.code, "--run-time: 'soon' is no duration" in result.err) == (64, True)
     result = muster("why", "llm", "-c", "cluster.yaml", "--history", "missing.jsonl", cwd=workspace)
     assert (result.code, "--history: missing.jsonl" in result.err) == (64, True)
+
+
+def test_what_never_fits_is_not_told_a_bound_by_pods_of_which_nobody_knows(workspace: Path) -> None:
+    assert starts(workspace, "why", "huge", "-c", "cluster.yaml").startswith("starts   not even when all that runs has ended")

@@ -102,3 +102,21 @@ def test_a_table_is_shown_again_until_somebody_interrupts(workspace: Path, monke
     assert result.out.count("gang ") == 2
     assert pauses == [5.0, 5.0]
     assert muster("nodes", "-w", "-c", "missing.yaml", cwd=workspace).code == 64
+
+
+def test_labels_are_as_wide_as_the_widest_so_that_texts_begin_in_one_column(workspace: Path) -> None:
+    rows = [line for line in ask(workspace, "why", "default/late", "--at", "30s").splitlines() if line.startswith(" ")]
+    assert any(line.startswith(" before it default/llm") for line in rows)
+    assert {line[10] for line in rows} == {" "}
+    assert all(line[11] != " " for line in rows)
+
+
+def test_a_filter_that_names_nothing_is_an_error(workspace: Path) -> None:
+    for option, value, message in (
+        ("--stage", "wating", "there is no stage 'wating'; did you mean 'waiting'?"),
+        ("--queue", "reserch", "there is no queue 'reserch' in the cluster. Did you mean 'research'?"),
+    ):
+        result = muster("gangs", option, value, "--cluster", "cluster.yaml", cwd=workspace)
+        assert (result.code, result.out) == (64, ""), result.err
+        assert message in result.err
+    assert "default/llm" in ask(workspace, "gangs", "--queue", "research")

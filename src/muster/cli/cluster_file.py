@@ -32,10 +32,12 @@ CLUSTER_SUFFIXES: Final = (".json", GZIP_SUFFIX)
 STANDARD_INPUT: Final = "-"
 _JOB_SUFFIXES = (".yaml", ".yml", ".json")
 _FIRST_KINDS = ("Namespace", "PriorityClass", "Node")
-_TIME = re.compile(
-    r'\b(?:creationTimestamp|startTime|startedAt|finishedAt|lastTransitionTime|lastHeartbeatTime|renewTime|time)"?:'
-    r'\s*"?(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)'
+_TIME = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+_TIME_KEY = re.compile(
+    r'\b(?:creationTimestamp|startTime|startedAt|finishedAt|lastTransitionTime|lastHeartbeatTime|renewTime|time)"?:\s*"?\Z'
 )
+_KEY_WIDTH = 64
+"""A key and the space before its value."""
 _API_VERSION = re.compile(r"^apiVersion:", re.MULTILINE)
 _DEFAULT_RUN = RunStep(1, seconds=600.0, every_s=10.0)
 """What `muster sim` does with a cluster: ten minutes of virtual time."""
@@ -74,8 +76,13 @@ def read_cluster(path: Path) -> Scenario | None:
 
 def newest_time(text: str) -> float | None:
     """The newest time at which something happened to one of the objects: kubectl's output does not say when it was written."""
-    newest = max((found[1] for found in _TIME.finditer(text)), default="")
-    return datetime.fromisoformat(newest).timestamp() if newest else None
+    for time in sorted(set(_TIME.findall(text)), reverse=True):
+        at = text.find(time)
+        while at >= 0:
+            if _TIME_KEY.search(text[max(0, at - _KEY_WIDTH) : at]):
+                return datetime.fromisoformat(time).timestamp()
+            at = text.find(time, at + 1)
+    return None
 
 
 def plain_manifests(text: str) -> list[dict[str, Any]] | None:

@@ -42,6 +42,8 @@ from muster.snapshot.snapshot_file import captured_at
 
 LOG_SUFFIX = ".jsonl"
 _CYCLE_LINE = b'{"cycle":'
+_SELDOM = (200_000, 50, 50)
+"""When the collector runs after a cluster was read: what a question makes is garbage only in small part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +114,16 @@ def _with_run_times(state: ClusterState, options: ClusterOptions) -> ClusterStat
 
 @contextmanager
 def _without_collections() -> Iterator[None]:
-    """Nothing that is read becomes garbage, so searching a million new objects for it again and again is a waste."""
+    """Nothing that is read becomes garbage, so searching a million new objects for it again and again is a waste: while they are
+    made, and later, until a cluster is read anew."""
     enabled = gc.isenabled()
+    gc.unfreeze()
     gc.disable()
     try:
         yield
     finally:
+        gc.freeze()
+        gc.set_threshold(*_SELDOM)
         if enabled:
             gc.enable()
 

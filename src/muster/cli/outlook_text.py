@@ -6,9 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
-from rich.text import Text
-
-from muster.cli.screen import rows_of
+from muster.cli.screen import Line, rows_of
 from muster.cli.text_format import count, duration, queue_name
 from muster.forecast.dry_run import RUNS_NOW, Forecast
 from muster.forecast.start_time import Start
@@ -25,7 +23,7 @@ def deadline(seconds: float) -> Callable[[], bool]:
     return lambda: time.monotonic() < until
 
 
-def start_rows(forecast: Forecast, *, now: float, seconds: float) -> Iterator[Text]:
+def start_rows(forecast: Forecast, *, now: float, seconds: float) -> Iterator[Line]:
     start = forecast.start
     if start is None or forecast.code == RUNS_NOW:
         return
@@ -34,7 +32,7 @@ def start_rows(forecast: Forecast, *, now: float, seconds: float) -> Iterator[Te
     yield from rows_of("starts", [without + _when(start, now, seconds) + place * (forecast.position > 0)])
 
 
-def remedy_rows(forecast: Forecast, *, seconds: float) -> Iterator[Text]:
+def remedy_rows(forecast: Forecast, *, seconds: float) -> Iterator[Line]:
     """With which changes it runs."""
     texts = []
     for each in forecast.remedies:
@@ -52,10 +50,12 @@ def _when(start: Start, now: float, seconds: float) -> str:
     if start.cut_short:
         return f"{_bound(start, now)}; the time for this was over (--seconds {seconds:g})"
     if start.unknown:
-        latest = f", {_moment(start.latest_s, now)} at the latest" if start.latest_s is not None else ""
+        latest = f"at the latest {_moment(start.latest_s, now)}" if start.latest_s is not None else ""
+        known = _bound(start, now) if start.not_before_s >= _SOON_S or not latest else ""
         pods = count(start.unknown, "pod runs nobody knows how long", "pods run nobody knows how long")
-        return f"{_bound(start, now)}{latest}: {pods} (--run-time, --history){_known_from(start)}"
-    return f"not even when all that runs has ended, {_moment(start.not_before_s, now)}{_known_from(start)}"
+        return f"{', '.join(filter(None, (known, latest)))}: {pods} (--run-time, --history){_known_from(start)}"
+    ended = f", {_moment(start.not_before_s, now)}" * (start.not_before_s >= _SOON_S)
+    return f"not even when all that runs has ended{ended}{_known_from(start)}"
 
 
 def _bound(start: Start, now: float) -> str:

@@ -14,7 +14,7 @@ from muster.cli.cluster_state import ClusterOptions, read_cluster_state
 from muster.cli.errors import UserError
 from muster.cli.json_output import write_json
 from muster.cli.outlook_text import OUTLOOK_QUESTIONS, deadline, remedy_rows, start_rows
-from muster.cli.screen import BAD, BOLD, GOOD, NOTE, rows_of, styled, to_stdout
+from muster.cli.screen import BAD, BOLD, GOOD, NOTE, Line, rows_of, styled, to_stdout
 from muster.cli.text_format import compact_names, count, queue_name
 from muster.forecast.dry_run import (
     CANNOT_RUN,
@@ -72,7 +72,7 @@ def plan(job: str, cluster: ClusterOptions, options: JobOptions, *, json: bool) 
 # -- text output -------------------------------------------------------------------------------------------------------------------
 
 
-def forecast_lines(forecast: Forecast, *, after_why: bool = False) -> Iterator[Text]:
+def forecast_lines(forecast: Forecast, *, after_why: bool = False) -> Iterator[Line]:
     """`after_why`: the reasons were given before."""
     yield _headline(forecast)
     yield styled("")

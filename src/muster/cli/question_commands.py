@@ -52,7 +52,7 @@ def plan(
     queue: Annotated[str, typer.Option(help="The queue, in place of the job's own.")] = "",
     priority: Annotated[str, typer.Option(metavar="CLASS|NUMBER", help="The priority, in place of the job's own.")] = "",
     pods: Annotated[str, typer.Option(metavar="PATH", help="Where a kind that is not known has its pod template.")] = "",
-    replicas: Annotated[str, typer.Option(metavar="PATH", help="Where such a kind has the number of its pods.")] = "spec.replicas",
+    replicas: Annotated[str, typer.Option(metavar="PATH", help="Where such a kind has the number of its pods.")] = "",
     history: Annotated[Path | None, HISTORY] = None,
     run_time: Annotated[str, RUN_TIME] = "",
     seconds: Annotated[float, SECONDS] = 2.0,

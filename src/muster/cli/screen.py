@@ -9,6 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import IO
 
 from rich.console import Console
@@ -24,6 +25,17 @@ UNBOUNDED_WIDTH = 120
 
 TextPart = str | tuple[str, str]
 """Text, or text with a style."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of a label and a text."""
+
+    label: str
+    text: str
+
+
+Line = Text | Row
 
 
 def styled(*parts: TextPart) -> Text:
@@ -64,18 +76,24 @@ class Screen:
         for line in lines:
             self.print_line(line)
 
-    def print_wrapped(self, lines: Iterable[Text]) -> None:
-        """Lines of a label and a text: what is longer than the screen goes on below, where the text begins."""
+    def print_wrapped(self, lines: Iterable[Line]) -> None:
+        """What is longer than the screen goes on below, of a row where its text begins. Texts of rows begin in one column."""
+        lines = list(lines)
+        column = max((len(line.label) for line in lines if isinstance(line, Row)), default=0)
         for line in lines:
-            self.print_lines([line] if self.width is None else _wrapped(line, width=self.width))
+            begin = 0
+            if isinstance(line, Row):
+                label = f" {line.label:<{max(column, _LEAST_LABEL)}} "
+                begin = len(label) + len(line.text) - len(line.text.lstrip())
+                line = styled((label, DIM), line.text)
+            self.print_lines([line] if self.width is None else _wrapped(line, indent=begin, width=self.width))
 
 
-def _wrapped(line: Text, *, width: int) -> Iterator[Text]:
+def _wrapped(line: Text, *, indent: int, width: int) -> Iterator[Text]:
     """Words are not broken: most that are too long are parts of a command. So that a command can be copied, each of its lines but
     the last ends with a backslash."""
-    label = _LABEL.match(line.plain)
-    indent = label.end() if label else 0
-    begin = line.plain.find(_COMMAND)
+    command = _COMMAND.search(line.plain)
+    begin = command.start() if command else -1
     ends = list(_line_ends(line.plain, indent, width=width - len(_GOES_ON) * (begin >= 0)))
     for number, part in enumerate(line.divide(ends)):
         part.rstrip()
@@ -92,10 +110,10 @@ def _line_ends(text: str, indent: int, *, width: int) -> Iterator[int]:
             yield begin
 
 
-_COMMAND = "kubectl -n "
+_COMMAND = re.compile(r"kubectl (-n \S+ )?patch ")
 _GOES_ON = " \\"
 _WORD = re.compile(r"\S+")
-_LABEL = re.compile(r" (?=.{9}\S).{8} {1,2}| +")
+_LEAST_LABEL = 8
 
 
 def to_stdout(*, quiet: bool = False) -> Screen:
@@ -114,7 +132,7 @@ def _replacing_errors(stream: IO[str]) -> IO[str]:
     return stream
 
 
-def rows_of(label: str, texts: Sequence[str]) -> Iterator[Text]:
+def rows_of(label: str, texts: Sequence[str]) -> Iterator[Row]:
     """What there is to say under one label, a line each."""
     for number, text in enumerate(texts):
-        yield styled((f" {label if not number else '':<8} ", DIM), text)
+        yield Row(label if not number else "", text)

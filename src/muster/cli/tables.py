@@ -10,8 +10,9 @@ from typing import Any
 
 from muster.cli import OK
 from muster.cli.cluster_state import ClusterOptions, ClusterState, read_cluster_state
+from muster.cli.errors import UserError
 from muster.cli.json_output import write_json
-from muster.cli.screen import BOLD, DIM, NOTE, PLAIN, Screen, TextPart, styled, to_stdout
+from muster.cli.screen import BOLD, DIM, NOTE, PLAIN, Screen, TextPart, rows_of, styled, to_stdout
 from muster.cli.summary import STAGE_ORDER, STAGE_STYLES, queue_table
 from muster.cli.text_format import amount_of, compact_names, count, duration, queue_name
 from muster.cli.text_table import lay_out
@@ -23,6 +24,7 @@ from muster.model.queue import DEFAULT_QUEUE
 from muster.model.resource_amounts import CPU, short_name, show_amount
 from muster.queue_report import main_resource, queue_rows
 from muster.state.world import World
+from muster.yaml_positions import nearest
 
 MAX_ROWS = 40
 _WATCH_S = 5.0
@@ -64,7 +66,15 @@ def queues(cluster: ClusterOptions, options: TableOptions) -> int:
 
 
 def gangs(cluster: ClusterOptions, options: TableOptions) -> int:
+    if options.stage and options.stage not in STAGE_ORDER:
+        near = nearest(options.stage, STAGE_ORDER)
+        hint = f"did you mean {near!r}?" if near else f"stages are {', '.join(STAGE_ORDER)}"
+        raise UserError(f"--stage: there is no stage {options.stage!r}; {hint}")
     state, world = _look(cluster)
+    known = {queue_name(key) for key in world.facts.tree.nodes} | {*world.facts.tree.nodes}
+    if options.queue and options.queue not in known:
+        near = nearest(options.queue, sorted(known))
+        raise UserError(f"--queue: there is no queue {options.queue!r} in the cluster{f'. Did you mean {near!r}?' * bool(near)}")
     rows = [row for row in observed_gangs(world) if _is_wanted(row, options)]
     rows.sort(key=lambda row: (STAGE_ORDER.index(row.stage), -row.priority, -row.age_s, row.gang))
     if options.json:
@@ -154,6 +164,5 @@ def _as_json(command: str, rows: Iterable[object], state: ClusterState) -> int:
 
 
 def _end(screen: Screen, state: ClusterState) -> int:
-    for note in state.notes:
-        screen.print_line(styled((" note     ", DIM), note))
+    screen.print_wrapped(rows_of("note", list(state.notes)))
     return OK

@@ -7,15 +7,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from rich.text import Text
-
 from muster.cli import OK
 from muster.cli.cluster_state import ClusterOptions, ClusterState, read_cluster_state
 from muster.cli.errors import UserError
 from muster.cli.json_output import write_json
 from muster.cli.outlook_text import OUTLOOK_QUESTIONS, deadline, remedy_rows, start_rows
 from muster.cli.plan import forecast_lines
-from muster.cli.screen import BOLD, GOOD, NOTE, rows_of, styled, to_stdout
+from muster.cli.screen import BOLD, GOOD, NOTE, Line, rows_of, styled, to_stdout
 from muster.cli.text_format import amount, compact_names, count, duration, join_names, queue_name
 from muster.engine.session import Session
 from muster.forecast.dry_run import CANNOT_RUN, DryRun, Forecast, dry_run, with_outlook
@@ -37,6 +35,7 @@ def why(name: str, options: ClusterOptions, *, namespace: str, json: bool) -> in
 
     def look(session: Session) -> None:
         gang = _find(session.world, wanted)
+        session.shows_all_domains = frozenset((gang.key,))
         seen.append((gang, described(before_cycle(session), gang)))
 
     run = dry_run(state.policy, state.objects, now=state.now, look=look)
@@ -75,7 +74,7 @@ def _not_one(name: str, names: list[str], *, found: int) -> str:
     return f"there is no gang {name!r} in the cluster{hint}"
 
 
-def _lines(told: GangAnswer, state: ClusterState, logged: tuple[str, ...], seconds: float) -> Iterator[Text]:
+def _lines(told: GangAnswer, state: ClusterState, logged: tuple[str, ...], seconds: float) -> Iterator[Line]:
     found = told.forecast
     assert found is not None
     waits = told.position > 0
@@ -98,7 +97,7 @@ def _lines(told: GangAnswer, state: ClusterState, logged: tuple[str, ...], secon
     yield from rows_of("note", list(state.notes))
 
 
-def _waiting_lines(told: GangAnswer, found: Forecast) -> Iterator[Text]:
+def _waiting_lines(told: GangAnswer, found: Forecast) -> Iterator[Line]:
     reasons = found.why_not_now or found.why or _other_reason(told)
     first, *rest = [part for part in reasons.split("; ") if part]
     yield from rows_of("decides", [first])
@@ -106,7 +105,7 @@ def _waiting_lines(told: GangAnswer, found: Forecast) -> Iterator[Text]:
     yield from rows_of("before it", [_ahead(told)] * bool(told.ahead))
 
 
-def _running_lines(told: GangAnswer) -> Iterator[Text]:
+def _running_lines(told: GangAnswer) -> Iterator[Line]:
     yield from rows_of("where", [_where(told.gang)] * bool(told.gang.nodes))
     yield from rows_of("may lose", list(_may_lose(told)))
     yield from rows_of("evicted", list(told.loses))

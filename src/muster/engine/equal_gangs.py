@@ -19,7 +19,7 @@ from muster.state.placements import Step
 def equality_key(s: Session, gang: Gang) -> Hashable | None:
     """Equal for gangs that differ in names and times only, and of which nobody has a node or is nominated to one; None where a gang
     is like no other."""
-    if gang.subgroups or gang.mode is not Mode.STRICT or gang.siblings or s.tries_all_domains:
+    if gang.subgroups or gang.mode is not Mode.STRICT or gang.siblings or gang.key in s.shows_all_domains:
         return None
     if _has_placements(s, gang):
         return None

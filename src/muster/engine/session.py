@@ -51,6 +51,8 @@ class EvictionAttempt:
     action: str
     domain: str
     found: Plan | NoPlan
+    decides: bool = True
+    """False where the search was over: this was only looked into to be shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +79,8 @@ class Session:
         self.stats: dict[str, int] = {}
         self.why_without_eviction: dict[str, str] = {}
         """Why gangs that got a plan in this cycle could not do without, by key."""
-        self.tries_all_domains = False
-        """True for a forecast: all domains are looked into, also when one was found."""
+        self.shows_all_domains: frozenset[str] = frozenset()
+        """Gangs, by key, of which a person wants to know every domain: those that the decision does not need, too."""
         self.eviction_attempts: list[EvictionAttempt] = []
         """What evicting actions found in each domain."""
         self.unsent_plans: dict[str, UnsentPlan] = {}

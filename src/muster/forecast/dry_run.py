@@ -124,12 +124,11 @@ def dry_run(
     look: Callable[[Session], None] | None = None,
     store: Store | None = None,
 ) -> DryRun:
-    """One cycle on all objects of a cluster. `look` is called once before anything is decided in it. `store`: has all of them
-    already, and nothing was decided in it."""
+    """One cycle on all objects of a cluster. `look` is called once before anything is decided in it, and may say of which gangs all
+    domains are to be shown. `store`: has all objects already, and nothing was decided in it."""
     store = store or filled_store(policy, objects)
     world = store.world(now)
     session = Session(world, policy)
-    session.tries_all_domains = True
     gangs = dict(world.facts.gangs)
 
     def on_step(name: str) -> None:
@@ -179,9 +178,15 @@ def forecast(
     """What one cycle would decide about the gangs of these pods (UIDs), given all objects of a cluster, the pods' own included.
     With `run_times` also when those start that do not now, and what would make them."""
     positions: dict[str, tuple[int, int]] = {}
-    run = dry_run(policy, objects, now=now, look=lambda s: positions.update(_positions(s, asked)), store=store)
-    members = run.world.facts.members
-    keys = dict.fromkeys(members[uid].gang for uid in sorted(asked) if uid in members)
+    keys: dict[str, None] = {}
+
+    def look(s: Session) -> None:
+        members = s.world.facts.members
+        keys.update(dict.fromkeys(members[uid].gang for uid in sorted(asked) if uid in members))
+        s.shows_all_domains = frozenset(keys)
+        positions.update(_positions(s, asked))
+
+    run = dry_run(policy, objects, now=now, look=look, store=store)
     if not keys:
         raise NoSuchJob("these objects make no gang: there is no pod among them that Muster schedules")
     found = []
@@ -211,7 +216,7 @@ def with_outlook(
     found = [replace(each, start=starts.get(gang.key)) for gang, each in gangs]
     barred = [at for at, each in enumerate(found) if each.code == CANNOT_RUN]
     for at in barred[:1]:
-        remedies, cut_short = remedies_of(policy, objects, gangs[at][0], now=now, may_go_on=limit())
+        remedies, cut_short = remedies_of(policy, objects, gangs[at][0], now=now, limit=limit)
         found[at] = replace(found[at], remedies=remedies, remedies_cut_short=cut_short)
     return found
 
@@ -252,7 +257,7 @@ def _forecast(s: Session, outcome: Outcome, gang: Gang, gangs: dict[str, Gang]) 
     runs = tuple((pod.full_name, pod.node) for pod in gang.pods() if pod.node)
     code = _code(placements) if placements or not runs else RUNS_NOW
     attempts = [attempt for attempt in s.eviction_attempts if attempt.gang == gang.key]
-    chosen = _best_attempt(attempts)
+    chosen = _best_attempt(attempts, code)
     verdict = s.world.memory.attempts[gang.key].verdict
     return Forecast(
         gang=gang.full_name,
@@ -271,9 +276,12 @@ def _forecast(s: Session, outcome: Outcome, gang: Gang, gangs: dict[str, Gang]) 
     )
 
 
-def _best_attempt(attempts: list[EvictionAttempt]) -> EvictionAttempt | None:
-    """The one whose plan was carried out: of all domains the best plan wins."""
-    found = [(attempt.found.key, at) for at, attempt in enumerate(attempts) if isinstance(attempt.found, Plan)]
+def _best_attempt(attempts: list[EvictionAttempt], code: int) -> EvictionAttempt | None:
+    """The one whose plan was carried out: of all domains the best plan wins. One whose nodes another gang got in the same cycle
+    evicts nobody."""
+    if code != RUNS_AFTER_EVICTION:
+        return None
+    found = [(attempt.found.key, at) for at, attempt in enumerate(attempts) if isinstance(attempt.found, Plan) and attempt.decides]
     return attempts[min(found)[1]] if found else None
 
 

@@ -18,6 +18,7 @@ from muster.engine.cycle import run_session
 from muster.engine.explain import plural
 from muster.engine.hooks import Policy
 from muster.engine.session import Session
+from muster.forecast.start_time import MayGoOn
 from muster.model.budget import Budget
 from muster.model.events import ClusterObject, Delete, PriorityClass, Upsert
 from muster.model.gang import Gang, PodGroup
@@ -77,11 +78,11 @@ class _DecidedError(Exception):
 
 class _RemedySearch:
     def __init__(
-        self, policy: Policy, objects: Sequence[ClusterObject], gang: Gang, *, now: float, may_go_on: Callable[[], bool]
+        self, policy: Policy, objects: Sequence[ClusterObject], gang: Gang, *, now: float, limit: Callable[[], MayGoOn]
     ) -> None:
         self.cut_short = False
         """The time was over before all was tried."""
-        self._policy, self._objects, self._now, self._may_go_on = policy, objects, now, may_go_on
+        self._policy, self._objects, self._now = policy, objects, now
         self._store = new_store(policy)
         self._versions = count(_MANY)
         for obj in objects:
@@ -90,6 +91,7 @@ class _RemedySearch:
         self._gang = world.facts.gangs[gang.key]
         self._uids = {pod.uid for pod in gang.pods()}
         self._groups = [obj for obj in objects if isinstance(obj, PodGroup) and obj.key in {role.group for role in gang.roles}]
+        self._may_go_on = limit()
 
     def remedies(self) -> list[Remedy]:
         """One of each kind: those that evict nobody first, the smallest change of a job before one of the cluster."""
@@ -103,9 +105,12 @@ class _RemedySearch:
 
     def _found(self, base: _Try | None) -> Iterator[Remedy]:
         for family in self._families(skip_limits=base is not None):
-            best = self._smallest(family, base)
-            if best is not None:
-                yield best
+            if (best := self._smallest(family, base)) is not None:
+                yield best[0]
+        yield from self._fewest_nodes(base)
+        for family in self._without_budgets():
+            if (best := self._smallest(family, base)) is not None:
+                yield best[0]
 
     def _families(self, *, skip_limits: bool) -> Iterator[_SameKind]:
         yield self._moves()
@@ -115,11 +120,9 @@ class _RemedySearch:
         yield self._classes()
         yield from () if skip_limits else self._limits()
         yield self._deserved()
-        yield from self._more_nodes()
-        yield from self._without_budgets()
 
-    def _smallest(self, family: _SameKind, base: _Try | None) -> Remedy | None:
-        """Bisected: of a long family most is never tried. What is returned was."""
+    def _smallest(self, family: _SameKind, base: _Try | None) -> tuple[Remedy, int] | None:
+        """With how many smaller ones there are. Bisected: of a long family most is never tried. What is returned was."""
         low, high, best = 0, len(family) - 1, None
         while low <= high:
             if not self._may_go_on():
@@ -133,7 +136,7 @@ class _RemedySearch:
             if found is None:
                 low = middle + 1
             else:
-                best, high = found, middle - 1
+                best, high = (found, middle), middle - 1
         return best
 
     # -- one try ---------------------------------------------------------------------------------------------------------------
@@ -285,15 +288,22 @@ class _RemedySearch:
             command = f"kubectl patch queues.scheduling.volcano.sh {queue.name} {_merge({key: spec})}"
         return _Try(f"the {name} of {show_queue(queue.key)} were {amounts}", ((queue, larger),), command)
 
-    def _more_nodes(self) -> Iterator[_SameKind]:
-        classes: dict[object, list[Node]] = {}
+    def _fewest_nodes(self, base: _Try | None) -> Iterator[Remedy]:
+        """Of each kind of hardware. Where nodes of one kind differ in labels, such as the rack, those of which it needs fewest."""
+        kinds: dict[object, dict[object, list[Node]]] = {}
         for obj in self._objects:
             if isinstance(obj, Node) and not obj.unschedulable:
                 labels = tuple(sorted((key, value) for key, value in obj.labels.items() if key != HOSTNAME))
-                classes.setdefault((obj.allocatable, labels, obj.taints), []).append(obj)
-        largest = sorted(classes.values(), key=len, reverse=True)[:_MAX_CLASSES]
-        for like, *_ in largest:
-            yield [partial(_nodes_like, like, more) for more in range(1, self._gang.size + 1)]
+                kinds.setdefault((obj.allocatable, obj.taints), {}).setdefault(labels, []).append(obj)
+        by_size = sorted(kinds.values(), key=lambda kind: sum(map(len, kind.values())), reverse=True)
+        for classes in by_size[:_MAX_CLASSES]:
+            best, most = None, self._gang.size
+            for like, *_ in sorted(classes.values(), key=len, reverse=True)[:_MAX_CLASSES]:
+                found = self._smallest([partial(_nodes_like, like, more) for more in range(1, most + 1)], base)
+                if found is not None:
+                    best, most = found
+            if best is not None:
+                yield best
 
     def _without_budgets(self) -> Iterator[_SameKind]:
         budgets = [obj for obj in self._objects if isinstance(obj, Budget)]
@@ -356,10 +366,10 @@ def _merge(spec: dict[str, object]) -> str:
 
 
 def remedies_of(
-    policy: Policy, objects: Iterable[ClusterObject], gang: Gang, *, now: float, may_go_on: Callable[[], bool]
+    policy: Policy, objects: Iterable[ClusterObject], gang: Gang, *, now: float, limit: Callable[[], MayGoOn]
 ) -> tuple[tuple[Remedy, ...], bool]:
-    """Those that were found, and whether the time was over before all were tried."""
-    if not may_go_on():
+    """Those that were found, and whether the time was over before all were tried. It begins when there is a cluster for tries."""
+    if not limit()():
         return (), True
-    search = _RemedySearch(policy, tuple(objects), gang, now=now, may_go_on=may_go_on)
+    search = _RemedySearch(policy, tuple(objects), gang, now=now, limit=limit)
     return tuple(search.remedies()), search.cut_short

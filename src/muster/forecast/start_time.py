@@ -165,12 +165,13 @@ def _bounded(key: str, early: _Passed, middle: _Passed, *, now: float) -> Start:
     """Somewhere between these: pods that run nobody knows how long ended at once, or never."""
     first, last = early.start(key) - now, middle.start(key) - now
     is_known = last < NEVER and last - first <= _SAME * last
+    never = first == NEVER and not early.cut_short
     return Start(
         expected_s=last if is_known else None,
         not_before_s=early.moment(key).at - now,
         latest_s=last if last < NEVER else None,
         known_from=_known_from(middle.moment(key)),
-        unknown=0 if is_known else middle.moment(key).unknown,
+        unknown=0 if is_known or never else middle.moment(key).unknown,
         cut_short=early.cut_short and first == NEVER,
     )
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from shlex import quote
 from typing import Any, Protocol
 
 from muster.engine.hooks import Policy
 from muster.forecast.dry_run import Forecast, joined
-from muster.jobs.workload_kinds import BadWorkload, find, kind_of, kind_with_paths, template_paths
+from muster.jobs.workload_kinds import BadWorkload, WorkloadKind, has_path, kind_of, kind_with_paths, template_paths
 from muster.jobs.workloads import ExpandedWorkload, WorkloadOptions, expand
 from muster.json_values import to_json
 from muster.kube.read.object_references import POD, Manifest
@@ -23,6 +24,7 @@ from muster.scenario.field_reader import Field
 from muster.scenario.object_parser import parse_gang
 from muster.scenario.step_parser import parse_manifest
 from muster.scenario.symbol_table import SymbolTable, is_manifest
+from muster.scenario.syntax_tree import GangSpec
 from muster.sim.api_kinds import KINDS, BadManifest, ref_of
 from muster.sim.cluster import SimCluster
 from muster.yaml_positions import InputFaults, YamlValue, yaml_value
@@ -53,8 +55,8 @@ class JobOptions:
 
     workload: WorkloadOptions = field(default_factory=WorkloadOptions)
     pods: str = ""
-    """Path of the pod template of a kind that is not known, and of its number of pods."""
-    replicas: str = "spec.replicas"
+    """Path of the pod template of a kind that is not known, and of its number of pods: `spec.replicas`, if that is there."""
+    replicas: str = ""
 
 
 @dataclass(slots=True)
@@ -72,6 +74,7 @@ class _Manifests:
     """What was read, before it is decoded."""
 
     known: list[Manifest] = field(default_factory=list)
+    unexpanded: list[tuple[Field, WorkloadKind]] = field(default_factory=list)
     workloads: list[ExpandedWorkload] = field(default_factory=list)
     ignored: dict[str, Manifest] = field(default_factory=dict)
 
@@ -91,8 +94,12 @@ def read_job(texts: Iterable[tuple[str, str]], state: SeenCluster, options: JobO
     found = _Manifests()
     for file, text in texts:
         _read(file, text, found, state, options)
+    # Pods keep their names, and workloads whose pods would have the same get others.
+    for at, kind in sorted(found.unexpanded, key=lambda each: each[1].kind != "Pod"):
+        _expand(at, kind, found, options)
+        at.faults.raise_any()
     if not found.known and not found.workloads:
-        raise BadJob(_nothing_found(name, found.ignored))
+        raise BadJob(_nothing_found(name, found.ignored, options))
     found.known.extend(classes)
     return _Admission(state).admit(found)
 
@@ -109,9 +116,20 @@ def _read(file: str, text: str, found: _Manifests, state: SeenCluster, options: 
             _read_manifest(at, found, options)
         else:
             for gang in parse_gang(at, symbols):
-                served = replace(gang, scheduler_name=options.workload.scheduler_names[0])
-                found.known.extend(manifest_builder.gang_manifests(served, now=state.now))
+                found.known.extend(manifest_builder.gang_manifests(_as_asked(gang, item, options.workload), now=state.now))
     faults.raise_any()
+
+
+def _as_asked(gang: GangSpec, written: YamlValue, options: WorkloadOptions) -> GangSpec:
+    """With what a person says in place of what the gang does."""
+    namespace = options.namespace if options.namespace and "namespace" not in written.mapping else gang.namespace
+    gang = replace(gang, scheduler_name=options.scheduler_names[0], queue=options.queue or gang.queue, namespace=namespace)
+    if options.priority:
+        gang = replace(gang, priority=None, priority_class_name=options.priority, priority_class=None)
+    if options.minimum is not None:
+        roles = gang.roles if gang.roles[0].name else (replace(gang.roles[0], min=options.minimum),)
+        gang = replace(gang, min=options.minimum, roles=roles)
+    return gang
 
 
 def list_items(documents: Sequence[YamlValue]) -> Iterator[YamlValue]:
@@ -128,29 +146,63 @@ def _read_manifest(at: Field, found: _Manifests, options: JobOptions) -> None:
     plain = at.at.plain()
     assert isinstance(plain, dict)
     kind = kind_of(plain)
-    if kind is None and options.pods and find(plain, options.pods) is not None:
+    if kind is None and _is_unknown(plain) and options.pods and has_path(plain, options.pods):
+        if options.replicas and not has_path(plain, options.replicas):
+            at.report(f"{_title(plain)} has no {options.replicas} (--replicas)")
         kind = kind_with_paths(options.pods, options.replicas)
     if kind is not None:
-        try:
-            workload = expand(kind, plain, options.workload)
-            if any(workload.name == other.name for other in found.workloads):
-                plain["metadata"]["name"] = f"{plain['metadata']['name']}-{str(plain.get('kind')).lower()}"
-                workload = expand(kind, plain, options.workload)
-            found.workloads.append(workload)
-        except BadWorkload as bad:
-            at.report(str(bad))
-    elif (str(plain.get("apiVersion", "")).rpartition("/")[0], plain.get("kind")) in KINDS:
+        found.unexpanded.append((at, kind))
+    elif not _is_unknown(plain):
         found.known.extend(source.manifest for source in parse_manifest(at))
     else:
         found.ignored.setdefault(str(plain.get("kind")), plain)
 
 
-def _nothing_found(argument: str, ignored: dict[str, Manifest]) -> str:
+def _expand(at: Field, kind: WorkloadKind, found: _Manifests, options: JobOptions) -> None:
+    plain: Any = at.at.plain()
+    try:
+        workload = expand(kind, plain, options.workload)
+        taken = {_key(each) for each in (*found.known, *(each for other in found.workloads for each in other.objects))}
+        names = {other.name for other in found.workloads}
+        if workload.name in names or not taken.isdisjoint(map(_key, workload.objects)):
+            plain["metadata"]["name"] = f"{plain['metadata']['name']}-{str(plain.get('kind')).lower()}"
+            workload = expand(kind, plain, options.workload)
+        found.workloads.append(workload)
+    except BadWorkload as bad:
+        _deepest(at, str(bad).partition(":")[0]).report(f"{_title(plain)}: {bad}")
+
+
+def _key(manifest: Manifest) -> tuple[object, ...]:
+    metadata = manifest.get("metadata") or {}
+    return manifest.get("kind"), metadata.get("namespace") or "default", metadata.get("name")
+
+
+def _is_unknown(manifest: Manifest) -> bool:
+    return (str(manifest.get("apiVersion", "")).rpartition("/")[0], manifest.get("kind")) not in KINDS
+
+
+def _title(manifest: Manifest) -> str:
+    metadata = manifest.get("metadata")
+    return f"{manifest.get('kind')} {metadata.get('name', '') if isinstance(metadata, dict) else ''}".rstrip()
+
+
+def _deepest(at: Field, path: str) -> Field:
+    """The value at a dotted path, or as near to it as there is one."""
+    found = at.at
+    for key in path.split("."):
+        found = found.mapping.get(key, found)
+    return replace(at, at=found)
+
+
+def _nothing_found(argument: str, ignored: dict[str, Manifest], options: JobOptions) -> str:
     if not ignored:
         return f"{argument}: no job in this file"
+    if None in (manifest.get("kind") for manifest in ignored.values()):
+        return f"{argument}: an object has no kind; write for example kind: Job"
     for kind, manifest in ignored.items():
         if path := next(template_paths(manifest), ""):
-            return f"{argument}: the kind {kind} is not known; name where its pods are: --pods {path} --replicas spec.replicas"
+            named = f"{kind} has no pod template at {options.pods}" if options.pods else f"the kind {kind} is not known"
+            return f"{argument}: {named}; name where its pods are: --pods {quote(path)} --replicas spec.replicas"
     return (
         f"{argument}: no job in this file: {', '.join(ignored)} make no pods that are known. Where a kind has pods, name the paths "
         "of their template and number, such as --pods spec.template --replicas spec.size"
@@ -202,10 +254,20 @@ class _Admission:
                 continue
             if isinstance(obj, PodGroup) and obj.key in self._groups:
                 continue
+            self._report(obj, job)
             job.objects.append(obj)
             if isinstance(obj, Pod):
                 job.uids.add(obj.uid)
         return job
+
+    def _report(self, obj: ClusterObject, job: Job) -> None:
+        """An API server refuses what it cannot read of a spec. Annotations it takes as they are."""
+        for problem in obj.problems if isinstance(obj, Pod | PodGroup) else ():
+            text = f"{type(obj).__name__} {obj.name}: {problem.field}: {problem.text}"
+            if problem.field.startswith("spec.") and not problem.unsupported:
+                raise BadJob(text.replace(" was ignored: ", ": "))
+            if text not in job.notes:
+                job.notes.append(text)
 
     def _apply(self, manifests: Iterable[Manifest], job: Job) -> None:
         for manifest in manifests:
@@ -256,7 +318,7 @@ def plan_answers(forecasts: Sequence[Forecast], job: Job) -> Iterator[PlanAnswer
     for each in forecasts:
         workload = workload_of.get(each.gang)
         if workload is None:
-            loose = dict.fromkeys(text for one in job.workloads if not one.is_gang for text in one.assumed)
+            loose = dict.fromkeys(text for one in job.workloads if one.declared for text in one.assumed)
             yield PlanAnswer(each, tuple(loose))
         elif workload.is_gang:
             yield PlanAnswer(each, _assumed(workload, each))

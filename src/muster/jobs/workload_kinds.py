@@ -10,6 +10,8 @@ from typing import Any, Final
 from muster.kube.read import names
 from muster.kube.read.object_references import Manifest
 
+_ITEM: Final = "[]."
+
 
 class BadWorkload(ValueError):
     """A workload whose pods cannot be told. The message names the field."""
@@ -175,8 +177,20 @@ def kind_of(manifest: Mapping[str, Any]) -> WorkloadKind | None:
 
 
 def kind_with_paths(pods: str, replicas: str) -> WorkloadKind:
-    """A kind that is not in the table, by the paths that a person named."""
-    return WorkloadKind("", "", _replicated(template=pods, count=replicas))
+    """A kind that is not in the table, by the paths that a person named. `spec.groups[].template`: each item is a role."""
+    each, in_list, template = pods.partition(_ITEM)
+    if not in_list:
+        return WorkloadKind("", "", _replicated(template=pods, count=replicas or "spec.replicas"))
+    counted = replicas.removeprefix(f"{each}{_ITEM}") or "replicas"
+    return WorkloadKind("", "", (PodTemplatePath(template, (counted,), each=each, name="name"),))
+
+
+def has_path(manifest: object, path: str) -> bool:
+    each, in_list, rest = path.partition(_ITEM)
+    if not in_list:
+        return find(manifest, path) is not None
+    items = find(manifest, each)
+    return isinstance(items, list) and any(find(item, rest) is not None for item in items)
 
 
 def template_paths(manifest: object, path: str = "") -> Iterator[str]:
@@ -186,6 +200,9 @@ def template_paths(manifest: object, path: str = "") -> Iterator[str]:
             yield path
         for key, value in manifest.items():
             yield from template_paths(value, f"{path}.{key}" if path else str(key))
+    elif isinstance(manifest, list):
+        for item in manifest[:1]:
+            yield from template_paths(item, f"{path}[]")
 
 
 def find(item: object, path: str) -> Any:

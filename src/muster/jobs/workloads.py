@@ -45,6 +45,8 @@ class ExpandedWorkload:
     uid: str
     objects: tuple[Manifest, ...]
     is_gang: bool
+    declared: bool
+    """Its pods say themselves to which gang they belong."""
     names_queue: bool
     assumed: tuple[str, ...]
 
@@ -91,6 +93,7 @@ def expand(kind: WorkloadKind, manifest: Mapping[str, Any], options: WorkloadOpt
         uid=str(draft.metadata.get("uid") or ""),
         objects=tuple(objects),
         is_gang=is_gang,
+        declared=declared,
         names_queue=bool(_queue(draft)) or declared,
         assumed=tuple(dict.fromkeys(draft.assumed)),
     )

@@ -23,6 +23,7 @@ import msgspec
 
 from muster.config import default_policy, load_policy
 from muster.engine.hooks import Policy
+from muster.engine.session import Session
 from muster.forecast.dry_run import DryRun, NoSuchJob, dry_run, forecast, starts_with_evictions, warmed_store, with_outlook
 from muster.forecast.gang_report import BeforeCycle, before_cycle, described, with_cycle
 from muster.forecast.start_time import RunTimes
@@ -101,7 +102,13 @@ def _read(state: bytes) -> QuestionedCluster:
     policy = load_policy(source) if source else default_policy()
     store = warmed_store(policy, objects, now=now)
     seen: list[BeforeCycle] = []
-    run = dry_run(policy, objects, now=now, look=lambda session: seen.append(before_cycle(session)))
+
+    def look(session: Session) -> None:
+        # Anybody may be asked about next.
+        session.shows_all_domains = frozenset(session.world.facts.gangs)
+        seen.append(before_cycle(session))
+
+    run = dry_run(policy, objects, now=now, look=look)
     return QuestionedCluster(objects, now, policy, store, seen[0], run)
 
 

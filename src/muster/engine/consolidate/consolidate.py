@@ -118,11 +118,12 @@ def _best_plan(s: Session, ask: Ask, movable: MovablePods) -> Plan | NoPlan:
     search = _MoveSearch(s, ask, movable)
     plans: list[Plan] = []
     for _, domain in sorted(enumerate(usable_domains(s, ask)), key=lambda each: (search.missing_in(each[1]), each[0])):
-        if len(plans) >= s.policy.settings.max_evict_domains and not s.tries_all_domains:
+        decides = len(plans) < s.policy.settings.max_evict_domains
+        if not decides and ask.gang.key not in s.shows_all_domains:
             break
         found = search.plan_in(domain)
-        s.eviction_attempts.append(EvictionAttempt(ask.gang.key, CONSOLIDATE, domain.name, found))
-        if isinstance(found, Plan):
+        s.eviction_attempts.append(EvictionAttempt(ask.gang.key, CONSOLIDATE, domain.name, found, decides))
+        if isinstance(found, Plan) and decides:
             plans.append(found)
     if plans:
         return min(plans, key=lambda plan: plan.key)

@@ -294,23 +294,35 @@ def _search_domains(asked: EvictionAsk) -> Plan | NoPlan:
     whys: list[str] = []
     times: list[float] = []
     plans: list[Plan] = []
-    most = 1 if s.policy.settings.evict_domains == "first" else s.policy.settings.max_evict_domains
-    searched = 0
+    most, shown = _most_domains(s, ask.gang)
+    searched, decides = 0, True
     for each in order:
-        best = None if s.tries_all_domains else min((plan.key for plan in plans), default=None)
-        if best is not None and (searched >= most or best[: len(each.bound)] < each.bound):
+        best = min((plan.key for plan in plans), default=None)
+        decides = decides and not _is_found(best, each, searched=searched, most=most)
+        if not decides and searched >= shown:
             break
-        found = _plan_in(asked, each, best=best)
+        found = _plan_in(asked, each, best=None if shown else best)
         searched += isinstance(found, Plan) or found is NO_BETTER_PLAN
-        s.eviction_attempts.append(EvictionAttempt(ask.gang.key, asked.policy.name, each.domain.name, found))
+        s.eviction_attempts.append(EvictionAttempt(ask.gang.key, asked.policy.name, each.domain.name, found, decides))
         if isinstance(found, Plan):
-            plans.append(found)
+            plans.extend([found] * decides)
             continue
         whys.append(found.why if each.domain.rows is None else f"{each.domain.name}: {found.why}")
         times.extend([] if found.at is None else [found.at])
     if plans:
         return min(plans, key=lambda plan: plan.key)
     return NoPlan("; ".join(dict.fromkeys(whys)), min(times, default=None))
+
+
+def _most_domains(s: Session, gang: Gang) -> tuple[int, int]:
+    """In how many a plan is made at most, and in how many for a person who asks."""
+    most = 1 if s.policy.settings.evict_domains == "first" else s.policy.settings.max_evict_domains
+    return most, most + _SHOWN if gang.key in s.shows_all_domains else 0
+
+
+def _is_found(best: PlanKey | None, each: BoundedDomain, *, searched: int, most: int) -> bool:
+    """Whether the plan is chosen: enough domains were searched, or none that is left can have a better one."""
+    return best is not None and (searched >= most or best[: len(each.bound)] < each.bound)
 
 
 def _no_domain(where: AllowedDomains) -> NoPlan:
@@ -438,6 +450,8 @@ def _release_reservations(s: Session, gang: Gang, plan: Plan, policy: EvictionPo
             s.record_verdict(loser, Verdict(ok=False, why=why, code=PREEMPTED, at=s.now))
 
 
+_SHOWN = 12
+"""So many more plans than the decision needs are made to be shown to a person who asks."""
 _OF_ACTIONS = {policy.name: policy for policy in (PREEMPT, GANG_PREEMPT, JOB_PREEMPT, GANG_RECLAIM)}
 EVICTION_POLICIES = {**_OF_ACTIONS, STALE_GANGS.name: STALE_GANGS}
 EVICT_ACTIONS: dict[str, Callable[[Session, Refusals], None]] = {
