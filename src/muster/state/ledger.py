@@ -43,13 +43,8 @@ def _planes(amounts: tuple[int, ...], *, preemptible: bool) -> LedgerRows:
 
 
 _CHARGED = {(phase, part): _planes(amounts, preemptible=part) for phase, amounts in _ALL.items() for part in (True, False)}
-_ADDED = {
-    (before, now, part): _planes(tuple(amount for amount in _ALL[now] if amount not in _ALL[before]), preemptible=part)
-    for before in _ALL
-    for now in _ALL
-    for part in (True, False)
-}
-"""What a pod is counted in that goes from one phase to another, and was not before."""
+
+
 _ASKED = {part: _planes((_REQUESTED,), preemptible=part) for part in (True, False)}
 
 
@@ -70,6 +65,7 @@ class Ledger:
         self.names = [ROOT_QUEUE, *sorted(parents)]
         self.row = {key: row for row, key in enumerate(self.names)}
         self._path = {key: (*path_up(key, self.parents), ROOT_QUEUE) for key in parents} | {ROOT_QUEUE: (ROOT_QUEUE,)}
+        self._moved: dict[tuple[str, Phase, Phase, bool], tuple[list[Amounts], list[Amounts]]] = {}
         self._rows = {key: np.array([self.row[k] for k in path], dtype=np.intp) for key, path in self._path.items()}
         self._below_root = {key: rows[:-1] for key, rows in self._rows.items()}
         self._amounts: Amounts = np.zeros((7, len(self.names), len(self._columns.names)), dtype=np.int64)
@@ -92,13 +88,25 @@ class Ledger:
 
     def change_phase(self, queue: str, amounts: Amounts, *, before: Phase, now: Phase, preemptible: bool) -> None:
         """Count one pod in another phase than before."""
-        more, less, rows = _ADDED[before, now, preemptible], _ADDED[now, before, preemptible], self._rows[queue]
-        if len(more):
-            self._amounts[more, rows] += amounts
-        if len(less):
-            self._amounts[less, rows] -= amounts
-        if len(more) or len(less):
+        key = (queue, before, now, preemptible)
+        more, less = self._moved.get(key) or self._rows_moved(key)
+        for row in more:
+            row += amounts
+        for row in less:
+            row -= amounts
+        if more or less:
             self._log.add(queue)
+
+    def _rows_moved(self, key: tuple[str, Phase, Phase, bool]) -> tuple[list[Amounts], list[Amounts]]:
+        """The rows that grow, and those that shrink, when a pod of the queue changes from one phase to another."""
+        queue, before, now, preemptible = key
+        left, joined = (set(_CHARGED[phase, preemptible].ravel().tolist()) for phase in (before, now))
+        more, less = (
+            [self._amounts[plane, row] for plane in sorted(planes) for row in self._rows[queue].tolist()]
+            for planes in (joined - left, left - joined)
+        )
+        self._moved[key] = (more, less)
+        return more, less
 
     def request(self, queue: str, amounts: Amounts, *, preemptible: bool, count: int) -> None:
         self._amounts[_ASKED[preemptible], self._rows[queue]] += count * amounts
@@ -179,6 +187,7 @@ class Ledger:
 
     def _widen(self, width: int) -> None:
         self._amounts = widened(self._amounts, width)
+        self._moved = {}
         self._laid_out()
 
     def _laid_out(self) -> None:
