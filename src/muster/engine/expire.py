@@ -127,15 +127,22 @@ def _expire_plans(s: Session) -> None:
         world.memory.plans.drop(name)
     for name, plan in list(world.memory.plans.items()):
         left = [world.placements.by_uid[uid].since for uid in plan.victims if uid in world.placements.releasing]
-        since = max(plan.since, plan.released_by, *left) if left else max(plan.since, plan.released_by)
+        since = max(plan.since, plan.released_by, *left)
         if since != plan.released_by:
             world.memory.plans.set(name, replace(plan, released_by=since))
         wait_s = s.policy.settings.nomination_s
-        if s.now >= since + wait_s and s.now >= _last_release_on(world, nominated[name]) + wait_s:
-            why = f"the capacity on its nominated nodes was not released within {s.now - since:.0f} s"
-            for key in sorted({world.facts.members[uid].gang for uid in nominated[name]}):
-                end_nominations(s, world.facts.gangs[key], why, cause="NominationExpired")
-            s.count("reservations expired")
+        if s.now >= since + wait_s:
+            _end_late(s, nominated[name], waited_s=s.now - since)
+
+
+def _end_late(s: Session, nominated: list[str], *, waited_s: float) -> None:
+    """Of a gang that has nominations by several plans all end with those of the first: then these have ended already."""
+    waiting = [uid for uid in nominated if uid in s.world.placements.by_uid]
+    if waiting and s.now >= _last_release_on(s.world, waiting) + s.policy.settings.nomination_s:
+        why = f"the capacity on its nominated nodes was not released within {waited_s:.0f} s"
+        for key in sorted({s.world.facts.members[uid].gang for uid in waiting}):
+            end_nominations(s, s.world.facts.gangs[key], why, cause="NominationExpired")
+        s.count("reservations expired")
 
 
 def _last_release_on(world: World, nominated: list[str]) -> float:
