@@ -7,37 +7,28 @@ node for one pod: nobody is placed by it, and nobody is evicted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from muster.engine import explain
-from muster.engine.domain_placement import place_in_allowed_domains
 from muster.engine.evict.victims import victim_table_of
 from muster.engine.gang_order import order_gangs
 from muster.engine.hooks import Ask, Purpose
 from muster.engine.members_to_place import unplaced_members
 from muster.engine.quota import QUEUE_CODES
-from muster.engine.reservations import could_ever_complete
-from muster.engine.run_times import run_time
 from muster.engine.session import Refusals, Session
+from muster.engine.soonest_nodes import NEVER, ends_at, soonest_nodes
 from muster.model.gang import Gang
-from muster.model.pod import PLACED, PLACED_OR_NOMINATED, Phase, Pod
+from muster.model.pod import PLACED_OR_NOMINATED, Phase, Pod
 from muster.state.gangs.gang_stage import reaches_min
 from muster.state.gangs.refused_binds import refused_member
 from muster.state.memory import BackfillReservation
-from muster.state.node_table import BoolColumn, FloatColumn, RowIndex
-from muster.state.pod_terms import terms_of
-from muster.state.resource_columns import Amounts
+from muster.state.node_table import BoolColumn
 
 MAX_RESERVATIONS = 8
 CHECK_EVERY_S = 60.0
-NEVER = np.inf
-_OVERTIME_S = 60.0
-"""A pod that runs so much longer than was declared is one of which nobody knows when it ends."""
-_MOST_DOMAINS = 3
-"""So many domains are tried, those first that have space first."""
 _MOST_ENDING = 1000
 """So many pods of a queue are looked at, those that end first."""
 
@@ -53,11 +44,11 @@ def update_backfill_reservations(s: Session, refusals: Refusals) -> None:
     for key in list(memory.backfill_reservations):
         if not after_s or not _waits_for_capacity(s, key):
             memory.end_backfill_reservation(key)
+        else:
+            _move_or_keep(s, s.world.facts.gangs[key])
     searches = 0
     for key in (*refusals, *_due(s, refusals)) if after_s else ():
-        if key in memory.backfill_reservations:
-            _move_or_keep(s, s.world.facts.gangs[key])
-        elif searches < MAX_RESERVATIONS:
+        if searches < MAX_RESERVATIONS and key not in memory.backfill_reservations:
             searches += keep_capacity(s, key)
     _end_idle(s)
 
@@ -97,8 +88,13 @@ def _waits_for_capacity(s: Session, key: str) -> bool:
     gang, attempts = s.world.facts.gangs.get(key), s.world.memory.attempts.get(key)
     if gang is None or attempts is None or attempts.verdict is None or attempts.verdict.ok:
         return False
-    lacks_room = attempts.verdict.code == explain.NO_CAPACITY or (attempts.verdict.curable and _is_queue_full(s, key))
-    return lacks_room and refused_member(s.world, gang) is None and not reaches_min(s.world, gang, PLACED_OR_NOMINATED)
+    is_preempting = attempts.verdict.code == explain.PREEMPTING
+    return (
+        attempts.verdict.curable
+        and not is_preempting
+        and refused_member(s.world, gang) is None
+        and not reaches_min(s.world, gang, PLACED_OR_NOMINATED)
+    )
 
 
 def _is_queue_full(s: Session, key: str) -> bool:
@@ -120,20 +116,35 @@ def _may_have_one(s: Session, gang: Gang) -> bool:
 
 
 def _move_or_keep(s: Session, gang: Gang) -> None:
-    """The start is worked out anew once a minute; other nodes are kept only where the gang is known to start there earlier."""
+    """The start is worked out anew once a minute; other nodes are kept only where the gang is known to start there earlier, or
+    where those that are kept do not drain."""
     memory = s.world.memory
     kept = memory.backfill_reservations[gang.key]
     is_same = bool(kept.nodes) is not _is_queue_full(s, gang.key) and all(node in s.world.table.row for node in kept.nodes)
     if is_same and s.now < kept.checked_at + CHECK_EVERY_S:
         return
-    here, elsewhere = best_nodes(s, gang, among=kept.nodes) if is_same and kept.nodes else None, _best(s, gang)
-    best = here or elsewhere
-    if here is not None and elsewhere is not None and elsewhere.start < here.start:
-        best = elsewhere
+    best = _checked(s, gang, kept) if is_same and kept.nodes else _best(s, gang)
     if best is None:
         memory.end_backfill_reservation(gang.key)
+    elif best.nodes == kept.nodes:
+        memory.keep_capacity(gang.key, replace(best, since=kept.since, moves=kept.moves))
     else:
-        memory.keep_capacity(gang.key, best)
+        memory.keep_capacity(gang.key, replace(best, moves=kept.moves + 1))
+
+
+def _checked(s: Session, gang: Gang, kept: BackfillReservation) -> BackfillReservation | None:
+    """The same nodes or others. With each move others are looked for after twice the time: what ends later than was said, or nobody
+    knows when, does not drive it from node to node."""
+    here, stays_s, times = best_nodes(s, gang, among=kept.nodes), s.now - kept.since, 2**kept.moves
+    if here is None or stays_s >= CHECK_EVERY_S * (times - 1):
+        elsewhere = best_nodes(s, gang)
+        if here is None or (elsewhere is not None and elsewhere.start < here.start):
+            return elsewhere
+    if here.start < NEVER or stays_s < s.policy.settings.reserve_after_s * times:
+        return here
+    if best_nodes(s, gang, among=kept.nodes, endless_since=kept.since) is not None:
+        return here
+    return best_nodes(s, gang, endless_since=kept.since) or here
 
 
 def _end_idle(s: Session) -> None:
@@ -167,7 +178,29 @@ def _best(s: Session, gang: Gang) -> BackfillReservation | None:
     if found is None or not _is_queue_full(s, gang.key):
         return found
     start = _room_in_queues_at(s, gang)
-    return None if start is None else BackfillReservation((), starts_at=start if start < NEVER else None, checked_at=s.now)
+    return None if start is None else _reservation(s, (), start)
+
+
+def best_nodes(
+    s: Session, gang: Gang, *, among: Collection[str] | None = None, endless_since: float | None = None
+) -> BackfillReservation | None:
+    """The domain and nodes where what the gang lacks fits soonest, of those that are kept for nobody else."""
+    found = soonest_nodes(s, gang, _usable_rows(s, gang, among), endless_since=endless_since)
+    return None if found is None else _reservation(s, found.nodes, found.start)
+
+
+def _usable_rows(s: Session, gang: Gang, among: Collection[str] | None) -> BoolColumn:
+    """Nodes that are kept for nobody else, and among these where any are named."""
+    row = s.world.table.row
+    usable = np.full(len(row), among is None)
+    usable[[row[node] for node in among or () if node in row]] = True
+    kept = [each.nodes for key, each in s.world.memory.backfill_reservations.items() if key != gang.key]
+    usable[[row[node] for nodes in kept for node in nodes if node in row]] = False
+    return usable
+
+
+def _reservation(s: Session, nodes: tuple[str, ...], start: float) -> BackfillReservation:
+    return BackfillReservation(nodes, starts_at=start if start < NEVER else None, checked_at=s.now, since=s.now)
 
 
 def _room_in_queues_at(s: Session, gang: Gang) -> float | None:
@@ -203,120 +236,5 @@ def _ending_in_queues(s: Session, gang: Gang) -> list[tuple[float, Pod]]:
     runs = (table.phase[:used] == Phase.BOUND) | (table.phase[:used] == Phase.BINDING)
     here = table.alive[:used] & runs & np.isin(table.gang_queue[table.gang[:used]], beside)
     pods = [table.pods[number] for number in np.flatnonzero(here).tolist()]
-    ending = [(_ends_at(s, pod), pod) for pod in pods if pod.ours]
+    ending = [(ends_at(s, pod), pod) for pod in pods if pod.ours]
     return sorted((each for each in ending if each[0] < NEVER), key=lambda each: (each[0], each[1].uid))[:_MOST_ENDING]
-
-
-# -- where it would fit soonest ---------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Spaces:
-    """Spaces for one member each, the soonest first: from when on, how full the node is now, and its row."""
-
-    at: FloatColumn
-    used: FloatColumn
-    row: RowIndex
-
-
-def best_nodes(s: Session, gang: Gang, *, among: Sequence[str] | None = None) -> BackfillReservation | None:
-    """The domain and nodes where what the gang lacks fits soonest, by known run times; else where most is free."""
-    members = unplaced_members(s.world, gang).minimum
-    domains = s.where(Ask(gang, members, Purpose.ALLOCATE, needed=len(members))).domains if members else ()
-    if not domains:
-        return None
-    spaces = _spaces(s, gang, members, among)
-    table = s.world.table
-    able: list[tuple[tuple[float, float, int], RowIndex]] = []
-    for domain in domains:
-        found = np.flatnonzero(domain.mask(len(table))[spaces.row])[: len(members)]
-        if len(found) == len(members):
-            rows = spaces.row[found]
-            able.append(((float(spaces.at[found[-1]]), round(float(spaces.used[found].sum()), 9), int(rows[0])), rows))
-    for (start, *_), rows in sorted(able, key=lambda each: each[0])[:_MOST_DOMAINS]:
-        nodes = tuple(table.names[row] for row in dict.fromkeys(rows.tolist()))
-        fits = could_ever_complete(s, gang) if _is_queue_full(s, gang.key) else _fits_there(s, gang, members, nodes, start)
-        if fits:
-            return BackfillReservation(nodes, starts_at=start if start < NEVER else None, checked_at=s.now)
-    return None
-
-
-def _fits_there(s: Session, gang: Gang, members: Sequence[Pod], nodes: Sequence[str], start: float) -> bool:
-    """Would the gang start once the pods on these nodes have ended that are known to end by then, or all of ours where nobody
-    knows? Spaces are amounts alone: a gang that something else keeps out would keep the nodes for ever."""
-    rows, table, world = [s.world.table.row[node] for node in nodes], victim_table_of(s.world), s.world
-    used = len(table.pods)
-    needed = [target.selection for pod in members[:1] for target in terms_of(pod).required_affinity]
-    with s.trial("simulated", cause="Simulated") as trial:
-        for number in np.flatnonzero(table.alive[:used] & np.isin(table.row[:used], rows)).tolist():
-            pod = table.pods[number]
-            is_needed = any(selection.matches_pod(world.facts.namespaces, pod) for selection in needed)
-            if pod.ours and world.phase(pod) in PLACED and not is_needed and (start >= NEVER or _ends_at(s, pod) <= start):
-                trial.release(pod)
-        place_in_allowed_domains(s, trial, gang, members, phase=Phase.NOMINATED)
-        return reaches_min(world, gang, PLACED_OR_NOMINATED)
-
-
-def _spaces(s: Session, gang: Gang, members: Sequence[Pod], among: Sequence[str] | None) -> _Spaces:
-    """From when on each node has space for one, two, three of these members. Members that differ count with the most that any of
-    them requests."""
-    world, table = s.world, s.world.table
-    signatures = {pod.signature: pod for pod in members}.values()
-    request = np.max([world.request(pod) for pod in signatures], axis=0)
-    asked = np.flatnonzero(request > 0)
-    usable = _usable_rows(s, gang, among)
-    for pod in signatures:
-        usable &= s.match(pod)
-    free = (table.allocatable - table.planned)[:, asked]
-    used = (table.planned[:, asked] / np.maximum(table.allocatable[:, asked], 1)).max(axis=1, initial=0.0).round(9)
-    most = 1 if any(_is_alone_on_its_node(s, pod) for pod in signatures) else len(members)
-    now = np.clip((free // request[asked]).min(axis=1), 0, most) * usable
-    row, ends, requests = _ending_pods(s, usable, asked)
-    first = np.searchsorted(row, row)
-    gone = np.cumsum(requests, axis=0)
-    freed = gone - (gone[first] - requests[first])
-    count = np.clip(((free[row] + freed) // request[asked]).min(axis=1), 0, most).astype(np.int64)
-    before = np.concatenate([[0], count[:-1]]) if len(count) else count
-    more = count - np.where(first == np.arange(len(row)), now[row], before)
-    rows = np.concatenate([np.repeat(np.arange(len(table)), now), np.repeat(row, more)])
-    at = np.concatenate([np.full(int(now.sum()), s.now), np.repeat(ends, more)])
-    order = np.lexsort((rows, used[rows], at))
-    return _Spaces(at[order], used[rows][order], rows[order])
-
-
-def _is_alone_on_its_node(s: Session, pod: Pod) -> bool:
-    """Does it keep pods like itself off its node?"""
-    apart = terms_of(pod).required_anti_affinity
-    return bool(pod.signature.ports) or any(target.selection.matches_pod(s.world.facts.namespaces, pod) for target in apart)
-
-
-def _usable_rows(s: Session, gang: Gang, among: Sequence[str] | None) -> BoolColumn:
-    """Nodes that are kept for nobody else, and among these where any are named."""
-    row = s.world.table.row
-    usable = np.full(len(row), among is None)
-    usable[[row[node] for node in among or () if node in row]] = True
-    kept = [each.nodes for key, each in s.world.memory.backfill_reservations.items() if key != gang.key]
-    usable[[row[node] for nodes in kept for node in nodes if node in row]] = False
-    return usable
-
-
-def _ending_pods(s: Session, usable: BoolColumn, asked: RowIndex) -> tuple[RowIndex, FloatColumn, Amounts]:
-    """Placed pods of ours on these rows, by row and by when they end: the row, the time, and what they request."""
-    table = victim_table_of(s.world)
-    used = len(table.pods)
-    runs = (table.phase[:used] == Phase.BOUND) | (table.phase[:used] == Phase.BINDING)
-    here = table.alive[:used] & runs & (table.row[:used] >= 0)
-    here[here] = usable[table.row[:used][here]]
-    at = np.array([number for number in np.flatnonzero(here).tolist() if table.pods[number].ours], dtype=np.intp)
-    ends = np.array([_ends_at(s, table.pods[number]) for number in at.tolist()], dtype=np.float64)
-    order = np.lexsort((ends, table.row[at]))
-    return table.row[at][order], ends[order], table.request[at][order][:, asked]
-
-
-def _ends_at(s: Session, pod: Pod) -> float:
-    run_s = run_time(s.world, pod)
-    if run_s is None:
-        return NEVER
-    started = pod.started if pod.started is not None else s.world.placement(pod).since
-    # Who runs longer than was declared may do so for ever.
-    return max(s.now, started + run_s) if s.now <= started + run_s + _OVERTIME_S else NEVER

@@ -119,9 +119,9 @@ class KeptCapacity:
 
     def explained(self, gang: Gang, verdict: Verdict, closed: Sequence[_KeptFor]) -> Verdict:
         """A refusal with what is kept for whom."""
-        if verdict.ok or verdict.code not in (explain.NO_CAPACITY, *QUEUE_CODES):
+        is_full = verdict.curable and verdict.code not in QUEUE_CODES
+        if verdict.ok or not (is_full or verdict.code in QUEUE_CODES):
             return verdict
-        is_full = verdict.code == explain.NO_CAPACITY
         texts = [_kept(kept, f"for {holder.full_name}") for holder, kept in closed if kept.nodes and is_full]
         own = self._s.world.memory.backfill_reservations.get(gang.key)
         if own is not None:

@@ -134,6 +134,10 @@ class BackfillReservation:
     starts_at: float | None
     checked_at: float
     """When that was worked out."""
+    since: float
+    """When these nodes were chosen."""
+    moves: int = 0
+    """How often others had been chosen before."""
 
     @property
     def start(self) -> float:
