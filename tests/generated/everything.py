@@ -22,9 +22,10 @@ def everything(seed: int, *, events: int) -> Scenario:
 
 def everything_document(seed: int, *, events: int) -> Document:
     chance = Random(f"everything {seed}")
-    objects = Objects(chance, chance.randint(2, 6), chance.choice(("", "", "", "vgpu", "koordinator")))
+    nodes = chance.randint(2, 6)
+    objects = Objects(chance, nodes, chance.choice(("", "", "", "vgpu", "koordinator")), Random(f"declared {seed}"))
     made: Document = {"name": f"generated: {events} events, seed {seed}", "seed": seed}
-    if (policy := draw_policy(chance)) is not None:
+    if (policy := draw_policy(chance, Random(f"fairness {seed}"))) is not None:
         made["policy"] = policy
     if chance.random() < 0.5:
         made["faults"] = {kind: round(chance.uniform(0.0, 0.2), 2) for kind in FAULTS if chance.random() < 0.5}

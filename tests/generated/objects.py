@@ -53,6 +53,8 @@ class Objects:
     nodes_wanted: int
     devices: str
     """The API flavour of the nodes' devices; empty: GPUs are only counted."""
+    declared: Random | None = None
+    """For what pods declare of themselves; None: they declare nothing."""
     nodes: list[str] = field(default_factory=list)
     queues: list[str] = field(default_factory=list)
     quotas: list[str] = field(default_factory=list)
@@ -190,14 +192,27 @@ class Objects:
             made["tolerations"] = ["dedicated"]
         if self.happens(0.05):
             made |= {"labels": {**labels, "app": "apart"}, "affinity": _APART}
-        if self.happens(0.05):
-            made["annotations"] = {PREEMPTABLE: "false"}
+        annotations = {PREEMPTABLE: "false"} if self.happens(0.05) else {}
+        if annotations := {**annotations, **self._declarations()}:
+            made["annotations"] = annotations
         if self.happens(0.05):
             made["spec"] = {
                 "hostNetwork": True,
                 "containers": [_container_with_port(made.pop("requests"), chance.choice((80, 443)))],
             }
         return made
+
+    def _declarations(self) -> Document:
+        """That they may be moved, and for how long they run, whether or not they do."""
+        chance = self.declared
+        if chance is None:
+            return {}
+        found: Document = {}
+        if chance.random() < 0.6:
+            found[names.MOVABLE] = chance.choice(("true", "true", "true", "false"))
+        if chance.random() < 0.4:
+            found[names.RUN_SECONDS] = str(chance.randrange(10, 900))
+        return found
 
     def requests(self) -> Document:
         chance = self.chance

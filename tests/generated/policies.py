@@ -20,6 +20,16 @@ SETTINGS: dict[str, tuple[object, ...]] = {
     "nominationSeconds": (60,),
     "evictionCooldownSeconds": (30,),
 }
+FAIRNESS: dict[str, tuple[object, ...]] = {
+    "reserveAfterSeconds": (0, 30, 60, 120),
+    "maxReservedIdlePercent": (0, 100),
+    "reclaimFor": ("fairShare",),
+    "preemptWithinParent": ("LowerPriority",),
+    "usageHalfLifeSeconds": (600,),
+    "staleSeconds": (30,),
+    "moveEverySeconds": (0, 120),
+}
+ACTIONS = yaml.safe_load(DEFAULT_POLICY)["actions"]
 OPTIONS: dict[str, tuple[dict[str, object], ...]] = {
     "pdb": ({"mode": "soft"},),
     "min-runtime": ({"actions": ["gang-reclaim"], "seconds": 0}, {"actions": ["gang-reclaim", "gang-preempt"]}),
@@ -33,14 +43,20 @@ OPTIONS: dict[str, tuple[dict[str, object], ...]] = {
 }
 
 
-def draw_policy(chance: Random) -> dict[str, Any] | None:
+def draw_policy(chance: Random, fairness: Random) -> dict[str, Any] | None:
     """Every third world has the default policy."""
     if chance.random() < 0.33:
         return None
     shares = chance.choice((["capacity"], ["capacity"], ["proportion"], ["drf"], []))
     plugins = [_with_option(plugin, chance) for plugin in OTHERS]
     settings = {name: chance.choice(values) for name, values in SETTINGS.items() if chance.random() < 0.15}
-    return {"plugins": [*shares, *plugins], **({"settings": settings} if settings else {})}
+    settings |= {name: fairness.choice(values) for name, values in FAIRNESS.items() if fairness.random() < 0.4}
+    made = {"plugins": [*shares, *plugins], **({"settings": settings} if settings else {})}
+    if fairness.random() < 0.5:
+        # Moves come first, or serve whom no other action had a plan for.
+        at = fairness.choice((ACTIONS.index("allocate") + 1, len(ACTIONS)))
+        made["actions"] = [*ACTIONS[:at], "consolidate", *ACTIONS[at:]]
+    return made
 
 
 def _with_option(plugin: object, chance: Random) -> object:
