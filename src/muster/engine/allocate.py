@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from muster.engine import explain
 from muster.engine.attempt_budget import AttemptBudget
+from muster.engine.consolidate.ended_moves import end_moves_for
 from muster.engine.domain_placement import DomainPlacement, place_gang, place_in_best_domain, why_refused
 from muster.engine.equal_gangs import RefusedGangs
 from muster.engine.gang_order import gangs_to_attempt, order_gangs
@@ -125,6 +126,9 @@ def _attempt(s: Session, gang: Gang, visited: set[str]) -> AttemptResult:
     second = take_reservations(s, gang, visited, place_on_free)
     if second.complete or first.complete:
         return second if second.complete else first
+    third = end_moves_for(s, gang, place_on_free)
+    if third.complete:
+        return third
     return nominate_on_releasing(s, gang) or first
 
 

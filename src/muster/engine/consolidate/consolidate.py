@@ -27,6 +27,7 @@ from muster.engine.fit_counts import equal_members
 from muster.engine.hooks import Ask, Domain
 from muster.engine.nominations import plan_name
 from muster.engine.place import fits_on
+from muster.engine.quota import QUEUE_CODES
 from muster.engine.session import EvictionAttempt, Refusals, Session, UnsentPlan
 from muster.model.effects import Verdict
 from muster.model.gang import Gang
@@ -47,7 +48,7 @@ def consolidate(s: Session, refusals: Refusals) -> None:
     """Plans for the gangs that were refused in this cycle for lack of capacity, in their order, one each at most."""
     for key, refusal in list(refusals.items()):
         gang = s.world.facts.gangs[key]
-        if not refusal.curable or refusal.code != explain.NO_CAPACITY or not (pods := preemptor_pods(s, gang)):
+        if not refusal.curable or refusal.code in QUEUE_CODES or not (pods := preemptor_pods(s, gang)):
             continue
         found = _find_plan(s, gang, pods)
         if isinstance(found, Plan):

@@ -20,6 +20,7 @@ from muster.state.gangs.gang_stage import has_minimum
 from muster.state.node_table import BoolColumn, FloatColumn, RowIndex
 
 CONSOLIDATE = "consolidate"
+MOVE_ENDED = "MoveEnded"
 
 
 @dataclass(frozen=True, slots=True)

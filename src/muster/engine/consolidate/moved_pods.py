@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from muster.engine.allocate import may_attempt
-from muster.engine.consolidate.movable_pods import CONSOLIDATE
+from muster.engine.consolidate.movable_pods import CONSOLIDATE, MOVE_ENDED
 from muster.engine.evict.eviction_history import gangs_by_history
 from muster.engine.place import fits_on
 from muster.engine.quota import limits
@@ -26,7 +26,6 @@ from muster.state.memory import ActivePlan
 from muster.state.reserve_pods import MOVED, Move, ReservePod, kept_on
 from muster.state.trial import Trial
 
-MOVE_ENDED = "MoveEnded"
 TAKEN = "MoveTaken"
 RECOVERED = "Recovered"
 
