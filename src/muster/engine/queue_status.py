@@ -26,8 +26,8 @@ def queue_updates(s: Session, gangs: Sequence[str]) -> Iterator[Condition | Queu
     """News of the queues that something happened to, or to one of these gangs in them."""
     world, changes = s.world, s.world.changes
     before = world.memory.reported_queues
-    # Whether guarantees count in full depends on what the nodes have.
-    topics = BY_QUEUE if guarantees(s) is None else (*BY_QUEUE, Topic.ALLOCATABLE)
+    # What the nodes have decides whether guarantees count in full, and how large a fair share is.
+    topics = BY_QUEUE if guarantees(s) is None and not _has_fair_shares(s) else (*BY_QUEUE, Topic.ALLOCATABLE)
     now = QueuesReported(changes.ledger.position, changes.stamp(topics), changes.version(Topic.DEMAND))
     if before is None or before.queues != now.queues:
         yield from _conditions(s)
@@ -42,9 +42,10 @@ def queue_updates(s: Session, gangs: Sequence[str]) -> Iterator[Condition | Queu
 def _changed(s: Session, gangs: Sequence[str], before: QueuesReported | None, now: QueuesReported) -> list[str]:
     """Queues that exist as objects and whose usage or gangs changed since."""
     log = s.world.changes.ledger.since(before.ledger) if before is not None else None
-    # What one queue requests can change what another may have.
-    is_shared = bool(s.policy.describes_queues) or s.policy.settings.reclaim_for == "fairShare"
-    is_shared = is_shared and before is not None and before.demand != now.demand
+    # What one queue requests can change what another may have; what it uses, the fair shares of all.
+    is_shared = before is not None and (
+        (bool(s.policy.describes_queues) and before.demand != now.demand) or (_has_fair_shares(s) and before != now)
+    )
     if before is None or log is None or before.queues != now.queues or is_shared:
         return sorted(s.world.facts.queues.keys() & s.world.facts.tree.nodes.keys())
     queues = {*log, *(role.queue for key in gangs for role in s.world.facts.gangs[key].roles)}
@@ -90,10 +91,14 @@ def _fields(s: Session, queue: Queue) -> StatusFields:
     else:
         names = {name for name, value in zip(s.world.columns.names, s.world.ledger.used(queue.key).tolist(), strict=True) if value}
         own = (*_amounts(s.world, queue.key, "allocated", names), *_counts(s, queue))
-    if s.policy.settings.reclaim_for == "fairShare":
+    if _has_fair_shares(s):
         own = (*own, *_fair_share(s, queue.key))
     more = (field for plugin in s.policy.describes_queues for field in plugin.queue_fields(s, queue.key))
     return tuple(sorted((*own, *more)))
+
+
+def _has_fair_shares(s: Session) -> bool:
+    return s.policy.settings.reclaim_for == "fairShare"
 
 
 def _fair_share(s: Session, key: str) -> StatusFields:
