@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from muster.model.pod import PREEMPTABLE
+
 # --- API groups -------------------------------------------------------------------------------------------------------
 CORE_GROUP: Final = ""
 """Pod, Node, Namespace, PersistentVolume, PersistentVolumeClaim."""
@@ -38,6 +40,8 @@ VOLCANO_QUEUE_NAME: Final = "scheduling.volcano.sh/queue-name"
 """Names the pod's Queue; also a label."""
 VOLCANO_TASK: Final = "volcano.sh/task-spec"
 """Names the pod's role in its job; also a label."""
+VOLCANO_PREEMPTABLE: Final = PREEMPTABLE
+""""false" protects the pod from every eviction; also a label."""
 PIPELINED_STATUS: Final = "volcano.sh/pipelined-status"
 """Volcano's mark of a nominated pod."""
 PIPELINED_NODE: Final = "volcano.sh/pipelined-node"
