@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 from tests.cli.commands import muster
 
+from muster.forecast.start_time import run_times_of
+from muster.model.pod import Pod, PodSignature
+
 CLUSTER = """\
 name: research waits behind its own limit
 nodes: [{name: "n[1-4]", gpu: 8}]
@@ -106,3 +109,20 @@ def test_what_cannot_be_read_of_run_times_is_an_error(workspace: Path) -> None:
 
 def test_what_never_fits_is_not_told_a_bound_by_pods_of_which_nobody_knows(workspace: Path) -> None:
     assert starts(workspace, "why", "huge", "-c", "cluster.yaml").startswith("starts   not even when all that runs has ended")
+
+
+def test_a_few_earlier_runs_of_an_owner_are_judged_by_how_much_those_of_all_owners_differ() -> None:
+    def ended(owner: str, number: int, ran_s: float) -> tuple[Pod, float]:
+        return Pod(f"{owner}-{number}", "team", f"{owner}-{number}-0", PodSignature()), ran_s
+
+    many = [ended(owner, number, ran_s) for owner in "abcd" for number, ran_s in enumerate((800.0, 1000.0, 1250.0))]
+    pod, _ = ended("a", 9, 0.0)
+    few, known = run_times_of(many[:3]), run_times_of(many)
+    assert few.of(pod, ran_s=0.0, part=0.5, declared=None) == ("of earlier pods", 1000.0)
+    assert few.of(pod, ran_s=2000.0, part=0.5, declared=None) == ("unknown", None)
+    source, middle = known.of(pod, ran_s=0.0, part=0.5, declared=None)
+    assert (source, round(middle or 0.0)) == ("of earlier pods", 1000)
+    # Who has outlived all of them ends soon, and nobody ends before now.
+    ends = [known.of(pod, ran_s=2000.0, part=part, declared=None)[1] or 0.0 for part in (0.0, 0.5, 0.99)]
+    assert 2000.0 <= ends[0] < ends[1] < ends[2] < 3000.0
+    assert known.of(pod, ran_s=0.0, part=0.5, declared=600.0) == ("of earlier pods", 600.0)

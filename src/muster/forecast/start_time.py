@@ -12,7 +12,8 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf
+from math import exp, inf, log, sqrt
+from statistics import NormalDist, fmean
 from typing import NamedTuple
 from zlib import crc32
 
@@ -37,6 +38,9 @@ EVENS_OUT = 0.01
 
 _SERIAL = re.compile(r"-[a-z0-9]{5}$|\d+")
 _NAMES_NEEDED, _NAMESPACE_NEEDED = 1, 5
+_MANY_RUNS = 30
+"""So many gangs of an owner say themselves how their run times differ."""
+_RUNS_FOR_SPREAD, _LEAST_SPREAD, _LEAST_RANK = 8, 0.05, 1e-6
 _LOW, _MIDDLE, _HIGH = 0.2, 0.5, 0.8
 _DRAWS = 14
 NEVER = inf
@@ -63,6 +67,10 @@ class RunTimes:
     earlier: Mapping[tuple[str, str], Sequence[float]] = field(default_factory=dict)
     """By namespace and name without numbers, and by namespace alone (an empty name): sorted."""
     assumed: float | None = None
+    typical: Mapping[tuple[str, str], tuple[float, int]] = field(default_factory=dict)
+    """The mean of the logarithms of the run times of an owner's gangs, and how many these are."""
+    spread: float | None = None
+    """By how much the logarithms of one owner differ, of all owners together; None where too few gangs have ended."""
 
     def of(self, pod: Pod, *, ran_s: float, part: float, declared: float | None) -> tuple[str, float | None]:
         """For how long it runs in all, given how long it has run, and how this is known. `part` of its like run no longer."""
@@ -73,6 +81,9 @@ class RunTimes:
         return (ASSUMED, self.assumed) if self.assumed is not None else (UNKNOWN, None)
 
     def _earlier(self, pod: Pod, ran_s: float, part: float) -> float | None:
+        typical = self.typical.get(owner_of(pod))
+        if typical is not None and self.spread is not None and typical[1] < _MANY_RUNS:
+            return _run_time_of_few(typical, self.spread, ran_s, part)
         for owner, needed in ((owner_of(pod), _NAMES_NEEDED), ((pod.namespace, ""), _NAMESPACE_NEEDED)):
             all_of_them = self.earlier.get(owner, ())
             longer = all_of_them[bisect_right(all_of_them, ran_s) :]
@@ -81,13 +92,30 @@ class RunTimes:
         return None
 
 
+def _run_time_of_few(typical: tuple[float, int], spread: float, ran_s: float, part: float) -> float:
+    """Run times of one owner are about log-normal. A few earlier ones say little of how they differ, those of all owners together
+    more; and who has outlived all of them still ends at some time."""
+    mean, number = typical
+    drawn = NormalDist(mean, spread * sqrt(1 + 1 / number))
+    shorter = drawn.cdf(log(ran_s)) if ran_s > 0 else 0.0
+    rank = min(max(shorter + part * (1 - shorter), _LEAST_RANK), 1 - _LEAST_RANK)
+    return max(exp(drawn.inv_cdf(rank)), ran_s)
+
+
 def run_times_of(ended: Iterable[tuple[Pod, float]], *, assumed: float | None = None) -> RunTimes:
     """From pods that ended, and for how long they ran."""
     found: dict[tuple[str, str], list[float]] = {}
+    logs: dict[tuple[str, str], dict[str, float]] = {}
     for pod, ran_s in ended:
         for owner in (owner_of(pod), (pod.namespace, "")):
             found.setdefault(owner, []).append(ran_s)
-    return RunTimes({owner: sorted(times) for owner, times in found.items()}, assumed)
+        # Members of a gang end together: they are one observation.
+        logs.setdefault(owner_of(pod), {})[pod.gang_key or pod.uid] = log(max(ran_s, 1.0))
+    typical = {owner: (fmean(runs.values()), len(runs)) for owner, runs in logs.items()}
+    squares = sum((each - typical[owner][0]) ** 2 for owner, runs in logs.items() for each in runs.values())
+    freedom = sum(len(runs) - 1 for runs in logs.values())
+    spread = max(sqrt(squares / freedom), _LEAST_SPREAD) if freedom >= _RUNS_FOR_SPREAD else None
+    return RunTimes({owner: sorted(times) for owner, times in found.items()}, assumed, typical, spread)
 
 
 @dataclass(frozen=True, slots=True)
