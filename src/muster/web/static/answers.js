@@ -3,6 +3,7 @@
 
 function startText({ start, code }) {
   if (!start || code === 0) return "";
+  if (start.expectedSeconds === null && !start.cutShort && !start.unknown) return "not even when all that runs has ended";
   if (start.expectedSeconds === null) return start.notBeforeSeconds > 1 ? "not within " + duration(start.notBeforeSeconds) : "not known";
   return "in " + duration(start.expectedSeconds) + (start.latestSeconds === null ? " or later" : start.latestSeconds > start.expectedSeconds ? ", at the latest in " + duration(start.latestSeconds) : "") + ", if nobody comes before it";
 }

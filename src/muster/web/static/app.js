@@ -42,7 +42,7 @@ let startsAsked = -Infinity;
 
 /** Expected starts, where gangs wait: the server works them out for all readers once. */
 async function askStarts(cluster) {
-  if (state.at !== null || performance.now() - startsAsked < STARTS_EVERY_MS || !cluster.gangs.some((row) => row.placed < row.min)) return;
+  if (state.at !== null || performance.now() - startsAsked < STARTS_EVERY_MS || !cluster.gangs.some((row) => !["running", "finished"].includes(row.stage))) return;
   startsAsked = performance.now();
   try {
     const found = await data.starts();

@@ -45,7 +45,7 @@ function clusterView() {
     queues.replaceChildren(...visibleQueues(cluster).map((row) => queueRow(row, resource)));
     map.show(cluster);
     const waiting = cluster.gangs.filter((row) => !["running", "finished"].includes(row.stage)).sort(byNeed);
-    gangs.replaceChildren(waiting.length ? table("Gangs that wait", gangColumns(cluster), waiting.slice(0, 12)) : el("p", { class: "quiet" }, "No gang waits."),
+    replaceKeepingFocus(gangs, waiting.length ? table("Gangs that wait", gangColumns(cluster), waiting.slice(0, 12)) : el("p", { class: "quiet" }, "No gang waits."),
       waiting.length > 12 ? el("p", { class: "quiet" }, "and " + (waiting.length - 12) + " more") : "");
     lost.replaceChildren(...flows(cluster));
     // Some hundred rows, that nobody sees mostly.

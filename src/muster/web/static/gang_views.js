@@ -13,7 +13,7 @@ function gangsView() {
     const wanted = filter.value.toLowerCase();
     const found = cluster.gangs.filter((row) => (stages.value === "*" || (stages.value ? row.stage === stages.value : row.stage !== "finished")) && (!queue.value || row.queue === queue.value) && (!wanted || (row.gang + " " + row.why).toLowerCase().includes(wanted))).sort(byNeed);
     said.textContent = count(found.length, "gang") + (found.length > MOST_ROWS ? ", the first " + MOST_ROWS + " are shown" : "");
-    rows.replaceChildren(found.length ? table("Gangs", gangColumns(cluster), found.slice(0, MOST_ROWS)) : el("p", {}, "No gang is like that."));
+    replaceKeepingFocus(rows, found.length ? table("Gangs", gangColumns(cluster), found.slice(0, MOST_ROWS)) : el("p", {}, "No gang is like that."));
   }
   return {
     update, node: el("section", { class: "panel" }, el("div", { class: "top" }, el("h2", {}, "Gangs"), el("div", { class: "controls" },
@@ -54,7 +54,7 @@ function gangView(gang) {
         ["queue", queue ? [name(queueName(row.queue)), ": " + amount(resource, queue.used[resource] || 0) + " " + unit(resource) + " used" + (queue.deserved[resource] !== undefined ? " of " + amount(resource, queue.deserved[resource]) + " deserved" : "") + (queue.limit[resource] !== undefined ? ", limit " + amount(resource, queue.limit[resource]) : "")] : name(queueName(row.queue))],
       ].filter(([, value]) => value !== "").flatMap(([title, value]) => [el("dt", {}, title), el("dd", {}, value)])));
     const entries = found.history.filter((each) => each.time <= cluster.time + 1).reverse();
-    history.replaceChildren(entries.length ? table("History", [
+    replaceKeepingFocus(history, entries.length ? table("History", [
       { title: "time", cell: (each) => clock(each.time) },
       { title: "what", cell: (each) => [EVENTS[each.event] || each.event, each.pods ? " " + count(each.pods, "pod") : "", each.victim ? [" of ", gangLink(each.victim)] : "", each.event === "evict" && each.for_gang ? [" for ", gangLink(each.for_gang)] : ""] },
       { title: "why", sentence: true, cell: (each) => each.why || "" }], entries) : el("p", { class: "quiet" }, "Nothing was decided about it since the scheduler started."));

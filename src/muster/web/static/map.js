@@ -150,11 +150,15 @@ class ClusterMap {
       }
     }
     pen.globalAlpha = 1;
-    const outline = (cell, colour, width) => { pen.strokeStyle = colour; pen.lineWidth = width; pen.strokeRect(cell.x - .5, cell.y - .5, size + 1, size + 1); };
+    const outline = (cell, colour, width, inset = 0) => {
+      pen.strokeStyle = colour;
+      pen.lineWidth = width;
+      pen.strokeRect(cell.x - .5 + inset, cell.y - .5 + inset, size + 1 - 2 * inset, size + 1 - 2 * inset);
+    };
     if (this.marked.size) this.cells.forEach((cell) => { if (this.marked.has(cell.name)) outline(cell, colours.text, 1.5); });
     if (this.leaving.size) {
       pen.setLineDash([3, 2]);
-      this.cells.forEach((cell) => { if (this.leaving.has(cell.name)) outline(cell, colours.release, 2.5); });
+      this.cells.forEach((cell) => { if (this.leaving.has(cell.name)) outline(cell, colours.release, 2, size > 12 ? 3 : 0); });
       pen.setLineDash([]);
     }
     if (this.cells[this.at]) outline(this.cells[this.at], colours.text, 2.5);

@@ -9,6 +9,7 @@ function expectedStart(row) {
   if (!start || ["running", "finished"].includes(row.stage)) return "";
   const at = (seconds) => (seconds < 86400 ? "" : day(state.starts.time + seconds) + " ") + clock(state.starts.time + seconds).slice(0, 5);
   if (start.expectedSeconds !== null) return start.expectedSeconds < 1 ? "next" : at(start.expectedSeconds);
+  if (!start.cutShort && !start.unknown) return "not as it is";
   return start.notBeforeSeconds >= 60 ? "after " + at(start.notBeforeSeconds) : "not known";
 }
 

@@ -78,6 +78,14 @@ const stage = (name) => el("span", { class: "stage " + (STAGES[name] || "") }, n
 const name = (text) => el("span", { class: "name" }, text);
 const gangLink = (gang) => gang ? el("a", { class: "name", href: "#/gang/" + encodeURIComponent(gang) }, gang) : el("span", { class: "quiet" }, "another tenant's");
 
+/** New content, with the focus where it was: on the link to the same gang. */
+function replaceKeepingFocus(container, ...content) {
+  const href = container.contains(document.activeElement) && document.activeElement.getAttribute("href");
+  container.replaceChildren(...content);
+  const again = href && [...container.querySelectorAll("a")].find((each) => each.getAttribute("href") === href);
+  if (again) again.focus({ preventScroll: true });
+}
+
 function table(caption, columns, rows) {
   return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, el("table", {},
     el("caption", { class: "hidden-text" }, caption),
