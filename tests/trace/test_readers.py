@@ -144,6 +144,7 @@ queues: {a: 75, b: 25}
         (OPENB.replace("b,6000", "b,6000,1"), "", "jobs.csv:3: 12 columns, the header has 11"),
         (OPENB.replace("a,12000", "a,-5"), "", "jobs.csv:2: column cpu_milli: '-5' is no number from 0 on"),
         ("arrival_s,run_s,gpus\n0,60,1.5\n", "", "jobs.csv:2: column gpus: 1.5 GPUs are neither a whole number nor a part of one"),
+        ("arrival_s,run_s,members\n0,60,1.5\n", "", "jobs.csv:2: column members: '1.5' is no whole number"),
         ("arrival_s,run_s,memory\n0,60,lots\n", "", "jobs.csv:2: column memory: 'lots' is not a quantity"),
         ("arrival_s,run_s\n0,0\n", "", "jobs.csv:1: there is no job with a run time in it"),
         ("a\n1\n", "format: openbe\n", "columns.yaml:1: unknown format 'openbe'"),

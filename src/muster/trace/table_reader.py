@@ -125,10 +125,10 @@ def _job(row: _Row, described: TraceFormat) -> TraceJob | None:
 def _request(row: _Row, described: TraceFormat) -> tuple[PodSignature, int]:
     """What a member asks for, and how many members there are."""
     members, gpus, cpu_m = row.whole("members") or 0, row.number("gpus") or 0.0, row.cpu_m()
-    if total_gpus := row.whole("total_gpus"):
+    if total_gpus := row.ceiling("total_gpus"):
         members = members or math.ceil(total_gpus / described.gpus_per_member)
         gpus = math.ceil(total_gpus / members)
-    if total_cpus := row.whole("total_cpus"):
+    if total_cpus := row.ceiling("total_cpus"):
         members = members or math.ceil(total_cpus / described.cpus_per_member)
         cpu_m = 1000 * math.ceil(total_cpus / members)
     milli = row.number("gpu_milli")
@@ -169,7 +169,13 @@ class _Row:
 
     def whole(self, field: str) -> int | None:
         found = self.number(field)
-        return None if found is None else math.ceil(found)
+        if found is not None and found != int(found):
+            raise self.fault(field, f"{self.text(field)!r} is no whole number")
+        return None if found is None else int(found)
+
+    def ceiling(self, field: str) -> int:
+        """A number, of which a part counts in full; nothing where there is none."""
+        return math.ceil(self.number(field) or 0)
 
     def time(self, field: str) -> float | None:
         """Seconds, or a date with a time of day."""
