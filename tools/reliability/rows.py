@@ -76,9 +76,9 @@ def _leaders(amount: int) -> Measured:
 
 
 def _tests(path: str, settings: Mapping[str, str], reached: str) -> Measured:
-    command = [sys.executable, "-m", "pytest", "-n", "0", "-q", "--timeout", "0", path]
+    command = [sys.executable, "-m", "pytest", "-n", "0", "--timeout", "0", path]
     done = subprocess.run(command, cwd=ROOT, env={**os.environ, **settings}, capture_output=True, text=True, check=False)
-    failed = re.findall(r"^(?:FAILED|ERROR) (.*)$", done.stdout, re.MULTILINE)
+    failed = re.findall(r"^(?:FAILED|ERROR) (tests/.*)$", done.stdout, re.MULTILINE)
     if done.returncode and not failed:
         failed = [(done.stdout + done.stderr)[-300:]]
     passed = re.search(r"(\d+) passed", done.stdout)
