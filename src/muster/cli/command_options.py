@@ -39,7 +39,7 @@ OUTPUT = typer.Option("--output", "-o", metavar="json|yaml|wide", help="The outp
 CONTEXT = typer.Option(help="The context in the kubeconfig.")
 RUN_TIME = typer.Option(metavar="DURATION", help="For how long pods run of which nobody knows, such as 4h: to say when it starts.")
 HISTORY = typer.Option(metavar="LOG", help="A decision log: pods run for as long as earlier ones of the same owner did.")
-SECONDS = typer.Option(help="Seconds at most to find out when it starts, and with which changes.")
+SECONDS = typer.Option(min=0, help="Seconds at most to find out when it starts, and with which changes.")
 
 
 COLUMNS = typer.Option("--columns", metavar="FILE", help="A file that says which column of the table is what.")
