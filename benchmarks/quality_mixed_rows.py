@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from benchmarks.quality_worlds import MOST_UNITS, Document, RandomWorld, written
+from benchmarks.quality_worlds import MOST_UNITS, PLUGINS, Document, RandomWorld, written
 
 QUOTA_LABEL = "quota.scheduling.koordinator.sh/name"
 _PREFIX = "quota.scheduling.koordinator.sh"
@@ -225,3 +225,31 @@ def racks_of_queues(w: RandomWorld) -> None:
         w.settings["reclaimFor"] = "fairShare"
     requests = [written(w.request()) for _ in range(w.chance.choice((1, 2, 2)))]
     ask_of_roles(w, requests, queue="a", networkTopology={"mode": "hard", "highestTierAllowed": 1})
+
+
+def soft_budgets(w: RandomWorld) -> None:
+    """Half of the gangs are under a budget that may be broken, but by as few victims as there can be."""
+    w.plugins = [{"pdb": {"mode": "soft"}} if plugin == "pdb" else plugin for plugin in PLUGINS]
+    w.add_nodes(w.chance.randint(3, 4))
+    w.fill(lambda number: elastic_roles(w, w.gang(number, **({"labels": {"app": "web"}} if w.chance.random() < 0.5 else {}))))
+    ask_of_roles(w, [written(w.request()) for _ in range(w.chance.choice((1, 1, 2)))])
+
+
+def one_by_one(w: RandomWorld) -> None:
+    """One pod asks; many gangs are scheduled pod by pod, and evicted so."""
+    w.add_nodes(w.chance.randint(3, 4))
+    total = w.total
+    w.queues = [
+        {"name": "a", "deserved": w.part(total, 0.3, 0.8)},
+        {"name": "b", "deserved": w.part(total, 0.0, 0.3)},
+        {"name": "c"},
+    ]
+
+    def gang(number: int) -> Document:
+        found = w.gang(number, queue=w.chance.choice("abc"))
+        if w.chance.random() < 0.4:
+            return {**found, "apiFlavour": "koordinator", "matchPolicy": "once-satisfied"}
+        return elastic_roles(w, found)
+
+    w.fill(gang)
+    w.ask(queue="a", pods=1, apiFlavour=w.chance.choice(("single-pod", "volcano")))

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from benchmarks.quality_mixed_rows import QUOTA_LABEL, deep_tree, mixed_devices, quota_tree, racks_of_queues, share_device
+from benchmarks.quality_mixed_rows import (
+    QUOTA_LABEL,
+    deep_tree,
+    mixed_devices,
+    one_by_one,
+    quota_tree,
+    racks_of_queues,
+    share_device,
+    soft_budgets,
+)
 from benchmarks.quality_worlds import CONSOLIDATE, MOST_UNITS, PREEMPT, RECLAIM, Document, RandomWorld, written
 
 
@@ -208,6 +217,8 @@ ROWS: dict[str, tuple[list[str], Callable[[RandomWorld], None]]] = {
     "deep tree": (RECLAIM, deep_tree),
     "quota tree": (RECLAIM, quota_tree),
     "racks of queues": (RECLAIM, racks_of_queues),
+    "soft budgets": (PREEMPT, soft_budgets),
+    "one by one": (RECLAIM, one_by_one),
 }
 
 

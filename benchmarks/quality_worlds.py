@@ -35,6 +35,7 @@ class RandomWorld:
 
     chance: Random
     actions: list[str]
+    plugins: list[object] = field(default_factory=lambda: PLUGINS)
     settings: Document = field(default_factory=dict)
     nodes: list[Document] = field(default_factory=list)
     queues: list[Document] = field(default_factory=list)
@@ -44,7 +45,7 @@ class RandomWorld:
     units: int = 0
 
     def document(self, name: str) -> Document:
-        policy = {"plugins": PLUGINS, "actions": self.actions, "settings": self.settings}
+        policy = {"plugins": self.plugins, "actions": self.actions, "settings": self.settings}
         found: Document = {"name": name, "policy": policy, "nodes": self.nodes}
         found |= {"queues": self.queues} if self.queues else {}
         return {**found, "objects": self.objects, "gangs": self.gangs, "steps": ["cycle"]}

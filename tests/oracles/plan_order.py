@@ -32,6 +32,7 @@ class PlanKey:
     """What is compared before the cost, in this order."""
 
     budgets_broken: int
+    """Victims beyond what disruption budgets allow."""
     leading: tuple[object, object]
     """Whether a whole gang ends, and who is the worst victim: by priority, or for reclaim by queue. The policy swaps the two."""
     priorities: int
@@ -74,7 +75,7 @@ class PlanOrder:
         highest = 0 if self._reclaims else self._highest(units)
         worst = self._worst_queue(units) if self._reclaims else highest
         return PlanKey(
-            budgets_broken=len(broken_budgets(self.s, victims)) if self.s.rules.budgets == "soft" else 0,
+            budgets_broken=sum(broken_budgets(self.s, victims).values()) if self.s.rules.budgets == "soft" else 0,
             leading=(worst, has_whole) if self.s.rules.priority_first else (has_whole, worst),
             priorities=0 if self._reclaims else self._sum(units),
             gangs_below_minimum=self._left_below(units, victims),
