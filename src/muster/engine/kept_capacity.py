@@ -178,7 +178,7 @@ def _charge(trial: Trial, nominations: Sequence[tuple[Pod, str]]) -> None:
 
 def _kept(kept: BackfillReservation, for_whom: str) -> str:
     if not kept.nodes:
-        return f"room in its queue is kept {for_whom}{_by(kept)}"
+        return f"capacity in its queue is kept {for_whom}{_by(kept)}"
     is_kept = explain.plural(len(kept.nodes), "node is kept", "nodes are kept")
     return f"{is_kept} {for_whom}{_by(kept)}"
 
