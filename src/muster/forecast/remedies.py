@@ -83,6 +83,7 @@ class _RemedySearch:
         self.cut_short = False
         """The time was over before all was tried."""
         self._policy, self._objects, self._now = policy, objects, now
+        self._may_go_on = limit()
         self._store = new_store(policy)
         self._versions = count(_MANY)
         for obj in objects:
@@ -91,7 +92,6 @@ class _RemedySearch:
         self._gang = world.facts.gangs[gang.key]
         self._uids = {pod.uid for pod in gang.pods()}
         self._groups = [obj for obj in objects if isinstance(obj, PodGroup) and obj.key in {role.group for role in gang.roles}]
-        self._may_go_on = limit()
 
     def remedies(self) -> list[Remedy]:
         """One of each kind: those that evict nobody first, the smallest change of a job before one of the cluster."""
@@ -368,7 +368,7 @@ def _merge(spec: dict[str, object]) -> str:
 def remedies_of(
     policy: Policy, objects: Iterable[ClusterObject], gang: Gang, *, now: float, limit: Callable[[], MayGoOn]
 ) -> tuple[tuple[Remedy, ...], bool]:
-    """Those that were found, and whether the time was over before all were tried. It begins when there is a cluster for tries."""
+    """Those that were found, and whether the time was over before all were tried. Reading the cluster again counts."""
     if not limit()():
         return (), True
     search = _RemedySearch(policy, tuple(objects), gang, now=now, limit=limit)
