@@ -44,11 +44,11 @@ def test_what_is_said_is_so(row: str) -> None:
 def with_more_protection(document: Document, chance: Random) -> Document:
     """Most clusters of a row have a plan: here more pods are protected, young, or under the budget, and more is asked for."""
     for gang in document["gangs"][:-1]:
-        if chance.random() < 0.3:
+        if chance.random() < 0.35:
             gang["annotations"] = {"volcano.sh/preemptable": "false"}
-        if chance.random() < 0.3:
+        if chance.random() < 0.35:
             gang["age"] = "20s"
-        if chance.random() < 0.3:
+        if chance.random() < 0.35:
             gang.setdefault("labels", {})["app"] = "web"
     asker = document["gangs"][-1]
     if "pods" in asker and "apiFlavour" not in asker and chance.random() < 0.4:

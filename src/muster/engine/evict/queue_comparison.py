@@ -212,12 +212,14 @@ class QueueComparison:
         """All plugins with an opinion must find it over its share, in something contested that the unit frees."""
         planned, before = self.s.world.ledger.planned_list(level), self._planned_before(level)
         for share in self._configured(level):
-            if any(before[at] >= amount > planned[at] for at, amount in share.amounts.items()):
+            is_below = any(before[at] >= amount > planned[at] for at, amount in share.amounts.items())
+            if not is_below and any(planned[at] > amount and freed[at] > 0 for at, amount in share.contested.items()):
+                continue
+            if level == pair.giving[-1] and self._is_oversubscribed(pair) and self._uses_more(pair, lost):
+                continue
+            if is_below:
                 return f"{show_queue(level)} is below its {self._share_name(level)} already"
-            if not any(planned[at] > amount and freed[at] > 0 for at, amount in share.contested.items()):
-                if level == pair.giving[-1] and self._is_oversubscribed(pair) and self._uses_more(pair, lost):
-                    continue
-                return self._why_not_over(level, planned, share.contested, freed)
+            return self._why_not_over(level, planned, share.contested, freed)
         return ""
 
     def _why_not_over(self, level: str, planned: Sequence[int], share: dict[int, int], freed: Amounts) -> str:
