@@ -341,3 +341,31 @@ def test_pods_of_a_workload_replace_no_others_and_what_is_assumed_of_it_is_said_
     gangs = {gang["gang"]: gang for gang in json.loads(out)["gangs"]}
     assert gangs["prod/sweep-b"]["assumed"] == []
     assert (gangs["prod/sweep-b"]["members"], gangs["prod/sweep-b-job"]["members"]) == (1, 2)
+
+
+def test_a_suspended_job_is_planned_as_if_it_was_resumed_and_that_is_said(workspace: Path) -> None:
+    suspended = "it is suspended ({}): this is what would happen once it is resumed"
+    code, out, _ = run_plan(workspace, JOB.replace("parallelism: 2", "suspend: true\n  parallelism: 1"), "--json")
+    (gang,) = json.loads(out)["gangs"]
+    assert (code, gang["assumed"][0]) == (0, suspended.format("spec.suspend"))
+    assert "suspended" not in run_plan(workspace, JOB.replace("parallelism: 2", "suspend: false\n  parallelism: 1"))[1]
+    pytorch = (Path(__file__).parent / "jobs" / "pytorchjob.yaml").read_text()
+    code, out, _ = run_plan(workspace, pytorch.replace("runPolicy: {", "runPolicy: {suspend: true, "), "--json")
+    (gang,) = json.loads(out)["gangs"]
+    assert suspended.format("spec.runPolicy.suspend") in gang["assumed"]
+
+
+def test_a_namespace_that_is_not_the_manifests_own_is_an_error(workspace: Path) -> None:
+    code, out, err = run_plan(workspace, JOB, "-n", "research")
+    assert (code, out) == (64, "")
+    assert "job.yaml:7: job: its namespace is prod, but research was asked for (--namespace)" in err
+    assert "its namespace is prod, but research" in run_plan(workspace, HARD, "-n", "research")[2]
+    assert run_plan(workspace, JOB, "-n", "prod")[1].startswith("prod/sweep-b can run now")
+    assert run_plan(workspace, JOB.replace(", namespace: prod", ""), "-n", "research")[1].startswith("research/sweep-b can run now")
+
+
+def test_a_pod_group_that_names_no_namespace_is_in_that_of_its_pods(workspace: Path) -> None:
+    nowhere = PODS.replace(", namespace: prod", "")
+    _, out, _ = run_plan(workspace, nowhere, "-n", "prod", "--json")
+    assert [(gang["gang"], gang["min"]) for gang in json.loads(out)["gangs"]] == [("prod/sweep-b", 1)]
+    assert run_plan(workspace, nowhere, "-n", "prod")[1] == run_plan(workspace, PODS)[1]

@@ -112,6 +112,7 @@ def _read(file: str, text: str, found: _Manifests, state: SeenCluster, options: 
         if any(key in item.mapping for key in _SCENARIO_KEYS) and not is_manifest(item):
             raise BadJob(f"{file}: this is a scenario, not a job: pass it as --cluster")
         at = Field(item, "job", faults)
+        _check_namespace(at, options.workload.namespace)
         if is_manifest(item):
             _read_manifest(at, found, options)
         else:
@@ -153,9 +154,25 @@ def _read_manifest(at: Field, found: _Manifests, options: JobOptions) -> None:
     if kind is not None:
         found.unexpanded.append((at, kind))
     elif not _is_unknown(plain):
-        found.known.extend(source.manifest for source in parse_manifest(at))
+        found.known.extend(_in_namespace(source.manifest, options.workload.namespace) for source in parse_manifest(at))
     else:
         found.ignored.setdefault(str(plain.get("kind")), plain)
+
+
+def _check_namespace(at: Field, asked: str) -> None:
+    """kubectl refuses this, too: one of the two is a mistake, and a queue or a budget may depend on it."""
+    metadata = at.at.mapping.get("metadata", yaml_value({})) if is_manifest(at.at) else at.at
+    written = metadata.mapping.get("namespace")
+    if asked and written is not None and written.value not in (None, "", asked):
+        replace(at, at=written).report(f"its namespace is {written.value}, but {asked} was asked for (--namespace)")
+
+
+def _in_namespace(manifest: Manifest, asked: str) -> Manifest:
+    """Where it names none."""
+    metadata = manifest.get("metadata")
+    if not asked or not isinstance(metadata, dict) or metadata.get("namespace") or not ref_of(manifest).namespace:
+        return manifest
+    return {**manifest, "metadata": {**metadata, "namespace": asked}}
 
 
 def _expand(at: Field, kind: WorkloadKind, found: _Manifests, options: JobOptions) -> None:

@@ -56,6 +56,8 @@ class WorkloadKind:
     queue: str = ""
     priority: str = ""
     scheduler: str = ""
+    suspend: str = "spec.suspend"
+    """Path of what is true while it has no pods, until somebody resumes it."""
     note: str = ""
 
 
@@ -95,7 +97,13 @@ def _kubeflow(kind: str, specs: str) -> WorkloadKind:
     role = PodTemplatePath("template", ("replicas",), each=f"spec.{specs}")
     policy = "spec.runPolicy.schedulingPolicy"
     return WorkloadKind(
-        "kubeflow.org", kind, (role,), minimum=f"{policy}.minAvailable", queue=f"{policy}.queue", priority=f"{policy}.priorityClass"
+        "kubeflow.org",
+        kind,
+        (role,),
+        minimum=f"{policy}.minAvailable",
+        queue=f"{policy}.queue",
+        priority=f"{policy}.priorityClass",
+        suspend="spec.runPolicy.suspend",
     )
 
 

@@ -83,6 +83,8 @@ def expand(kind: WorkloadKind, manifest: Mapping[str, Any], options: WorkloadOpt
     name, namespace = _name(draft.metadata), str(draft.metadata.get("namespace") or options.namespace or "default")
     declared = any(_declares_gang(role.template) for role in draft.roles)
     is_gang = not declared and (options.minimum is not None or kind.is_gang or _is_gang_by_field(draft))
+    if draft.value(kind.suspend) is True:
+        draft.assumed.append(f"it is suspended ({kind.suspend}): this is what would happen once it is resumed")
     if kind.note:
         draft.assumed.append(kind.note)
     if not is_gang and not declared and sum(role.count for role in draft.roles) > 1:
