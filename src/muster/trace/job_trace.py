@@ -152,12 +152,16 @@ def filling(trace: JobTrace, *, percent: float, seed: int) -> tuple[TraceJob, ..
 
 
 def sorted_jobs(jobs: Iterable[TraceJob]) -> tuple[TraceJob, ...]:
-    """By arrival, the first at 0; equal names get a number."""
+    """By arrival, the first at 0; equal names get a number with which no other job is named."""
     ordered = sorted(jobs, key=lambda job: (job.arrival_s, job.name))
     begin = ordered[0].arrival_s if ordered else 0.0
-    seen: dict[str, int] = {}
+    taken, seen = {job.name for job in ordered}, dict[str, int]()
     found = []
     for job in ordered:
-        again = seen[job.name] = seen.get(job.name, -1) + 1
-        found.append(replace(job, name=f"{job.name}-{again}" if again else job.name, arrival_s=job.arrival_s - begin))
+        name, again = job.name, seen.get(job.name, -1) + 1
+        while again and (name := f"{job.name}-{again}") in taken:
+            again += 1
+        seen[job.name] = again
+        taken.add(name)
+        found.append(replace(job, name=name, arrival_s=job.arrival_s - begin))
     return tuple(found)
