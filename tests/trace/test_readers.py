@@ -145,6 +145,12 @@ queues: {a: 75, b: 25}
         (OPENB.replace("a,12000", "a,-5"), "", "jobs.csv:2: column cpu_milli: '-5' is no number from 0 on"),
         ("arrival_s,run_s,gpus\n0,60,1.5\n", "", "jobs.csv:2: column gpus: 1.5 GPUs are neither a whole number nor a part of one"),
         ("arrival_s,run_s,members\n0,60,1.5\n", "", "jobs.csv:2: column members: '1.5' is no whole number"),
+        ("arrival_s,run_s,members\n0,60,2\n0,60,0\n", "", "jobs.csv:3: column members: a job has one member or more"),
+        ("arrival_s,run_s\n0,60\n-5,60\n", "", "jobs.csv:3: column arrival_s: '-5' is no number of seconds from 0 on"),
+        ("arrival_s,run_s\ninf,60\n", "", "jobs.csv:2: column arrival_s: 'inf' is no number of seconds from 0 on"),
+        ("arrival_s,run_s,priority\n0,60,1.5\n", "", "jobs.csv:2: column priority: '1.5' is no whole number"),
+        ("arrival_s,run_s,priority\n0,60,inf\n", "", "jobs.csv:2: column priority: 'inf' is no whole number"),
+        ("arrival_s,run_s,priority\n0,60,high\n", "", "jobs.csv:2: column priority: 'high' is no whole number"),
         ("arrival_s,run_s,memory\n0,60,lots\n", "", "jobs.csv:2: column memory: 'lots' is not a quantity"),
         ("arrival_s,run_s\n0,0\n", "", "jobs.csv:1: there is no job with a run time in it"),
         ("a\n1\n", "format: openbe\n", "columns.yaml:1: unknown format 'openbe'"),
@@ -174,6 +180,22 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     nodes = io.StringIO()
     write_nodes(read_trace(tmp_path / "jobs.csv", nodes=str(tmp_path / "nodes.csv")), nodes)
     assert nodes.getvalue().splitlines()[2] == "n1,32000,137438953472,4,V100M16"
+
+
+def test_priorities_below_zero_are_written_and_read_again(tmp_path: Path) -> None:
+    trace = read(tmp_path, "arrival_s,run_s,priority\n0,60,-10\n1,60,-1\n2,60,\n3,60,7\n")
+    assert [job.priority for job in trace.jobs] == [-10, -1, 0, 7]
+    written = io.StringIO()
+    write_jobs(trace, written)
+    assert read(tmp_path, written.getvalue(), "again.csv").jobs == trace.jobs
+
+
+def test_jobs_of_one_name_get_numbers_that_no_other_job_has(tmp_path: Path) -> None:
+    (tmp_path / "jobs.csv").write_text("name,arrival_s,run_s\na,0,60\na,1,60\na-1,2,60\na,3,60\nb,4,60\n")
+    trace = read_trace(tmp_path / "jobs.csv", nodes="1x8")
+    assert [job.name for job in trace.jobs] == ["a", "a-2", "a-1", "a-3", "b"]
+    ended = [(run.job.arrival_s, run.end_s) for run in JobSimulation(trace, default_policy()).run().runs]
+    assert ended == [(0, 60), (1, 61), (2, 62), (3, 63), (4, 64)]
 
 
 def test_a_decision_log_is_a_history_of_its_cluster(tmp_path: Path) -> None:

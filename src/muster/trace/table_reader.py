@@ -108,8 +108,7 @@ def _job(row: _Row, described: TraceFormat) -> TraceJob | None:
     if arrival is None or run_s is None or run_s <= 0:
         return None
     signature, members = _request(row, described)
-    text = row.text("priority")
-    priority = described.priorities.get(text)
+    priority = described.priorities.get(row.text("priority"))
     return TraceJob(
         name=row.text("name") or f"job-{row.line}",
         arrival_s=arrival,
@@ -117,14 +116,16 @@ def _job(row: _Row, described: TraceFormat) -> TraceJob | None:
         members=members,
         signature=signature,
         queue=row.text("queue"),
-        priority=int(priority if priority is not None else row.number("priority") or 0),
+        priority=int(priority if priority is not None else row.priority()),
         checkpoint_s=row.number("checkpoint_s") or described.checkpoint_s,
     )
 
 
 def _request(row: _Row, described: TraceFormat) -> tuple[PodSignature, int]:
     """What a member asks for, and how many members there are."""
-    members, gpus, cpu_m = row.whole("members") or 0, row.number("gpus") or 0.0, row.cpu_m()
+    members, gpus, cpu_m = row.whole("members"), row.number("gpus") or 0.0, row.cpu_m()
+    if members == 0:
+        raise row.fault("members", "a job has one member or more")
     if total_gpus := row.ceiling("total_gpus"):
         members = members or math.ceil(total_gpus / described.gpus_per_member)
         gpus = math.ceil(total_gpus / members)
@@ -138,7 +139,7 @@ def _request(row: _Row, described: TraceFormat) -> tuple[PodSignature, int]:
         raise row.fault("gpus", f"{gpus:g} GPUs are neither a whole number nor a part of one")
     share = math.ceil(round(100 * gpus, 6)) if gpus < 1 else 0
     models = tuple(model for model in row.text("gpu_models").split("|") if model)
-    return signature_of(cpu_m=cpu_m, memory=row.memory(), gpus=int(gpus), share=share, models=models), max(members, 1)
+    return signature_of(cpu_m=cpu_m, memory=row.memory(), gpus=int(gpus), share=share, models=models), members or 1
 
 
 class _Row:
@@ -148,10 +149,10 @@ class _Row:
         self.line = line
         self._entries, self._columns, self._file = entries, columns, file
 
-    def text(self, field: str) -> str:
+    def text(self, field: str, *, unknown: frozenset[str] = _UNKNOWN) -> str:
         for column in self._columns.get(field, ()):
             found = self._entries.get(column)
-            if found is not None and found.strip().lower() not in _UNKNOWN:
+            if found is not None and found.strip().lower() not in unknown:
                 return found.strip()
         return ""
 
@@ -173,6 +174,17 @@ class _Row:
             raise self.fault(field, f"{self.text(field)!r} is no whole number")
         return None if found is None else int(found)
 
+    def priority(self) -> int:
+        """Of either sign: here -1 is a value like any other."""
+        text = self.text("priority", unknown=_UNKNOWN - {"-1"})
+        try:
+            found = float(text or 0)
+        except ValueError:
+            found = math.nan
+        if not (abs(found) <= LARGEST_AMOUNT and found == int(found)):
+            raise self.fault("priority", f"{text!r} is no whole number")
+        return int(found)
+
     def ceiling(self, field: str) -> int:
         """A number, of which a part counts in full; nothing where there is none."""
         return math.ceil(self.number(field) or 0)
@@ -181,9 +193,13 @@ class _Row:
         """Seconds, or a date with a time of day."""
         text = self.text(field)
         try:
-            return float(text) if text else None
+            seconds = float(text) if text else None
         except ValueError:
             pass
+        else:
+            if seconds is not None and not 0 <= seconds <= LARGEST_AMOUNT:
+                raise self.fault(field, f"{text!r} is no number of seconds from 0 on")
+            return seconds
         try:
             found = datetime.fromisoformat(text)
         except ValueError:
