@@ -62,6 +62,36 @@ def test_the_same_is_asked_of_a_decision_log_at_a_time(workspace: Path) -> None:
     assert (result.code, "--at: 'tomorrow' is no time" in result.err) == (64, True)
 
 
+@pytest.mark.parametrize("file", ["log.jsonl", "cluster.yaml"])
+def test_a_time_that_is_not_in_the_log_is_never_taken_for_another(workspace: Path, file: str) -> None:
+    assert muster("sim", "cluster.yaml", "--decision-log", "log.jsonl", "--quiet", cwd=workspace).code == 0
+    end = muster("gangs", "-c", file, "-A", cwd=workspace).out
+    note = f"5h (--at) is after the last cycle in {file}: this is how it ends, at 2026-01-01T00:0"
+    assert note in " ".join(muster("gangs", "-c", file, "-A", "--at", "5h", COLUMNS="400", cwd=workspace).out.split())
+    assert "--at" not in end
+    assert "--at" not in muster("gangs", "-c", file, "--at", "30s", cwd=workspace).out
+    result = muster("why", "llm", "-c", file, "--at", "2025-12-31T23:00:00Z", cwd=workspace)
+    assert (result.code, result.out) == (64, "")
+    assert f"--at: 2025-12-31T23:00:00Z is before {file} begins, at 2026-01-01T00:00:" in result.err
+
+
+def test_a_time_is_refused_where_there_is_only_one_moment(workspace: Path) -> None:
+    (workspace / "still.yaml").write_text(CLUSTER.partition("steps:")[0])
+    for file, more in (("still.yaml", ()), ("cluster.yaml", ("--as-scheduler", "volcano"))):
+        result = muster("gangs", "-c", file, "--at", "30s", *more, cwd=workspace)
+        assert (result.code, result.out) == (64, "")
+        assert f"--at: {file} is known at one moment only; a time is in a decision log" in result.err
+
+
+@pytest.mark.parametrize("name", ["none.yaml", "none.json", "none.jsonl"])
+def test_an_empty_file_is_said_to_be_empty(workspace: Path, name: str) -> None:
+    (workspace / name).write_text("\n")
+    for command in (("why", "llm"), ("queues",), ("nodes",)):
+        result = muster(*command, "-c", name, cwd=workspace)
+        assert (result.code, result.out) == (64, "")
+        assert f"{name}: this file is empty" in result.err
+
+
 def test_a_gang_that_is_not_there_is_answered_with_the_nearest(workspace: Path) -> None:
     result = muster("why", "serv", "--cluster", "cluster.yaml", cwd=workspace)
     assert result.code == 64

@@ -55,6 +55,8 @@ class _PlainLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: igno
 def read_cluster(path: Path) -> Scenario | None:
     """None where the file contains something else, such as a scenario."""
     text = read_text_or_gzip(path)
+    if not text.strip():
+        raise UserError(f"{path}: this file is empty")
     if text.lstrip()[:1] == "{" and (document := _json_object(text)) is not None:
         # A snapshot may have a hundred thousand objects: the YAML reader, which keeps positions, would take minutes.
         return _scenario(

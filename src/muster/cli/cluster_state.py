@@ -187,6 +187,7 @@ def _state_of_file(options: ClusterOptions) -> ClusterState | None:
         objects, written_at = _decoded(manifests, policy), None
     if not objects or any(isinstance(obj, Pod) and not obj.uid for obj in objects):
         return None
+    _refuse_time(options)
     return ClusterState(tuple(objects), written_at or newest_time(text) or VIRTUAL_START, policy)
 
 
@@ -224,7 +225,8 @@ def _state_of_log(lines: Iterable[bytes], options: ClusterOptions) -> ClusterSta
     found = read_logged_cluster(lines, file=options.cluster, at=options.at)
     policy = _policy(options) if options.policy is not None or found.policy is None else found.policy
     logged = {gang: tuple(texts) for gang, texts in found.decisions.items()}
-    return ClusterState(tuple(found.objects.values()), found.now, policy, logged=logged, run_times=run_times_of(found.ended))
+    notes = (found.note,) if found.note else ()
+    return ClusterState(tuple(found.objects.values()), found.now, policy, notes, logged, run_times_of(found.ended))
 
 
 def _state_of_scenario(scenario: Scenario, options: ClusterOptions) -> ClusterState:
@@ -232,6 +234,7 @@ def _state_of_scenario(scenario: Scenario, options: ClusterOptions) -> ClusterSt
         scenario = replace(scenario, policy=options.policy)
     if (options.to_the_end or options.at) and not options.scheduler and (log := _played(scenario, quiet=options.quiet)):
         return _state_of_log(io.BytesIO(log), options)
+    _refuse_time(options)
     runner = ScenarioRunner(scenario)
     runner.set_up()
     for step in scenario.steps if options.after_steps else ():
@@ -243,6 +246,13 @@ def _state_of_scenario(scenario: Scenario, options: ClusterOptions) -> ClusterSt
     else:
         objects = [event.obj for event in runner.cluster.list_events() if isinstance(event, Upsert)]
     return ClusterState(tuple(objects), runner.cluster.now, policy)
+
+
+def _refuse_time(options: ClusterOptions) -> None:
+    if options.at:
+        shown = options.cluster or "the cluster of the kubeconfig"
+        within = "a decision log" if options.scheduler else "a decision log, or in a scenario with cycles"
+        raise UserError(f"--at: {shown} is known at one moment only; a time is in {within}")
 
 
 def played_log(options: ClusterOptions) -> bytes:
@@ -269,6 +279,7 @@ def _played(scenario: Scenario, *, quiet: bool) -> bytes:
 def _live_state(options: ClusterOptions) -> ClusterState:
     from muster.cli.live_objects import read_live_objects
 
+    _refuse_time(options)
     policy = _policy(options)
     objects, unread = read_live_objects(
         Decoder(policy.settings.scheduler_names), kubeconfig=options.kubeconfig, context=options.context, quiet=options.quiet

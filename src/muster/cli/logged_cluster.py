@@ -18,6 +18,8 @@ from muster.model.events import ClusterObject, Delete, Event, Upsert, event_subj
 from muster.model.pod import Pod, PodStatusPhase
 
 _MAX_ENTRIES = 8
+_MINUTE = 60.0
+"""A time of day without seconds may be this much before the beginning."""
 
 
 @dataclass(slots=True)
@@ -29,6 +31,8 @@ class LoggedCluster:
     """The last ones, by gang."""
     ended: list[tuple[Pod, float]] = field(default_factory=list)
     """Pods that succeeded, and for how long they ran."""
+    note: str = ""
+    """Where it is not as it was at the time that was asked for."""
 
 
 def read_logged_cluster(lines: Iterable[bytes], *, file: str, at: str) -> LoggedCluster:
@@ -41,7 +45,7 @@ def read_logged_cluster(lines: Iterable[bytes], *, file: str, at: str) -> Logged
                 cluster.objects.clear()
             elif isinstance(entry, Outcome):
                 if at and until is None:
-                    until = _moment(at, begin=entry.now)
+                    until = _moment_within(file, at, begin=entry.now)
                 if until is not None and entry.now > until and cluster.now:
                     break
                 _fold(cluster, pending, now=entry.now)
@@ -49,11 +53,30 @@ def read_logged_cluster(lines: Iterable[bytes], *, file: str, at: str) -> Logged
                 _record(cluster, entry)
             else:
                 pending.append(entry)
+        else:
+            cluster.note = _note_of_end(file, at, until, end=cluster.now)
     except BadDecisionLog as bad:
         raise UserError(f"{file}: no decision log: {bad}") from None
     if cluster.policy is None or not cluster.now:
-        raise UserError(f"{file}: nothing was decided in this decision log")
+        raise UserError(f"{file}: {_why_nothing(cluster, pending)}")
     return cluster
+
+
+def _moment_within(file: str, at: str, *, begin: float) -> float:
+    found = _moment(at, begin=begin)
+    if found < begin - _MINUTE:
+        raise UserError(f"--at: {at} is before {file} begins, at {_shown(begin)}")
+    return found
+
+
+def _note_of_end(file: str, at: str, until: float | None, *, end: float) -> str:
+    if until is None or until <= end:
+        return ""
+    return f"{at} (--at) is after the last cycle in {file}: this is how it ends, at {_shown(end)}"
+
+
+def _why_nothing(cluster: LoggedCluster, pending: list[Event]) -> str:
+    return "nothing was decided in this decision log" if cluster.policy is not None or pending else "this file is empty"
 
 
 def _fold(cluster: LoggedCluster, pending: list[Event], *, now: float) -> None:
@@ -78,7 +101,7 @@ def _moment(text: str, *, begin: float) -> float:
         except ValueError:
             raise _bad_time(text) from None
         found = start.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(hours=hours, minutes=minutes, seconds=seconds)
-        return (found if found >= start - timedelta(minutes=1) else found + timedelta(days=1)).timestamp()
+        return (found if found >= start - timedelta(seconds=_MINUTE) else found + timedelta(days=1)).timestamp()
     try:
         if "-" in text:
             moment = datetime.fromisoformat(text)
@@ -86,6 +109,10 @@ def _moment(text: str, *, begin: float) -> float:
         return begin + parse_duration(text)
     except ValueError:
         raise _bad_time(text) from None
+
+
+def _shown(now: float) -> str:
+    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _bad_time(text: str) -> UserError:
