@@ -92,6 +92,29 @@ def test_an_empty_file_is_said_to_be_empty(workspace: Path, name: str) -> None:
         assert f"{name}: this file is empty" in result.err
 
 
+OTHERS = """\
+name: another scheduler serves a gang
+nodes: [{name: n1, gpu: 8}]
+gangs:
+- {name: llm, pods: 2, requests: {gpu: 1}, schedulerName: volcano}
+- {name: own, pods: 2, requests: {gpu: 1}}
+"""
+
+
+def test_a_gang_of_another_scheduler_is_told_first_to_be_one(workspace: Path) -> None:
+    (workspace / "others.yaml").write_text(OTHERS)
+    told = "default/llm is served by the scheduler volcano (2 pods): --as-scheduler volcano looks through it"
+    result = muster("why", "llm", "-c", "others.yaml", cwd=workspace)
+    assert (result.code, result.out) == (0, f"{told}.\n")
+    assert muster("why", "llm", "-c", "others.yaml", "--json", cwd=workspace).document["notes"][0] == told
+    result = muster("why", "llm-0", "-c", "others.yaml", cwd=workspace)
+    assert (result.code, result.out) == (64, "")
+    assert "llm-0 is served by the scheduler volcano (1 pod): --as-scheduler volcano looks through it" in result.err
+    through = muster("why", "llm", "-c", "others.yaml", "--as-scheduler", "volcano", cwd=workspace)
+    assert through.out.splitlines()[0].startswith("default/llm is waiting for 0s, ")
+    assert "is served by" not in muster("why", "own", "-c", "others.yaml", cwd=workspace).out
+
+
 def test_a_gang_that_is_not_there_is_answered_with_the_nearest(workspace: Path) -> None:
     result = muster("why", "serv", "--cluster", "cluster.yaml", cwd=workspace)
     assert result.code == 64

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -20,6 +20,7 @@ from muster.forecast.dry_run import CANNOT_RUN, DryRun, Forecast, dry_run, with_
 from muster.forecast.gang_report import GangAnswer, ObservedGang, ObservedSubgroup, before_cycle, described, find_gang, with_cycle
 from muster.json_values import to_json
 from muster.model.gang import Gang, Stage
+from muster.model.pod import Pod
 from muster.model.resource_amounts import CPU, short_name, show_amount
 from muster.state.world import World
 from muster.yaml_positions import nearest
@@ -34,7 +35,7 @@ def why(name: str, options: ClusterOptions, *, namespace: str, json: bool) -> in
     seen: list[tuple[Gang, GangAnswer]] = []
 
     def look(session: Session) -> None:
-        gang = _find(session.world, wanted)
+        gang = _find(session.world, wanted, state)
         session.shows_all_domains = frozenset((gang.key,))
         seen.append((gang, described(before_cycle(session), gang)))
 
@@ -42,12 +43,29 @@ def why(name: str, options: ClusterOptions, *, namespace: str, json: bool) -> in
     (gang, known), *_ = seen
     told = _with_outlook(with_cycle(known, run, gang), run, state, gang, options)
     logged = state.logged.get(gang.full_name, ())
+    others = _served_by_others(state, lambda pod: pod.gang_key == gang.key)
     if json:
+        state = replace(state, notes=(*(f"{gang.full_name} {each}" for each in others), *state.notes))
         write_json("why", ok=True, errors=[], **to_json(told), logged=list(logged), notes=list(state.notes))
         return OK
     screen = to_stdout()
-    screen.print_wrapped(_lines(told, state, logged, options.seconds))
+    screen.print_wrapped(styled((gang.full_name, BOLD), f" {each}.") for each in others)
+    if gang.size or not others:
+        screen.print_wrapped(_lines(told, state, logged, options.seconds))
     return OK
+
+
+def _served_by_others(state: ClusterState, is_meant: Callable[[Pod], bool]) -> list[str]:
+    """What other schedulers serve of a gang. Of those pods nothing is known here but what they use."""
+    pods = (
+        obj
+        for obj in state.objects
+        if isinstance(obj, Pod) and not obj.ours and obj.scheduler and not obj.finished and is_meant(obj)
+    )
+    return [
+        f"is served by the scheduler {name} ({count(number, 'pod')}): --as-scheduler {name} looks through it"
+        for name, number in sorted(Counter(pod.scheduler for pod in pods).items())
+    ]
 
 
 def _with_outlook(told: GangAnswer, run: DryRun, state: ClusterState, gang: Gang, options: ClusterOptions) -> GangAnswer:
@@ -59,11 +77,19 @@ def _with_outlook(told: GangAnswer, run: DryRun, state: ClusterState, gang: Gang
     return replace(told, forecast=more)
 
 
-def _find(world: World, name: str) -> Gang:
+def _find(world: World, name: str, state: ClusterState) -> Gang:
     found = find_gang(world, name)
+    if not found and (others := _served_by_others(state, lambda pod: name in _names(pod))):
+        raise UserError(f"{name} {'; '.join(others)}")
     if len(found) != 1:
         raise UserError(_not_one(name, [gang.full_name for gang in found or world.facts.gangs.values()], found=len(found)))
     return found[0]
+
+
+def _names(pod: Pod) -> tuple[str, ...]:
+    """By which a person may mean it or its gang, with or without the namespace."""
+    gang = "" if pod.membership is None else pod.membership.name
+    return (pod.full_name, pod.name, f"{pod.namespace}/{gang}", gang)
 
 
 def _not_one(name: str, names: list[str], *, found: int) -> str:
