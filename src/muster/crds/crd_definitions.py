@@ -230,7 +230,7 @@ _HISTORY: Final = {
             "losses": _list(_object({"key": _STRING}), "What gangs lost by evictions, by their controller or name."),
             "belowMinSince": _described(_TIMES, "Since when gangs have run with fewer members than their minimum."),
             "cancelledEvictions": _described(_TIMES, "When the soft eviction of a pod was last cancelled, by UID."),
-            "waitingSince": _described(_TIMES, "Since when gangs wait for capacity for which nodes are kept."),
+            "waitingSince": _described(_TIMES, "Since when gangs wait for capacity for which nodes are kept, and which."),
             "pastUse": _list(_object({"queue": _STRING, "at": _NUMBER}), "What queues used on average, and use now."),
             "succeeded": _list(_object({"key": _STRING, "owner": _STRING}), "Members of gangs that succeeded, by name."),
         },

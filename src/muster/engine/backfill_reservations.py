@@ -121,7 +121,7 @@ def _move_or_keep(s: Session, gang: Gang) -> None:
     memory = s.world.memory
     kept = memory.backfill_reservations[gang.key]
     is_same = bool(kept.nodes) is not _is_queue_full(s, gang.key) and all(node in s.world.table.row for node in kept.nodes)
-    if is_same and s.now < kept.checked_at + CHECK_EVERY_S:
+    if is_same and _minute(kept, s.now) == _minute(kept, kept.checked_at):
         return
     best = _checked(s, gang, kept) if is_same and kept.nodes else _best(s, gang)
     if best is None:
@@ -130,6 +130,11 @@ def _move_or_keep(s: Session, gang: Gang) -> None:
         memory.keep_capacity(gang.key, replace(best, since=kept.since, moves=kept.moves))
     else:
         memory.keep_capacity(gang.key, replace(best, moves=kept.moves + 1))
+
+
+def _minute(kept: BackfillReservation, at: float) -> int:
+    """Counted since these nodes were chosen, so that a restart does not change when the start is worked out."""
+    return int((at - kept.since) // CHECK_EVERY_S)
 
 
 def _checked(s: Session, gang: Gang, kept: BackfillReservation) -> BackfillReservation | None:

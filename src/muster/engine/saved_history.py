@@ -13,8 +13,8 @@ from muster.engine.evict.eviction_units import MAX_COOLDOWN_S
 from muster.engine.session import Session
 from muster.model.effects import SaveHistory
 from muster.model.gang import Gang
-from muster.model.saved_state import QUEUES_HISTORY, Losses, SavedHistory, SavedSuccess
-from muster.state.memory import Memory
+from muster.model.saved_state import QUEUES_HISTORY, Losses, SavedHistory, SavedSuccess, SavedWait
+from muster.state.memory import BackfillReservation, Memory
 
 SAVE_EVERY_S = 60.0
 MAX_BYTES = 700_000
@@ -22,6 +22,7 @@ MAX_BYTES = 700_000
 _FEW = 500
 """So many entries are small enough, whatever their names."""
 _ENTRY_BYTES = 150
+_NAME_BYTES = 3
 """Of an entry beside its names."""
 MAX_GANGS = 500
 """Of a namespace: those whose last loss is the longest ago are forgotten first."""
@@ -35,8 +36,10 @@ def recover_history(s: Session) -> None:
             memory.losses.set(key, losses)
         for gang, since in history.below_min_since.items():
             memory.below_min_since.set(gang, since)
-        for gang, since in history.waiting_since.items():
-            memory.recover_first_attempt(gang, at=since)
+        for gang, wait in history.waits.items():
+            memory.recover_first_attempt(gang, at=wait.at)
+            if gang in s.world.facts.gangs:
+                memory.keep_capacity(gang, BackfillReservation(wait.nodes, wait.starts_at, s.now, wait.since, wait.moves))
         for uid, cancelled in history.cancelled_evictions.items():
             if uid in s.world.facts.pods:
                 memory.cancelled_evictions.set(uid, cancelled)
@@ -59,7 +62,7 @@ def history_effects(s: Session, *, evicts: bool) -> list[SaveHistory]:
         saved = memory.saved_histories.get(namespace, SavedHistory(namespace))
         if history == saved:
             continue
-        is_urgent = evicts or not history.waiting_since.keys() <= saved.waiting_since.keys()
+        is_urgent = evicts or any(_kept_since(history, gang) != _kept_since(saved, gang) for gang in history.waits)
         if not is_urgent and s.now < memory.histories_saved_at.get(namespace, -SAVE_EVERY_S) + SAVE_EVERY_S:
             is_deferred = True
             continue
@@ -69,6 +72,12 @@ def history_effects(s: Session, *, evicts: bool) -> list[SaveHistory]:
     if not is_deferred:
         memory.history_saved_to = written
     return effects
+
+
+def _kept_since(history: SavedHistory, gang: str) -> tuple[tuple[str, ...], float] | None:
+    """The nodes that are kept for a gang, and since when: what binds others. When it starts is worked out again and again."""
+    wait = history.waits.get(gang)
+    return None if wait is None else (wait.nodes, wait.since)
 
 
 def _histories(s: Session) -> dict[str, SavedHistory]:
@@ -83,10 +92,11 @@ def _histories(s: Session) -> dict[str, SavedHistory]:
     for gang, since in sorted(memory.below_min_since.items()):
         if gang in facts.gangs:
             of(facts.gangs[gang].full_name.partition("/")[0]).below_min_since[gang] = since
-    for gang in memory.backfill_reservations:
+    for gang, kept in memory.backfill_reservations.items():
         started = memory.attempts[gang].started if gang in memory.attempts else None
         if started is not None and gang in facts.gangs:
-            of(facts.gangs[gang].full_name.partition("/")[0]).waiting_since[gang] = started
+            wait = SavedWait(started, kept.nodes, kept.starts_at, kept.since, kept.moves)
+            of(facts.gangs[gang].full_name.partition("/")[0]).waits[gang] = wait
     for uid, cancelled in memory.cancelled_evictions.items():
         if uid in facts.pods and s.now < cancelled.at + MAX_COOLDOWN_S:
             of(facts.pods[uid].namespace).cancelled_evictions[uid] = cancelled
@@ -120,7 +130,12 @@ def _bounded(history: SavedHistory) -> SavedHistory:
 
 def _is_small(history: SavedHistory) -> bool:
     """Most are: it is not worth while to measure them."""
-    entries = len(history.losses) + len(history.below_min_since) + len(history.cancelled_evictions) + len(history.waiting_since)
+    entries = (
+        len(history.losses)
+        + len(history.below_min_since)
+        + len(history.cancelled_evictions)
+        + sum(1 + len(wait.nodes) for wait in history.waits.values())
+    )
     return entries <= _FEW and sum(success.count for success in history.succeeded.values()) <= _FEW
 
 
@@ -133,8 +148,8 @@ def _entries(history: SavedHistory) -> Iterator[tuple[int, float, str, str, int]
         yield 0, -since, "below_min_since", key, _ENTRY_BYTES + len(key)
     for uid, cancelled in history.cancelled_evictions.items():
         yield 0, -cancelled.at, "cancelled_evictions", uid, _ENTRY_BYTES + len(uid)
-    for key, since in history.waiting_since.items():
-        yield 0, -since, "waiting_since", key, _ENTRY_BYTES + len(key)
+    for key, wait in history.waits.items():
+        yield 0, -wait.at, "waits", key, _ENTRY_BYTES + sum(_NAME_BYTES + len(name) for name in (key, *wait.nodes))
     for key, success in history.succeeded.items():
         names = (key, *(text for one in success.members for text in (one.role, one.controller, *one.names)))
         yield 1, success.count, "succeeded", key, _ENTRY_BYTES + sum(len(name) + 10 for name in names)

@@ -159,6 +159,17 @@ class SavedSuccess:
 
 
 @dataclass(frozen=True, slots=True)
+class SavedWait:
+    """Since when a gang waits for capacity, and what is kept for it: see `BackfillReservation`."""
+
+    at: float
+    nodes: tuple[str, ...] = ()
+    starts_at: float | None = None
+    since: float = 0.0
+    moves: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class PastUse:
     """What a queue uses since a time, and what it used on average before, by resource: see `usageHalfLifeSeconds`."""
 
@@ -182,8 +193,8 @@ class SavedHistory:
     """By gang."""
     cancelled_evictions: dict[str, CancelledEviction] = field(default_factory=dict, hash=False)
     """By UID of the pod."""
-    waiting_since: dict[str, float] = field(default_factory=dict, hash=False)
-    """By gang, of those for which nodes are kept: since when they wait for capacity."""
+    waits: dict[str, SavedWait] = field(default_factory=dict, hash=False)
+    """By gang, of those for which nodes, or capacity in their queues, are kept."""
     succeeded: dict[str, SavedSuccess] = field(default_factory=dict, hash=False)
     """By PodGroup, or by the name that the pods declare."""
     past_use: dict[str, PastUse] = field(default_factory=dict, hash=False)
@@ -193,5 +204,5 @@ class SavedHistory:
 
     @property
     def is_empty(self) -> bool:
-        kept = (self.losses, self.below_min_since, self.cancelled_evictions, self.waiting_since, self.succeeded, self.past_use)
+        kept = (self.losses, self.below_min_since, self.cancelled_evictions, self.waits, self.succeeded, self.past_use)
         return not any(kept)

@@ -30,6 +30,7 @@ from muster.model.saved_state import (
     SavedMove,
     SavedPlan,
     SavedSuccess,
+    SavedWait,
 )
 
 PLAN: GroupKind = (names.MUSTER_GROUP, "Plan")
@@ -116,6 +117,15 @@ class _WireTime(WireStruct, frozen=True):
     at: float
 
 
+class _WireWait(WireStruct, frozen=True):
+    key: str
+    at: float
+    nodes: tuple[str, ...] = ()
+    starts_at: float | None = None
+    since: float = 0.0
+    moves: _NonNegative = 0
+
+
 class _WireCancelled(WireStruct, frozen=True):
     key: str
     at: float
@@ -145,7 +155,7 @@ class _HistorySpec(WireStruct, frozen=True):
     losses: tuple[_WireLosses, ...] = ()
     below_min_since: tuple[_WireTime, ...] = ()
     cancelled_evictions: tuple[_WireCancelled, ...] = ()
-    waiting_since: tuple[_WireTime, ...] = ()
+    waiting_since: tuple[_WireWait, ...] = ()
     succeeded: tuple[_WireSuccess, ...] = ()
     past_use: tuple[_WirePastUse, ...] = ()
 
@@ -189,7 +199,7 @@ def read_history(written: WireHistory, *, problems: Problems) -> SavedHistory:
         losses={one.key: _losses(one, namespace=meta.name) for one in spec.losses},
         below_min_since={one.key: one.at for one in spec.below_min_since},
         cancelled_evictions={one.key: CancelledEviction(one.at, one.count) for one in spec.cancelled_evictions},
-        waiting_since={one.key: one.at for one in spec.waiting_since},
+        waits={one.key: SavedWait(one.at, one.nodes, one.starts_at, one.since, one.moves) for one in spec.waiting_since},
         succeeded={one.key: _success(one) for one in spec.succeeded},
         past_use={
             one.queue: PastUse(one.at, tuple(sorted(one.used.items())), tuple(sorted(one.average.items()))) for one in spec.past_use
@@ -291,7 +301,10 @@ def history_spec(history: SavedHistory) -> Manifest:
         "cancelledEvictions": [
             {"key": key, "at": one.at, "count": one.count} for key, one in sorted(history.cancelled_evictions.items())
         ],
-        "waitingSince": [{"key": key, "at": at} for key, at in sorted(history.waiting_since.items())],
+        "waitingSince": [
+            {"key": key, "at": one.at, "nodes": list(one.nodes), "startsAt": one.starts_at, "since": one.since, "moves": one.moves}
+            for key, one in sorted(history.waits.items())
+        ],
         "pastUse": [
             {"queue": queue, "at": one.at, "used": dict(one.used), "average": dict(one.average)}
             for queue, one in sorted(history.past_use.items())
