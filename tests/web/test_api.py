@@ -171,6 +171,14 @@ def test_a_job_that_cannot_run_says_so(page: str) -> None:
     assert (status, plan["code"], plan["gangs"][0]["gang"]) == (200, 3, "prod/big")
 
 
+def test_a_namespace_that_is_not_the_jobs_own_is_refused(page: str) -> None:
+    job = b"{name: new, namespace: prod, queue: prod, pods: 1, requests: {gpu: 8}}"
+    status, document = ask(f"{page}/api/v1/plan?namespace=research", body=job)
+    assert status == 400
+    assert "its namespace is prod, but research was asked for" in document["error"]
+    assert ask(f"{page}/api/v1/plan?namespace=prod", body=job)[0] == 200
+
+
 def test_events_follow_the_cycles(page: str) -> None:
     with urllib.request.urlopen(f"{page}/api/v1/events", timeout=10) as stream:
         assert stream.headers["Content-Type"] == "text/event-stream"

@@ -47,7 +47,9 @@ def plan(
     as_scheduler: Annotated[str, AS_SCHEDULER] = "",
     kubeconfig: Annotated[Path | None, KUBECONFIG] = None,
     context: Annotated[str, CONTEXT] = "",
-    namespace: Annotated[str, typer.Option("--namespace", "-n", help="The namespace of what names none.")] = "",
+    namespace: Annotated[
+        str, typer.Option("--namespace", "-n", help="The namespace of what names none; another than a manifest names is an error.")
+    ] = "",
     minimum: Annotated[int | None, typer.Option("--min", min=1, help="So many pods must start together.")] = None,
     queue: Annotated[str, typer.Option(help="The queue, in place of the job's own.")] = "",
     priority: Annotated[str, typer.Option(metavar="CLASS|NUMBER", help="The priority, in place of the job's own.")] = "",
