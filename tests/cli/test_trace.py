@@ -84,3 +84,10 @@ def test_a_history_is_needed() -> None:
     result = muster("compare")
     assert result.code == 2
     assert "--generate" in result.err
+
+
+def test_what_asks_for_no_gpus_fills_no_cluster(tmp_path: Path) -> None:
+    (tmp_path / "jobs.csv").write_text("name,arrival_s,run_s,cpu_m\na,0,60,1000\n")
+    result = muster("compare", tmp_path / "jobs.csv", "--nodes", "1x8", "--fill", "100")
+    assert result.code == 2
+    assert "--fill is about GPUs, and no job of this history asks for any" in result.err

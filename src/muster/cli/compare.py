@@ -85,6 +85,8 @@ def run_comparison(options: CompareOptions) -> ComparedPolicies:
         raise UserError("no job of this history ran")
     if options.fill is not None and not history.gpus:
         raise UserError("--fill is about GPUs, and these nodes have none")
+    if options.fill is not None and not any(job.gpus for job in history.jobs):
+        raise UserError("--fill is about GPUs, and no job of this history asks for any")
     # Seed by seed, so that what was done when it is interrupted can be compared.
     runs = {
         (number, seed): PolicyRun(source, policy, seed, options.fill)
