@@ -206,6 +206,7 @@ nodes: [{name: "n[1-2]", gpu: 8}]
 gangs:
 - {name: long, pods: 2, requests: {gpu: 8}, runDuration: 10m, priority: 5}
 - {name: short, pods: 1, requests: {gpu: 4}, runDuration: 2m}
+- {name: large, pods: 1, requests: {gpu: 16}, runDuration: 2m}
 steps:
 - run: {for: 20m, every: 10s}
 """,
@@ -216,6 +217,8 @@ steps:
     trace = read_trace(tmp_path / "log.jsonl")
     assert trace.gpus == 16
     by_name = {job.name: job for job in trace.jobs}
+    assert by_name.keys() == {"default.long", "default.short"}
+    assert trace.left_out == 1, "large fits on no node"
     assert by_name["default.long"].members == 2
     assert by_name["default.long"].priority == 5
     assert by_name["default.long"].run_s == pytest.approx(600, abs=20)

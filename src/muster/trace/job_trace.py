@@ -57,7 +57,7 @@ class JobTrace:
     queues: tuple[Queue, ...] = ()
     domains: tuple[DomainSpec, ...] = ()
     left_out: int = 0
-    """Rows of jobs that never ran."""
+    """Jobs that never ran."""
 
     @property
     def gpus(self) -> int:

@@ -84,7 +84,8 @@ class ObservedCluster:
     def trace(self) -> JobTrace:
         jobs = [self._trace_job(key, job) for key, job in self.jobs.items()]
         ran = sorted_jobs(job for job in jobs if job.run_s > 0)
-        return JobTrace(ran, tuple(self.nodes.values()), tuple(self.queues.values()), tuple(self.domains.values()))
+        cluster = tuple(self.nodes.values()), tuple(self.queues.values()), tuple(self.domains.values())
+        return JobTrace(ran, *cluster, left_out=len(jobs) - len(ran))
 
     def _trace_job(self, key: str, job: _LoggedJob) -> TraceJob:
         pod, group = job.first, self.groups.get(key)
