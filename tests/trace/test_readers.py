@@ -18,6 +18,7 @@ from muster.scenario.loader import parse
 from muster.trace.csv_writer import write_jobs, write_nodes
 from muster.trace.job_simulation import JobSimulation
 from muster.trace.job_trace import GPU_MODEL_LABEL, JobTrace, TraceJob, filling, gpus_of, shuffled
+from muster.trace.outcome import figures
 from muster.trace.table_reader import read_jobs, read_trace
 from muster.yaml_positions import InputError
 
@@ -196,6 +197,15 @@ def test_jobs_of_one_name_get_numbers_that_no_other_job_has(tmp_path: Path) -> N
     assert [job.name for job in trace.jobs] == ["a", "a-2", "a-1", "a-3", "b"]
     ended = [(run.job.arrival_s, run.end_s) for run in JobSimulation(trace, default_policy()).run().runs]
     assert ended == [(0, 60), (1, 61), (2, 62), (3, 63), (4, 64)]
+
+
+def test_queues_of_a_table_may_have_paths_for_names(tmp_path: Path) -> None:
+    jobs = "a,0,1000,4,team/x\nb,500,1000,2,quota/other/x\nc,1000,100,2,quota/other/x\n"
+    (tmp_path / "jobs.csv").write_text(f"name,arrival_s,run_s,gpus,queue\n{jobs}")
+    done = JobSimulation(read_trace(tmp_path / "jobs.csv", nodes="1x8"), default_policy()).run()
+    assert [run.end_s for run in done.runs] == [1000, 1500, 1100]
+    # Each deserves 4 GPUs: one has all in the first half, 4 and 2 are in use in the second.
+    assert [each.value for each in figures(done) if "Jain" in each.name] == [pytest.approx((0.5 + 0.9) / 2)]
 
 
 def test_a_decision_log_is_a_history_of_its_cluster(tmp_path: Path) -> None:

@@ -330,7 +330,7 @@ def _pod(job: TraceJob, *, uid: str, number: int, created: float) -> Pod:
 
 
 def _queue_key(job: TraceJob) -> str:
-    return f"queue/{job.queue}" if job.queue and "/" not in job.queue else job.queue
+    return f"queue/{job.queue}" if job.queue and not job.queue.startswith("quota/") else job.queue
 
 
 # -- how full a cluster can be ---------------------------------------------------------------------------------------------------

@@ -104,7 +104,8 @@ def _sharing(done: SimulatedTrace) -> Iterator[Figure]:
 
 
 def _deserved(done: SimulatedTrace) -> dict[str, float]:
-    return {queue.name: float(queue.deserved[GPU]) for queue in done.trace.queues if queue.deserved[GPU]}
+    """By queue as jobs name it."""
+    return {queue.key.removeprefix("queue/"): float(queue.deserved[GPU]) for queue in done.trace.queues if queue.deserved[GPU]}
 
 
 def _jain(used: Mapping[str, float], deserved: Mapping[str, float]) -> float:

@@ -115,7 +115,8 @@ def _job(row: _Row, described: TraceFormat) -> TraceJob | None:
         run_s=run_s,
         members=members,
         signature=signature,
-        queue=row.text("queue"),
+        # What was a quota in a log is a queue here: a table says nothing of its minimum.
+        queue=row.text("queue").removeprefix("quota/"),
         priority=int(priority if priority is not None else row.priority()),
         checkpoint_s=row.number("checkpoint_s") or described.checkpoint_s,
     )
