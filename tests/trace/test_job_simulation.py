@@ -105,6 +105,15 @@ def test_queues_that_have_the_same_part_of_their_share_are_treated_fairly() -> N
     assert value(alone, "fairness (Jain, use / deserved)") == pytest.approx(0.5)
 
 
+def test_what_a_parent_deserves_is_that_of_its_queues() -> None:
+    history = trace(
+        job("a", 0, 10, 4, queue="x"), job("b", 0, 10, 4, queue="y"), job("c", 5, 1, 0, queue="x"), queues=("p", "x", "y")
+    )
+    parent, *children = history.queues
+    tree = replace(history, queues=(parent, *(replace(each, parent=parent.key) for each in children)))
+    assert value(play(tree), "fairness (Jain, use / deserved)") == pytest.approx(1)
+
+
 def test_a_job_that_never_fits_does_not_end_and_the_others_do() -> None:
     done = play(trace(job("huge", 0, 1, gpus=9), job("a", 1, 1)))
     assert runs(done)["huge"].end_s is None

@@ -104,8 +104,11 @@ def _sharing(done: SimulatedTrace) -> Iterator[Figure]:
 
 
 def _deserved(done: SimulatedTrace) -> dict[str, float]:
-    """By queue as jobs name it."""
-    return {queue.key.removeprefix("queue/"): float(queue.deserved[GPU]) for queue in done.trace.queues if queue.deserved[GPU]}
+    """By queue as jobs name it. What a queue with others below it deserves is theirs."""
+    queues = done.trace.queues
+    parents = {queue.parent for queue in queues}
+    leaves = (queue for queue in queues if queue.key not in parents)
+    return {queue.key.removeprefix("queue/"): float(queue.deserved[GPU]) for queue in leaves if queue.deserved[GPU]}
 
 
 def _jain(used: Mapping[str, float], deserved: Mapping[str, float]) -> float:
