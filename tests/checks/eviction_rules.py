@@ -52,6 +52,7 @@ class EvictionRules:
         self._crossed: list[tuple[tuple[str, str], tuple[str, ...]]] = []
         """Gangs that brought a queue below its share and for whom, with the victims of that plan."""
         self._first = True
+        self._kept_nodes: dict[str, frozenset[str]] = {}
 
     def start(self, policy: Policy, events: Sequence[Event]) -> None:  # noqa: ARG002
         self._rules = rules_of(policy)
@@ -61,6 +62,7 @@ class EvictionRules:
             self._before = None
         elif self._before is None:
             self._before = dict(world.placements.by_uid)
+            self._kept_nodes = {gang: frozenset(kept.nodes) for gang, kept in world.memory.backfill_reservations.items()}
             self._observe(world)
         if name == "commit":
             self._moves = _with_results(world.placements.steps(), world.placements.by_uid)
@@ -134,7 +136,7 @@ class EvictionRules:
         found = snapshot_of(world.facts, before, now=world.now, rules=self._rules, reserve_pods=world.placements.reserve_pods)
         left = tuple(uid for uid in released if uid not in victims and uid not in undone)
         plan = JudgedPlan(gang.key, action, placed, victims, left, undone, {**evicted, **undone}, begun)
-        return plan, replace(found, history=self._history(found))
+        return plan, replace(found, history=self._history(found), kept_nodes=self._kept_nodes)
 
     def _nodes_before_the_start(self, victims: Sequence[str], before: Mapping[str, Placement]) -> dict[str, Placement]:
         """Where those victims were whose eviction was continued when the scheduler started, before the cycle's first action."""

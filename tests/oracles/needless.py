@@ -50,11 +50,13 @@ def _is_enough(
 
 
 def _nodes_of(s: Snapshot, plan: JudgedPlan) -> frozenset[str]:
-    """The nodes on which the members may be placed otherwise: those of the same domain, as far as that is certain."""
+    """The nodes on which the members may be placed otherwise: those of the same domain that are not kept for others, as far as that
+    is certain."""
     topology = s.gangs[plan.asker].topology
     if len(plan.placed) == 1 or (topology is not None and "topology" in s.rules.plugins):
         return frozenset(plan.placed.values())
-    return frozenset(s.nodes)
+    kept = [nodes for gang, nodes in s.kept_nodes.items() if gang != plan.asker]
+    return frozenset(s.nodes).difference(*kept) | frozenset(plan.placed.values())
 
 
 def _surplus_that_would_do(

@@ -112,6 +112,8 @@ class Snapshot:
     history: History = NO_HISTORY
     began_with: Mapping[str, Placement] | None = None
     """The placements when the cycle began, where that is not now."""
+    kept_nodes: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """By gang that has waited for long: nodes that are kept for it, where others may be placed only in some cases."""
 
     def phase(self, uid: str) -> Phase:
         placement = self.placements.get(uid)

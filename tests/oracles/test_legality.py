@@ -220,6 +220,23 @@ gangs:
     assert broken_rules(s, plan(s, "hi", "gang-preempt", both, ["one-0", "two-0", "three-0"])) == {"D8 needless"}
 
 
+def test_a_unit_is_needed_where_the_free_nodes_are_kept_for_others() -> None:
+    s = world(
+        """
+nodes: [{name: "n[1-3]", gpu: 4}]
+gangs:
+- {name: low, requests: {gpu: 4}, runningOn: n1, priority: 1}
+- {name: gone, pods: 2, requests: {gpu: 4}, runningOn: ["n2", "n3"], priority: 1}
+- {name: hi, pods: 2, requests: {gpu: 4}, priority: 2}
+"""
+    )
+    s = s.without([uid for uid, pod in s.pods.items() if pod.name.startswith("gone-")])
+    judged = plan(s, "hi", "gang-preempt", {"hi-0": "n1", "hi-1": "n2"}, ["low-0"])
+    assert broken_rules(s, judged) == {"D8 needless"}
+    assert broken_rules(replace(s, kept_nodes={"another": frozenset({"n3"})}), judged) == set()
+    assert broken_rules(replace(s, kept_nodes={judged.asker: frozenset({"n3"})}), judged) == {"D8 needless"}
+
+
 def test_a_unit_that_a_limit_needs_is_not_needless() -> None:
     s = world(
         """
