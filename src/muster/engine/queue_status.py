@@ -28,7 +28,8 @@ def queue_updates(s: Session, gangs: Sequence[str]) -> Iterator[Condition | Queu
     before = world.memory.reported_queues
     # What the nodes have decides whether guarantees count in full, and how large a fair share is.
     topics = BY_QUEUE if guarantees(s) is None and not _has_fair_shares(s) else (*BY_QUEUE, Topic.ALLOCATABLE)
-    now = QueuesReported(changes.ledger.position, changes.stamp(topics), changes.version(Topic.DEMAND))
+    shares = fair_shares(s).rows.tobytes() if _has_fair_shares(s) else b""
+    now = QueuesReported(changes.ledger.position, changes.stamp(topics), changes.version(Topic.DEMAND), shares)
     if before is None or before.queues != now.queues:
         yield from _conditions(s)
     for key in _changed(s, gangs, before, now):
@@ -42,9 +43,9 @@ def queue_updates(s: Session, gangs: Sequence[str]) -> Iterator[Condition | Queu
 def _changed(s: Session, gangs: Sequence[str], before: QueuesReported | None, now: QueuesReported) -> list[str]:
     """Queues that exist as objects and whose usage or gangs changed since."""
     log = s.world.changes.ledger.since(before.ledger) if before is not None else None
-    # What one queue requests can change what another may have; what it uses, the fair shares of all.
+    # What one queue requests can change what another may have.
     is_shared = before is not None and (
-        (bool(s.policy.describes_queues) and before.demand != now.demand) or (_has_fair_shares(s) and before != now)
+        (bool(s.policy.describes_queues) and before.demand != now.demand) or before.fair_shares != now.fair_shares
     )
     if before is None or log is None or before.queues != now.queues or is_shared:
         return sorted(s.world.facts.queues.keys() & s.world.facts.tree.nodes.keys())

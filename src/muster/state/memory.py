@@ -159,6 +159,8 @@ class QueuesReported:
     ledger: int
     queues: tuple[int, ...]
     demand: int
+    fair_shares: bytes
+    """Of all queues, where they are reported."""
 
 
 class Memory:
