@@ -205,8 +205,10 @@ class QueueComparison:
         ledger = self.s.world.ledger
         counted = found.counted[ledger.row[level]]
         below = (freed > 0) & (ledger.planned(level) - freed < counted)
-        at = int(below.argmax())
-        return self._why_below(level, "guarantee", freed, at, int(counted[at])) if below.any() else ""
+        if not below.any():
+            return ""
+        at = min(np.flatnonzero(below).tolist(), key=self.s.world.columns.names.__getitem__)
+        return self._why_below(level, "guarantee", freed, at, int(counted[at]))
 
     def _why_within(self, pair: QueuePair, level: str, freed: Amounts, lost: Amounts) -> str:
         """All plugins with an opinion must find it over its share, in something contested that the unit frees."""
@@ -235,7 +237,8 @@ class QueueComparison:
         """A resource of which the queue would fall below its share without the unit, contested or not; or nothing."""
         planned = self.s.world.ledger.planned_list(level)
         for share in self._shares_of(level):
-            for at, amount in share.amounts.items():
+            for at in sorted(share.amounts, key=self.s.world.columns.names.__getitem__):
+                amount = share.amounts[at]
                 if freed[at] > 0 and planned[at] >= amount > planned[at] - freed[at]:
                     return self._why_below(level, self._share_name(level), freed, at, amount)
         return ""
