@@ -133,6 +133,9 @@ class EvictionRules:
             before |= {uid: replace(before[uid], phase=Phase.BOUND) for uid in leaving}
             victims = (*leaving, *victims)
             placed = {uid: before[uid].node or "" for uid in ours if uid in before and before[uid].phase is Phase.NOMINATED}
+            # Whose reservation did not fit any more may have been nominated anew.
+            now = {uid: world.placements.by_uid.get(uid, UNPLACED) for uid in ours}
+            placed = placed or {uid: place.node or "" for uid, place in now.items() if place.phase is Phase.NOMINATED}
         found = snapshot_of(world.facts, before, now=world.now, rules=self._rules, reserve_pods=world.placements.reserve_pods)
         left = tuple(uid for uid in released if uid not in victims and uid not in undone)
         plan = JudgedPlan(gang.key, action, placed, victims, left, undone, {**evicted, **undone}, begun)
