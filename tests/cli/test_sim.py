@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 from tests.cli.commands import FAILING_SCENARIO, RESTARTING_SCENARIO, SMALL_SCENARIO, muster, process
 
+from muster.cli.retired_options import RETIRED_OPTIONS
+
 
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
@@ -294,6 +296,13 @@ def test_bad_input_is_reported_in_a_sentence_and_ends_with_2(tmp_path: Path, arg
     assert result.code == 2
     assert message in result.err
     assert result.out == ""
+
+
+@pytest.mark.parametrize(("command", "option"), RETIRED_OPTIONS)
+def test_an_option_of_an_earlier_version_is_an_error_that_names_the_present_one(command: str, option: str) -> None:
+    result = muster(command, f"{option}=3")
+    assert result.code == 2
+    assert result.err == f"muster {command}: {option} {RETIRED_OPTIONS[command, option]}\n"
 
 
 def test_names_in_a_file_cannot_repaint_the_terminal(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from muster import plugins
 from muster.config import DEFAULT_POLICY, PolicyError, default_policy, load_policy, retired_names
-from muster.config.plugin_check import plugin_errors
+from muster.config.plugin_check import all_hooks, plugin_errors
 from muster.config.plugin_options import options_of
 from muster.config.policy_file import SETTINGS
 from muster.config.policy_warnings import UNCHECKED, policy_warnings
@@ -63,13 +63,13 @@ def test_what_a_policy_names_is_in_kebab_case_for_plugins_and_actions_and_in_cam
 
 @pytest.mark.parametrize(("old", "new"), retired_names.PLUGINS.items())
 def test_a_plugin_that_was_renamed_is_an_error_that_names_it(old: str, new: str) -> None:
-    assert errors_of(f"plugins:\n- fit\n- {old}") == [f"3: plugin {old} was renamed to {new}"]
+    assert errors_of(f"plugins:\n- fit\n- {old}") == [f"3: plugin {old} is now {new}"]
     assert new in plugins.PLUGINS
 
 
 @pytest.mark.parametrize(("old", "new"), retired_names.SETTINGS.items())
 def test_a_setting_that_was_renamed_is_an_error_that_names_it(old: str, new: str) -> None:
-    assert errors_of(f"settings:\n  {old}: 3") == [f"2: setting {old} was renamed to {new}"]
+    assert errors_of(f"settings:\n  {old}: 3") == [f"2: setting {old} is now {new}"]
     assert new in {option.key for option in SETTINGS}
 
 
@@ -78,9 +78,19 @@ def test_a_setting_that_was_renamed_is_an_error_that_names_it(old: str, new: str
     [(plugin, *names) for plugin, all_names in retired_names.OPTIONS.items() for names in all_names.items()],
 )
 def test_an_option_that_was_renamed_is_an_error_that_names_it(plugin: str, old: str, new: str) -> None:
-    wrong = f"3: option of plugin {plugin}: {old} was renamed to {new}"
+    wrong = f"3: option of plugin {plugin}: {old} is now {new}"
     assert errors_of(f"plugins:\n- fit\n- {plugin}: {{{old}: 3}}") == [wrong]
-    assert new in {option.key for option in options_of(plugins.PLUGINS[plugin])}
+    present = {option.key for option in options_of(plugins.PLUGINS[plugin])} | {f"settings.{option.key}" for option in SETTINGS}
+    assert new in present
+
+
+@pytest.mark.parametrize(("old", "new"), retired_names.HOOKS.items())
+def test_a_hook_that_was_renamed_is_an_error_that_names_it(module: Path, old: str, new: str) -> None:
+    source = f"class P:\n    name = 'p'\n    def admit(self, s, ask): ...\n    def {old}(self, s): ..."
+    assert errors_of_plugin(module, source, "others:P") == [
+        f"1: plugin others:P has the method {old!r}, which is now the hook {new!r}"
+    ]
+    assert new in all_hooks()
 
 
 def test_every_plugin_file_is_in_the_catalogue_under_its_own_name() -> None:

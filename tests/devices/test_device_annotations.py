@@ -77,6 +77,12 @@ def test_volcanos_virtual_gpus_are_registered_in_an_annotation() -> None:
     assert found.problems == ()
 
 
+def test_the_former_name_of_device_groups_is_reported_with_the_present_one() -> None:
+    (problem,) = node(annotations={"muster.dev/device-islands": "left,right"}).problems
+    assert problem.field == "metadata.annotations[muster.dev/device-islands]"
+    assert problem.text.endswith("was ignored; write muster.dev/device-groups")
+
+
 def test_gpus_that_are_no_longer_reported_do_not_count() -> None:
     annotations = {
         "volcano.sh/node-vgpu-register": "GPU-a,10,8192,NVIDIA-A100,true,hami-core:",

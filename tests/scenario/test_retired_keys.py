@@ -35,7 +35,8 @@ def test_a_retired_key_is_told_its_present_name(table: str, old: str, new: str) 
 
 VALUES = {
     "apiFlavour": "name: a\ngangs: [{{name: g, apiFlavour: {value}}}]\n",
-    "preemptionPolicy": "name: a\npriorityClasses: [{{name: high, value: 1, preemptionPolicy: '{value}'}}]\n",
+    "code": "name: a\ngangs: [{{name: g}}]\nsteps: [{{expect: {{code: {{g: {value}}}}}}}]\n",
+    "preemptionPolicy": "name: a\npriorityClasses: [{{name: high, value: 1, preemptionPolicy: {value}}}]\n",
     "stage": "name: a\ngangs: [{{name: g}}]\nsteps: [{{expect: {{stage: {{g: {value}}}}}}}]\n",
 }
 RETIRED_OF_KEY = [(key, old, new) for key, values in RETIRED_VALUES.items() for old, new in values.items()]

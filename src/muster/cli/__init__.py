@@ -42,7 +42,12 @@ def run(arguments: list[str]) -> int:
 
 def _dispatch(arguments: list[str]) -> int:
     from muster.cli.app import app
+    from muster.cli.retired_options import RETIRED_OPTIONS
 
+    for option in (argument.partition("=")[0] for argument in arguments[1:]):
+        if (retired := RETIRED_OPTIONS.get((arguments[0], option))) is not None:
+            print(f"muster {arguments[0]}: {option} {retired}", file=sys.stderr)
+            return BAD_INPUT
     try:
         app(args=arguments, prog_name="kubectl muster" if Path(sys.argv[0]).name == "kubectl-muster" else "muster")
     except SystemExit as end:

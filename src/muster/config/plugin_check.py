@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
+from muster.config.retired_names import HOOKS
 from muster.engine import hooks
 from muster.model.topics import Topic
 from muster.yaml_positions import nearest
@@ -78,7 +79,9 @@ def _name_errors(plugin: object) -> Iterator[str]:
 
 def _hooks_errors(plugin: object) -> Iterator[str]:
     present = hooks_of(plugin)
-    if not [hook for hook in present if hook.name not in _PASSIVE_HOOKS]:
+    retired = [f"has the method {old!r}, which is now the hook {new!r}" for old, new in HOOKS.items() if hasattr(plugin, old)]
+    yield from retired
+    if not retired and not [hook for hook in present if hook.name not in _PASSIVE_HOOKS]:
         yield _no_hook_error(plugin)
     for hook in present:
         yield from _hook_errors(plugin, hook)

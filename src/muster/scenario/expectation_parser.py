@@ -60,6 +60,12 @@ def _parse_texts(value: Field, symbols: SymbolTable) -> Wanted:  # noqa: ARG001
     return Wanted("", 0, texts=tuple(item.at.text for item in value.items() if item.at.is_scalar))
 
 
+def _parse_codes(value: Field, symbols: SymbolTable) -> Wanted:
+    for item in value.items():
+        item.report_retired("code")
+    return _parse_texts(value, symbols)
+
+
 def _parse_by_subject(read: Callable[[Field, SymbolTable], Wanted], key: str, at: Field, symbols: SymbolTable) -> Check:
     find = symbols.target_or_object if key == "conditions" else symbols.target
     wanted: list[Wanted] = []
@@ -111,7 +117,8 @@ def _parse_stable(key: str, at: Field, symbols: SymbolTable) -> Check:  # noqa: 
 
 _PARSERS: dict[str, Callable[[str, Field, SymbolTable], Check]] = {
     **dict.fromkeys(("bound", "reserved", "nominated", "pending", "finished", "evicted", "released", "bindOrder"), _parse_pods),
-    **dict.fromkeys(("why", "code", "conditions"), partial(_parse_by_subject, _parse_texts)),
+    **dict.fromkeys(("why", "conditions"), partial(_parse_by_subject, _parse_texts)),
+    "code": partial(_parse_by_subject, _parse_codes),
     "nodes": partial(
         _parse_by_subject, lambda value, symbols: Wanted("", 0, nodes=tuple(sorted(set(_parse_nodes(value, symbols)))))
     ),

@@ -48,15 +48,21 @@ class Field:
 
     def choice(self, choices: Collection[str], default: str = "", *, what: str = "") -> str:
         """One of these texts. `what` is the key whose values they are; the last one of the path if empty."""
-        found, what = self.text(), what or self.path.rpartition(".")[2]
-        if not found or found in choices:
-            return found or default
-        present = RETIRED_VALUES.get(what, {}).get(found)
-        if present is None:
+        what = what or self.path.rpartition(".")[2]
+        if self.report_retired(what):
+            return default
+        found = self.text()
+        if found and found not in choices:
             self.faults.unknown(self.at, what, choices, field=self.path)
-        else:
-            self.report(f"{found!r} is now {present!r}", suggestion=present)
-        return default
+            return default
+        return found or default
+
+    def report_retired(self, key: str) -> bool:
+        """Whether this is a former value of the key. The fault names the present one."""
+        present = RETIRED_VALUES.get(key, {}).get(self.at.text)
+        if present is not None:
+            self.report(f"{self.at.text!r} is now {present!r}", suggestion=present)
+        return present is not None
 
     def count(self, default: int = 0, *, least: int = 0) -> int:
         value = self.at.value

@@ -126,6 +126,13 @@ RETIRED_KEYS: dict[str, dict[str, str]] = {
 
 RETIRED_VALUES = {
     "apiFlavour": {"lone": "single-pod"},
+    "code": {
+        "NoRoom": "InsufficientCapacity",
+        "Clearing": "Preempting",
+        "Gathering": "WaitingForPods",
+        "GaveWay": "Preempted",
+        "Budget": "DisruptionBudget",
+    },
     "preemptionPolicy": {"true": "PreemptLowerPriority", "false": "Never"},
     "stage": {
         "gathering": "waiting-for-pods",

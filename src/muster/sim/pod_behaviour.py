@@ -54,7 +54,8 @@ def behaviour_of(manifest: ManifestView) -> PodBehaviour:
         if name == key:
             continue
         if name not in _READERS:
-            known = [f"{BEHAVIOUR_PREFIX}{each}" for each in _READERS]
+            retired = {"leave-seconds": "termination-seconds"}.get(name)
+            known = [f"{BEHAVIOUR_PREFIX}{each}" for each in ([retired] if retired else _READERS)]
             raise BadManifest(f"metadata.annotations[{key}]: unknown annotation of the simulator{suggestion(key, known)}")
         field, read = _READERS[name]
         values[field] = read(key, text)

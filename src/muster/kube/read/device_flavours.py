@@ -31,6 +31,8 @@ NANO = 10**9
 
 def node_devices(annotations: Mapping[str, str], capacity: wire.ResourceList, *, problems: Problems) -> tuple[Device, ...]:
     """The devices that the Node object declares. Those of a Device object are read by `read_inventory`."""
+    if (retired := annotations.get(names.RETIRED_DEVICE_GROUPS)) is not None:
+        problems.annotation(names.RETIRED_DEVICE_GROUPS).add(retired, advice=f"was ignored; write {names.DEVICE_GROUPS}")
     registered = annotations.get(names.VGPU_REGISTER)
     if registered and not annotations.get(names.VGPU_HANDSHAKE, "").startswith("Deleted"):
         return tuple(_vgpu_devices(registered, _device_groups(annotations), problems=problems.annotation(names.VGPU_REGISTER)))

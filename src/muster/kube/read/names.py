@@ -118,6 +118,8 @@ UNHEALTHY_GPUS: Final = "volcano.sh/gpu-unhealthy-ids"
 """Annotation of nodes: indices of GPUs, separated by commas."""
 DEVICE_GROUPS: Final = "muster.dev/device-groups"
 """Annotation of nodes, Muster's own: the device group of each device by index, separated by commas, such as a,a,b,b."""
+RETIRED_DEVICE_GROUPS: Final = "muster.dev/device-islands"
+"""What that was called before."""
 
 # --- Device requests of pods (names of resources) -----------------------------------------------------------------------
 VGPU_NUMBER: Final = "volcano.sh/vgpu-number"
