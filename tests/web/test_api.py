@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import json
 import pickle
 import re
@@ -269,8 +270,41 @@ def test_nothing_can_be_written(page: str) -> None:
         request = urllib.request.Request(f"{page}/api/v1/queues", data=b"{}", method=method)
         with pytest.raises(urllib.request.HTTPError) as error:
             urllib.request.urlopen(request, timeout=10)
-        assert error.value.code == 405
+        assert (error.value.code, error.value.headers["Allow"]) == (405, "GET,HEAD")
+        assert json.loads(error.value.read()) == {"error": f"{method} is not allowed here"}
         error.value.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("nothing", "there is no /api/v1/nothing; see /api/v1/openapi.json"),
+        ("gangs/", "there is no /api/v1/gangs/; see /api/v1/openapi.json"),
+        ("gangs?stage=wating", "there is no stage 'wating'; known: waiting-for-pods, waiting, "),
+        ("gangs?namspace=prod", "there is no parameter 'namspace' here; known: at, namespace, queue, stage"),
+        ("gangs?stage=waiting&stage=running", "stage is given twice"),
+        ("why/prod/xl?at=0", "there is no parameter 'at' here; known: outlook"),
+        ("events?at=0", "there is no parameter 'at' here; known: none"),
+    ],
+)
+def test_a_slip_is_refused_with_a_sentence_in_json(page: str, path: str, said: str) -> None:
+    status, document = ask(f"{page}/api/v1/{path}")
+    assert status == (404 if "openapi.json" in said else 400)
+    assert document["error"].startswith(said)
+    assert list(faults(document, {"$ref": "#/components/schemas/Error"})) == []
+
+
+def test_a_head_has_what_a_get_has_but_the_body(page: str) -> None:
+    host, port = page.removeprefix("http://").split(":")
+    answers = []
+    for method in ("GET", "HEAD"):
+        connection = http.client.HTTPConnection(host, int(port), timeout=20)
+        with closing(connection):
+            connection.request(method, "/api/v1/gangs?stage=waiting")
+            answer = connection.getresponse()
+            answers.append((answer.status, answer.headers["Content-Length"], answer.headers["Content-Type"]))
+            assert bool(answer.read()) == (method == "GET")
+    assert answers[0] == answers[1]
 
 
 def test_a_question_that_takes_too_long_ends_and_too_many_are_refused() -> None:

@@ -45,6 +45,21 @@ def test_a_job_may_come_in_pieces_and_is_bounded_whatever_it_says_of_its_length(
             assert client.recv(12).split()[1] == status
 
 
+def test_what_is_no_http_is_refused_and_fills_no_log(page: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A header that is too long may be a token."""
+    head = b"GET /api/v1/summary HTTP/1.1\r\n"
+    for sent in (
+        b"NONSENSE\r\n\r\n",
+        head + b"\r\n",
+        head + b"Host: localhost\r\nAuthorization: Bearer " + b"x" * 100_000 + b"\r\n\r\n",
+    ):
+        with connected(page) as client:
+            with suppress(ConnectionError):
+                client.sendall(sent)
+            assert client.recv(12).split()[1] == b"400"
+    assert caplog.records == []
+
+
 def test_whoever_opens_many_connections_loses_the_oldest_and_keeps_nobody_out(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_server, "MAX_CONNECTIONS", 20)
     clients = [connected(page) for _ in range(50)]

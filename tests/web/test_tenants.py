@@ -17,10 +17,12 @@ from tests.web.served import ask, scenario, serving
 
 from muster.cli.view import read_views
 from muster.web.api_access import CACHE_S, Denied, TokenAccess
+from muster.web.api_server import static_text
 from muster.web.cluster_view import ClusterView
 from muster.web.recorded_views import RecordedViews
 from muster.web.visibility import hidden_names, visible_answer, visible_entries
 
+OPEN_API = json.loads(static_text("openapi.json"))
 MAY_LIST = {"operator": {""}, "researcher": {"research"}, "guest": set[str]()}
 
 
@@ -132,6 +134,86 @@ def test_a_sentence_names_no_gang_and_no_queue_of_others(tmp_path: Path) -> None
     assert hide("queue 'prd' is unknown; did you mean 'prod'?") == "queue 'prd' is unknown"
     assert hide("there is no queue 'x'; known: default, prod") == "there is no queue 'x'"
     assert hidden_names(view, None)(said) == said
+
+
+ZEBRA = """
+name: one tenant beside another, whose names are all the same word
+policy:
+  plugins: [capacity, priority, topology: {tiers: {rack: rack}}, fit, nominated, lost-work]
+  settings: {reserveAfterSeconds: 60}
+nodes: [{name: "n[1-4]", gpu: 8, labels: {rack: r1}}]
+queues: [{name: zebra, deserved: {gpu: 24}}, {name: research, deserved: {gpu: 8}, limit: {gpu: 24}}]
+gangs:
+- {name: llm, namespace: research, queue: research, pods: 2, requests: {gpu: 8}, priority: 5, age: 2h, runningOn: [n1, n2]}
+- {name: zebra-a, namespace: zebra, queue: zebra, priority: 100, pods: 1, requests: {gpu: 8}, age: 1h, runningOn: [n3]}
+steps:
+- submit: {name: huge, namespace: research, queue: research, pods: 3, requests: {gpu: 8}}
+- run: {for: 2m, every: 30s}
+- submit: {name: zebra-b, namespace: zebra, queue: zebra, priority: 50, pods: 2, requests: {gpu: 8}}
+- run: {for: 2m, every: 30s}
+- submit: {name: zebra-c, namespace: zebra, queue: zebra, priority: 50, pods: 4, requests: {gpu: 8}}
+- submit: {name: late, namespace: research, queue: research, priority: 1, pods: 1, requests: {gpu: 4}}
+- run: {for: 4m, every: 30s}
+- delete: PodGroup/zebra/zebra-b
+- run: {for: 1m, every: 30s}
+"""
+
+
+def test_no_answer_of_any_path_has_a_name_of_another(tmp_path: Path) -> None:
+    paths = [path.removeprefix("/api/v1/") for path, methods in OPEN_API["paths"].items() if "get" in methods]
+    gangs = ("llm", "huge", "late", "none")
+    asked = [
+        each for path in paths if "{" not in path and path not in ("events", "openapi.json") for each in (path, f"{path}?at=0")
+    ]
+    asked += [path.format(namespace="research", name=name) for path in paths if "{" in path for name in gangs]
+    asked += [f"why/research/{name}?outlook=true" for name in gangs]
+    with serving(read_views(scenario(tmp_path, ZEBRA)), TokenAccess(FakeReviews())) as page:
+        whole = json.dumps(get(page, "cluster", "operator")[1])
+        assert all(name in whole for name in ("zebra/zebra-c", "queue/zebra", "for zebra/zebra-b"))
+        for user in ("researcher", "guest"):
+            for path in asked:
+                assert "zebra" not in json.dumps(get(page, path, user)[1]), path
+        for wanted in (1, 8):
+            job = b"{name: new, namespace: research, queue: research, pods: %d, requests: {gpu: 8}, priority: 7}" % wanted
+            status, document = ask(f"{page}/api/v1/plan?outlook=true", body=job, headers={"Authorization": "Bearer researcher"})
+            assert (status, document["gangs"][0]["gang"]) == (200, "research/new")
+            assert "zebra" not in json.dumps(document)
+
+
+def test_a_sentence_of_the_past_names_nobody_who_is_gone(tmp_path: Path) -> None:
+    """No gang of that namespace is in the cluster any more; hers, domains, ports and counts stay as they are."""
+    view = asyncio.run(read_views(scenario(tmp_path)).view())
+    hide = hidden_names(replace(view, domains=[{**view.domains[0], "domain": "1:z0/r1"}]), frozenset({"research"}))
+    assert hide("with what is kept for zebra/xl (10 min)") == "with what is kept for another tenant's (10 min)"
+    for kept in ("rack z0/r1 has 3/4", "port 8080/TCP", "nvidia.com/gpu 8", "queue/research: gpu 8", "research/gone has priority"):
+        assert hide(kept) == kept
+
+
+def test_members_in_namespaces_of_others_are_not_shown(tmp_path: Path) -> None:
+    """Roles of one gang may lie in several namespaces."""
+    views = read_views(scenario(tmp_path))
+
+    class WithMembers(_CountingViews):
+        async def view(self, at: float | None = None) -> ClusterView:
+            rows = [{"pod": f"{where}/llm-0", "role": "llm", "node": "a1", "phase": "bound"} for where in ("prod", "research")]
+            return replace(await super().view(at), members=lambda _: rows)
+
+    with serving(WithMembers(views), TokenAccess(FakeReviews())) as page:
+        for user, shown in (("operator", ["prod/llm-0", "research/llm-0"]), ("researcher", ["research/llm-0"])):
+            assert [row["pod"] for row in get(page, "gangs/research/llm", user)[1]["members"]] == shown
+
+
+def test_her_own_namespace_is_named_even_before_anything_is_in_it(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(MAY_LIST, "newcomer", {"fresh"})
+    asking = {"Authorization": "Bearer newcomer"}
+    job = b"{name: new, namespace: fresh, queue: research, pods: 9, requests: {gpu: 8}}"
+    status, document = ask(f"{page}/api/v1/plan", body=job, headers=asking)
+    assert (status, document["gangs"][0]["gang"]) == (200, "fresh/new")
+    group = (
+        b"{apiVersion: scheduling.volcano.sh/v1beta1, kind: PodGroup, metadata: {name: a, namespace: fresh}, spec: {minMember: 2}}"
+    )
+    status, document = ask(f"{page}/api/v1/plan", body=group, headers=asking)
+    assert (status, "another tenant" in document["error"]) == (400, False)
 
 
 def test_errors_of_plans_name_nothing_of_others(page: str) -> None:

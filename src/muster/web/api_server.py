@@ -12,20 +12,22 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from importlib.resources import files
 from typing import Final
 
 import msgspec
 from aiohttp import hdrs, web
+from aiohttp.typedefs import Handler
 
 from muster.kube.watch.client import ApiError
+from muster.model.gang import Stage
 from muster.model.printable_text import printable_json
 from muster.web.api_access import ApiAccess, Denied, Reader
 from muster.web.cluster_view import PARTS, ClusterView, JsonRow
 from muster.web.dry_runs import MAX_JOB_BYTES, OK, DryRunAnswer, DryRuns
 from muster.web.view_source import NotReady, ViewSource
-from muster.web.visibility import hidden_names, is_visible, visible_answer, visible_entries, visible_view
+from muster.web.visibility import hidden_names, is_visible, named_namespaces, visible_answer, visible_entries, visible_view
 
 API_VERSION: Final = 1
 API: Final = "/api/v1"
@@ -36,6 +38,8 @@ _MIN_GZIP_BYTES = 2000
 _SEND_TIMEOUT_S = 20.0
 _BODY_TIMEOUT_S = 20.0
 _MAX_SHOWN = 20
+_MAX_NAMED = 20
+"""Namespaces in one error of which is asked whether they may be seen."""
 STARTS_INTERVAL_S: Final = 30.0
 """For so long expected starts are not worked out anew."""
 _MAX_STREAM_S = 600.0
@@ -57,8 +61,6 @@ SCRIPTS: Final = (
 """In the order in which they are read."""
 _PAGE_FILES: Final = {"index.html": "text/html", "style.css": "text/css", **dict.fromkeys(SCRIPTS, "text/javascript")}
 _GANG_FILTERS: Final = ("namespace", "queue", "stage")
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def static_text(name: str) -> str:
@@ -82,6 +84,7 @@ class ApiServer:
 
     def add_routes(self, app: web.Application, access: ApiAccess) -> None:
         routes = _Routes(self, access)
+        app.middlewares.append(_errors_as_json)
         app.router.add_get("/", _page_file("index.html"))
         for name in _PAGE_FILES:
             app.router.add_get(f"/{name}", _page_file(name))
@@ -132,7 +135,9 @@ class ApiServer:
             raise _Refused(404, f"there is no gang {name} in the cluster")
         hide = hidden_names(view, caller.sees)
         history = visible_entries(self._source.entries(name), caller.sees, hide)
-        return _json({**_head(view), "gang": {**row, "why": hide(row["why"])}, "members": view.members(name), "history": history})
+        # Roles of one gang may lie in several namespaces.
+        members = [each for each in view.members(name) if is_visible(each["pod"], caller.sees)]
+        return _json({**_head(view), "gang": {**row, "why": hide(row["why"])}, "members": members, "history": history})
 
     async def _why(self, request: web.Request, caller: _Caller) -> web.Response:
         name = _gang_name(request)
@@ -152,15 +157,17 @@ class ApiServer:
 
     async def _ask(self, question: JsonRow, request: web.Request, caller: _Caller) -> web.Response:
         answer = await self._dry_runs.ask(question, self._source.question_state)
-        sees = caller.sees
-        hidden = hidden_names(await self.view(request), sees)
+        sees, view = caller.sees, await self.view(request)
+        error = str(answer.body.get("error", ""))
+        planned = {row["gang"].partition("/")[0] for row in answer.body.get("gangs", [])}
+        # Her namespace may have had no gang so far.
+        if asked := planned or set(sorted(named_namespaces(error))[:_MAX_NAMED]):
+            sees = await caller.reader.visible(partial(_as_they_are, asked | (sees or set())))
+        hidden = hidden_names(view, sees)
         if answer.status != OK:
-            raise _Refused(answer.status, hidden(str(answer.body.get("error", ""))))
-        if planned := {row["gang"].partition("/")[0] for row in answer.body.get("gangs", [])}:
-            # Its namespace may have had no gang so far.
-            sees = await caller.reader.visible(partial(_as_they_are, planned | (sees or set())))
-            if sees is not None and planned - sees:
-                raise _Refused(403, "this job is in a namespace whose pods you may not list")
+            raise _Refused(answer.status, hidden(error))
+        if sees is not None and planned - sees:
+            raise _Refused(403, "this job is in a namespace whose pods you may not list")
         return _json({"apiVersion": API_VERSION, **visible_answer(answer.body, sees, hidden)})
 
     async def _expected_starts(self, _: web.Request, caller: _Caller) -> web.Response:
@@ -236,6 +243,7 @@ class _Routes:
         async def handle(request: web.Request) -> web.StreamResponse:
             try:
                 _refuse_other_sites(request)
+                _refuse_unknown_parameters(request)
                 return await answer(request, await self._caller(request))
             except NotReady as error:
                 return _json({"error": str(error)}, status=503)
@@ -265,6 +273,51 @@ def _refuse_other_sites(request: web.Request) -> None:
     same = request.headers.get("Sec-Fetch-Site", "none") in ("same-origin", "none")
     if not same or (origin is not None and origin.partition("://")[2] != request.host):
         raise _Refused(403, "a page of another site may not ask this")
+
+
+def _refuse_unknown_parameters(request: web.Request) -> None:
+    """A filter with a slip in its name or value would look as if it had found nothing, or everything."""
+    resource = request.match_info.route.resource
+    method = hdrs.METH_GET if request.method == hdrs.METH_HEAD else request.method
+    known = _parameters().get((resource.canonical if resource else "", method), ())
+    for name in request.query:
+        if name not in known:
+            raise _Refused(400, f"there is no parameter {name!r} here; known: {', '.join(known) or 'none'}")
+        if len(request.query.getall(name)) > 1:
+            raise _Refused(400, f"{name} is given twice")
+    stages = [each.value for each in Stage]
+    if (stage := request.query.get("stage")) is not None and stage not in stages:
+        raise _Refused(400, f"there is no stage {stage!r}; known: {', '.join(stages)}")
+
+
+@cache
+def _parameters() -> dict[tuple[str, str], tuple[str, ...]]:
+    """Of each path and method, as they are described."""
+    paths: dict[str, dict[str, JsonRow]] = msgspec.json.decode(static_text("openapi.json"))["paths"]
+    return {
+        (path, method.upper()): tuple(each["name"] for each in described.get("parameters", ()) if each["in"] == "query")
+        for path, methods in paths.items()
+        for method, described in methods.items()
+    }
+
+
+@web.middleware
+async def _errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Paths and methods that do not exist: whoever reads JSON reads that, too."""
+    try:
+        return await handler(request)
+    except web.HTTPClientError as error:
+        if not request.path.startswith("/api"):
+            raise
+        what = (
+            f"{request.method} is not allowed here"
+            if error.status == 405
+            else f"there is no {request.path}; see {API}/openapi.json"
+        )
+        answer = _json({"error": what}, status=error.status)
+        if hdrs.ALLOW in error.headers:
+            answer.headers[hdrs.ALLOW] = error.headers[hdrs.ALLOW]
+        return answer
 
 
 async def _body(request: web.Request) -> bytes:

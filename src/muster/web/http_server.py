@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import socket
 import ssl
 import time
@@ -16,6 +17,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from muster.web.api_access import ApiAccess
 from muster.web.api_server import ApiServer
@@ -27,6 +29,11 @@ MAX_STUCK_S: Final = 60.0
 """For so long a reader may take nothing of what is sent to her."""
 _HANDSHAKE_TIMEOUT_S = 10.0
 _CHECK_INTERVAL_S = 1.0
+
+
+_LOG: Final = logging.getLogger("muster.web")
+# What is no HTTP gets a 400. A traceback would let anybody fill the log, with headers that may be a token.
+_LOG.addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError)))
 
 
 class BadAddress(ValueError):
@@ -55,7 +62,9 @@ async def served(
     app: web.Application, address: tuple[str, int], context: ssl.SSLContext | None = None
 ) -> AsyncIterator[tuple[str, int]]:
     """Serve until the block ends; yields the address, with the actual port where it was 0."""
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0, handler_cancellation=True, keepalive_timeout=MAX_IDLE_S)
+    runner = web.AppRunner(
+        app, access_log=None, logger=_LOG, shutdown_timeout=1.0, handler_cancellation=True, keepalive_timeout=MAX_IDLE_S
+    )
     await runner.setup()
     assert runner.server is not None
     connections = _Connections(runner.server)

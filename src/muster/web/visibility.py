@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +11,8 @@ from muster.model.queue import ROOT_QUEUE
 from muster.web.cluster_view import ClusterView, JsonRow
 
 _FULL_NAME = re.compile(r"(?<![\w.-])([a-z0-9][a-z0-9-]*)/[\w.-]*\w")
+_NO_NAME = re.compile(r"\d+/(\d+|TCP|UDP|SCTP)")
+"""3 of 4 members, and ports."""
 _QUEUE = re.compile(r"(?<=\bqueue )[^\s,;:()'\"]*[^\s,;:()'\".]")
 _QUEUE_KEY = re.compile(r"(?<![\w.-])\w+/[\w.-]*\w")
 _SUGGESTION = re.compile(r"[.;]? did you mean [^?]*\?", re.IGNORECASE)
@@ -50,21 +52,35 @@ def visible_view(view: ClusterView, namespaces: VisibleNamespaces) -> ClusterVie
 
 
 def hidden_names(view: ClusterView, namespaces: VisibleNamespaces) -> HideNames:
-    """For sentences about this cluster."""
+    """For sentences about this cluster. Whatever looks like a name is hidden that is not known to be hers or nobody's: a sentence
+    of the past may name a gang whose namespace has nothing in the cluster any more."""
     if namespaces is None:
         return str
-    on_nodes = (each["gang"] for node in view.nodes for each in node["gangs"])
-    others = {name.partition("/")[0] for name in (*(row["gang"] for row in view.gangs), *on_nodes)}.difference(namespaces)
-    queues = {name: shown for name, shown in _shown_queues(view, namespaces).items() if name != shown}
+    shown_queues = _shown_queues(view, namespaces)
+    queues = {name: shown for name, shown in shown_queues.items() if name != shown}
     queues |= {name.partition("/")[2]: shown for name, shown in queues.items() if "/" in name}
+    known = {row["domain"].partition(":")[2] for row in view.domains}.union(*_written(shown_queues.keys() - queues.keys()))
+
+    def may_stay(found: re.Match[str]) -> bool:
+        return found[1] in namespaces or found[0] in known or _NO_NAME.fullmatch(found[0]) is not None
 
     def hide(text: str) -> str:
         found = _KNOWN.sub(r"\1", _SUGGESTION.sub("", text))
         found = _QUEUE.sub(lambda each: queues.get(each[0], each[0]), found)
         found = _QUEUE_KEY.sub(lambda each: queues.get(each[0], each[0]), found)
-        return _FULL_NAME.sub(lambda each: "another tenant's" if each[1] in others else each[0], found)
+        return _FULL_NAME.sub(lambda each: each[0] if may_stay(each) else "another tenant's", found)
 
     return hide
+
+
+def named_namespaces(text: str) -> set[str]:
+    """Of whatever looks like a name in it."""
+    return {found[1] for found in _FULL_NAME.finditer(text)}
+
+
+def _written(queues: Collection[str]) -> Iterator[set[str]]:
+    """How queues are named in sentences: with and without their kind."""
+    return ({key, key.partition("/")[2]} for key in queues)
 
 
 def visible_entries(entries: list[JsonRow], namespaces: VisibleNamespaces, hide: HideNames) -> list[JsonRow]:
