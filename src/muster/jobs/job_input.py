@@ -10,6 +10,8 @@ from typing import Any, Protocol
 
 from muster.engine.hooks import Policy
 from muster.forecast.dry_run import Forecast, joined
+from muster.forecast.remedies import PLANNED
+from muster.jobs.training_runtimes import RUNTIME_KINDS, with_runtime
 from muster.jobs.workload_kinds import BadWorkload, WorkloadKind, has_path, kind_of, kind_with_paths, template_paths
 from muster.jobs.workloads import ExpandedWorkload, WorkloadOptions, expand
 from muster.json_values import to_json
@@ -77,6 +79,8 @@ class _Manifests:
     unexpanded: list[tuple[Field, WorkloadKind]] = field(default_factory=list)
     workloads: list[ExpandedWorkload] = field(default_factory=list)
     ignored: dict[str, Manifest] = field(default_factory=dict)
+    runtimes: dict[str, Manifest] = field(default_factory=dict)
+    """Of TrainJobs, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +159,8 @@ def _read_manifest(at: Field, found: _Manifests, options: JobOptions) -> None:
         found.unexpanded.append((at, kind))
     elif not _is_unknown(plain):
         found.known.extend(_in_namespace(source.manifest, options.workload.namespace) for source in parse_manifest(at))
+    elif plain.get("kind") in RUNTIME_KINDS:
+        found.runtimes[str((plain.get("metadata") or {}).get("name"))] = plain
     else:
         found.ignored.setdefault(str(plain.get("kind")), plain)
 
@@ -178,6 +184,7 @@ def _in_namespace(manifest: Manifest, asked: str) -> Manifest:
 def _expand(at: Field, kind: WorkloadKind, found: _Manifests, options: JobOptions) -> None:
     plain: Any = at.at.plain()
     try:
+        kind, plain = with_runtime(kind, plain, found.runtimes)
         workload = expand(kind, plain, options.workload)
         taken = {_key(each) for each in (*found.known, *(each for other in found.workloads for each in other.objects))}
         names = {other.name for other in found.workloads}
@@ -293,7 +300,7 @@ class _Admission:
                 if ref[:2] == POD and (existing := self._pods.get(ref.full_name)) is not None:
                     job.uids.add(existing.uid)
                 elif ref.kind != "PriorityClass" or ref.name not in self._seeded:
-                    uid = f"planned-{ref.kind}-{ref.full_name}"
+                    uid = f"{PLANNED}{ref.kind}-{ref.full_name}"
                     self._cluster.apply({**manifest, "metadata": {**manifest["metadata"], "uid": uid}})
             except BadManifest as bad:
                 raise BadJob(f"{manifest.get('kind')} {(manifest.get('metadata') or {}).get('name', '')}: {bad}") from None

@@ -26,17 +26,19 @@ class PodTemplatePath:
 
     template: str
     counts: tuple[str, ...] = ()
-    """The number of pods is their product; what is absent counts 1."""
+    """The number of pods is their product; what is absent counts 1, or what stands behind a `=`."""
     each: str = ""
     name: str = ""
     """Path of the role's name; the key counts in a mapping."""
     min: str = ""
+    """Path of what takes the place of the first count, for the least number that must start."""
+    at_least: tuple[str, ...] = ()
     at_most: str = ""
-    """Path of an upper bound of the number."""
+    """Paths of the bounds of the first count."""
     fewer: int = 0
     """So many less than the counts say."""
-    build: Callable[[Mapping[str, Any]], Manifest] | None = None
-    """Makes the template of what stands at its path, where that is none."""
+    build: Callable[[Mapping[str, Any], Mapping[str, Any]], Manifest] | None = None
+    """Makes the template of what stands at its path, where that is none, and of the whole workload."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +61,20 @@ class WorkloadKind:
     suspend: str = "spec.suspend"
     """Path of what is true while it has no pods, until somebody resumes it."""
     note: str = ""
+    unread: str = ""
+    """Path of what its controller makes of it and nobody looks at here."""
 
 
-def _resources_template(requests: Mapping[str, Any]) -> Manifest:
+def _resources_template(requests: Mapping[str, Any], _: Mapping[str, Any]) -> Manifest:
     return {"spec": {"containers": [{"name": "main", "resources": dict(requests)}]}}
 
 
-def _spark_template(pod: Mapping[str, Any]) -> Manifest:
+def _spark_template(pod: Mapping[str, Any], application: Mapping[str, Any]) -> Manifest:
     """A driver or an executor: cores, and the memory of its JVM with the overhead that Spark adds."""
     written = pod.get("template") or {}
     amounts: dict[str, Any] = {"cpu": pod.get("coreRequest") or pod.get("cores") or 1}
     heap = _jvm_bytes(pod.get("memory") or "1g")
-    overhead = _jvm_bytes(pod["memoryOverhead"]) if pod.get("memoryOverhead") else max(heap // 10, 384 << 20)
+    overhead = _jvm_bytes(pod["memoryOverhead"]) if pod.get("memoryOverhead") else _spark_overhead(heap, application)
     amounts["memory"] = heap + overhead
     if gpu := pod.get("gpu"):
         amounts[str(gpu.get("name") or names.NVIDIA_GPU)] = gpu.get("quantity", 1)
@@ -80,6 +84,14 @@ def _spark_template(pod: Mapping[str, Any]) -> Manifest:
     metadata = {key: pod[key] for key in ("labels", "annotations") if key in pod}
     container = {"name": "spark", "resources": {"requests": amounts}}
     return {"metadata": metadata, "spec": {**spec, **(written.get("spec") or {}), "containers": [container]}}
+
+
+def _spark_overhead(heap: int, application: Mapping[str, Any]) -> int:
+    part = find(application, "spec.memoryOverheadFactor") or (0.4 if find(application, "spec.type") in ("Python", "R") else 0.1)
+    try:
+        return max(int(heap * float(part)), 384 << 20)
+    except ValueError:
+        raise BadWorkload(f"spec.memoryOverheadFactor: {part!r} is no number; write for example '0.4'") from None
 
 
 def _jvm_bytes(text: object) -> int:
@@ -109,15 +121,24 @@ def _kubeflow(kind: str, specs: str) -> WorkloadKind:
 
 def _ray(kind: str, at: str) -> WorkloadKind:
     worker = PodTemplatePath(
-        "template", ("replicas|minReplicas", "numOfHosts"), each=f"{at}.workerGroupSpecs", name="groupName", min="minReplicas"
+        "template",
+        ("replicas=0", "numOfHosts"),
+        each=f"{at}.workerGroupSpecs",
+        name="groupName",
+        min="minReplicas=0",
+        at_least=("minReplicas",),
     )
     head = PodTemplatePath(f"{at}.headGroupSpec.template", name="head")
     return WorkloadKind("ray.io", kind, (head, worker), elastic_if=f"{at}.enableInTreeAutoscaling")
 
 
 _JOB = PodTemplatePath("spec.template", ("spec.parallelism",), at_most="spec.completions")
-_JOBSET = PodTemplatePath(
-    "template.spec.template", ("replicas", "template.spec.parallelism"), each="spec.replicatedJobs", name="name"
+JOBSET_ROLE: Final = PodTemplatePath(
+    "template.spec.template",
+    ("template.spec.parallelism", "replicas"),
+    each="spec.replicatedJobs",
+    name="name",
+    at_most="template.spec.completions",
 )
 _LWS = "spec.leaderWorkerTemplate"
 
@@ -126,11 +147,17 @@ KINDS: Final = (
     WorkloadKind(
         "batch",
         "CronJob",
-        (PodTemplatePath("spec.jobTemplate.spec.template", ("spec.jobTemplate.spec.parallelism",)),),
+        (
+            PodTemplatePath(
+                "spec.jobTemplate.spec.template",
+                ("spec.jobTemplate.spec.parallelism",),
+                at_most="spec.jobTemplate.spec.completions",
+            ),
+        ),
         is_gang=False,
     ),
     WorkloadKind("apps", "Deployment", _replicated(), is_gang=False),
-    WorkloadKind("apps", "StatefulSet", _replicated(), is_gang=False),
+    WorkloadKind("apps", "StatefulSet", _replicated(), is_gang=False, unread="spec.volumeClaimTemplates"),
     WorkloadKind("apps", "ReplicaSet", _replicated(), is_gang=False),
     WorkloadKind(
         "batch.volcano.sh",
@@ -141,7 +168,7 @@ KINDS: Final = (
         priority="spec.priorityClassName",
         scheduler="spec.schedulerName",
     ),
-    WorkloadKind("jobset.x-k8s.io", "JobSet", (_JOBSET,)),
+    WorkloadKind("jobset.x-k8s.io", "JobSet", (JOBSET_ROLE,)),
     _kubeflow("PyTorchJob", "pytorchReplicaSpecs"),
     _kubeflow("TFJob", "tfReplicaSpecs"),
     _kubeflow("MPIJob", "mpiReplicaSpecs"),
@@ -156,6 +183,7 @@ KINDS: Final = (
     ),
     _ray("RayCluster", "spec"),
     _ray("RayJob", "spec.rayClusterSpec"),
+    _ray("RayService", "spec.rayClusterConfig"),
     WorkloadKind(
         "leaderworkerset.x-k8s.io",
         "LeaderWorkerSet",
@@ -170,7 +198,13 @@ KINDS: Final = (
         "SparkApplication",
         (
             PodTemplatePath("spec.driver", name="driver", build=_spark_template),
-            PodTemplatePath("spec.executor", ("spec.executor.instances",), name="executor", build=_spark_template),
+            PodTemplatePath(
+                "spec.executor",
+                ("spec.executor.instances",),
+                name="executor",
+                at_least=("spec.dynamicAllocation.initialExecutors", "spec.dynamicAllocation.minExecutors"),
+                build=_spark_template,
+            ),
         ),
         queue="spec.batchSchedulerOptions.queue",
         priority="spec.batchSchedulerOptions.priorityClassName",

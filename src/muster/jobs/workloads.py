@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any, Final
 
 from muster.jobs.volcano_partitions import partition_labels, partition_sizes, topology_fields
@@ -23,6 +24,8 @@ _GANG_KEYS: Final = (
     names.GANG_NAME,
 )
 _KUEUE_QUEUE: Final = "kueue.x-k8s.io/queue-name"
+_RAY_QUEUE: Final = "volcano.sh/queue-name"
+_RAY_PRIORITY_CLASS: Final = "ray.io/priority-class-name"
 _MAX_PODS: Final = 100_000
 
 
@@ -83,12 +86,7 @@ def expand(kind: WorkloadKind, manifest: Mapping[str, Any], options: WorkloadOpt
     name, namespace = _name(draft.metadata), str(draft.metadata.get("namespace") or options.namespace or "default")
     declared = any(_declares_gang(role.template) for role in draft.roles)
     is_gang = not declared and (options.minimum is not None or kind.is_gang or _is_gang_by_field(draft))
-    if draft.value(kind.suspend) is True:
-        draft.assumed.append(f"it is suspended ({kind.suspend}): this is what would happen once it is resumed")
-    if kind.note:
-        draft.assumed.append(kind.note)
-    if not is_gang and not declared and sum(role.count for role in draft.roles) > 1:
-        draft.assumed.append("each pod starts by itself, because nothing makes them a gang (--min N does)")
+    _assume(draft, starts_singly=not is_gang and not declared)
     objects = list(_objects(draft, name, namespace, is_gang=is_gang))
     return ExpandedWorkload(
         name=f"{namespace}/{name}",
@@ -99,6 +97,18 @@ def expand(kind: WorkloadKind, manifest: Mapping[str, Any], options: WorkloadOpt
         names_queue=bool(_queue(draft)) or declared,
         assumed=tuple(dict.fromkeys(draft.assumed)),
     )
+
+
+def _assume(draft: _Draft, *, starts_singly: bool) -> None:
+    """Say what the workload leaves open, or is not read."""
+    if draft.value(draft.kind.suspend) is True:
+        draft.assumed.append(f"it is suspended ({draft.kind.suspend}): this is what would happen once it is resumed")
+    if draft.kind.note:
+        draft.assumed.append(draft.kind.note)
+    if draft.value(draft.kind.unread):
+        draft.assumed.append(f"its volumes are not looked at ({draft.kind.unread})")
+    if starts_singly and sum(role.count for role in draft.roles) > 1:
+        draft.assumed.append("each pod starts by itself, because nothing makes them a gang (--min N does)")
 
 
 def _objects(draft: _Draft, name: str, namespace: str, *, is_gang: bool) -> Iterator[Manifest]:
@@ -124,8 +134,8 @@ def _roles(kind: WorkloadKind, manifest: Mapping[str, Any]) -> Iterator[_PodRole
             if not isinstance(template, Mapping):
                 raise BadWorkload(f"{rule.template}: there is no pod template")
             count = max(0, _count(rule, item) - rule.fewer)
-            least = _number(item, rule.min, default=count) if rule.min and elastic else None
-            yield _PodRole(name, rule.build(template) if rule.build else dict(template), count, least)
+            least = _least(rule, item, count) if rule.min and elastic else None
+            yield _PodRole(name, rule.build(template, manifest) if rule.build else dict(template), count, least)
 
 
 def _items(rule: PodTemplatePath, manifest: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -140,20 +150,31 @@ def _items(rule: PodTemplatePath, manifest: Mapping[str, Any]) -> Iterator[tuple
 
 
 def _count(rule: PodTemplatePath, item: Mapping[str, Any]) -> int:
-    number = 1
-    for path in rule.counts:
-        number *= _number(item, path, default=1)
+    number = _number(item, rule.counts[0], default=1) if rule.counts else 1
     if rule.at_most:
         number = min(number, _number(item, rule.at_most, default=number))
+    number = max(number, *(_number(item, path, default=0) for path in rule.at_least), 0)
+    number *= _others(rule, item)
     if number > _MAX_PODS:
         raise BadWorkload(f"{rule.counts[0]}: {number:,} pods are more than Muster plans for ({_MAX_PODS:,})")
     return number
 
 
+def _least(rule: PodTemplatePath, item: Mapping[str, Any], count: int) -> int:
+    is_written = find(item, rule.min.partition("=")[0]) is not None or "=" in rule.min
+    return _number(item, rule.min, default=0) * _others(rule, item) if is_written else count
+
+
+def _others(rule: PodTemplatePath, item: Mapping[str, Any]) -> int:
+    """The product of all counts but the first."""
+    return prod(_number(item, path, default=1) for path in rule.counts[1:])
+
+
 def _number(item: Mapping[str, Any], path: str, *, default: int) -> int:
+    path, _, otherwise = path.partition("=")
     value = find(item, path)
     if value is None:
-        return default
+        return int(otherwise or default)
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise BadWorkload(f"{path}: {value!r} is no number of pods; write for example 4")
     return value
@@ -204,14 +225,15 @@ def _minimum(draft: _Draft) -> int:
 
 def _queue(draft: _Draft) -> str:
     named = {**(draft.metadata.get("annotations") or {}), **(draft.metadata.get("labels") or {})}
-    choices = (draft.options.queue, draft.value(draft.kind.queue), named.get(names.VOLCANO_QUEUE_NAME), named.get(_KUEUE_QUEUE))
+    written = (named.get(key) for key in (names.VOLCANO_QUEUE_NAME, _RAY_QUEUE, _KUEUE_QUEUE))
+    choices = (draft.options.queue, draft.value(draft.kind.queue), *written)
     return next((str(choice) for choice in choices if choice), "")
 
 
 def _priority_class(draft: _Draft) -> str:
     if draft.options.priority:
         return draft.options.priority
-    if named := draft.value(draft.kind.priority):
+    if named := draft.value(draft.kind.priority) or (draft.metadata.get("labels") or {}).get(_RAY_PRIORITY_CLASS):
         return str(named)
     classes = (str((role.template.get("spec") or {}).get("priorityClassName") or "") for role in draft.roles)
     return next((each for each in classes if each), "")
