@@ -126,3 +126,27 @@ def test_a_few_earlier_runs_of_an_owner_are_judged_by_how_much_those_of_all_owne
     ends = [known.of(pod, ran_s=2000.0, part=part, declared=None)[1] or 0.0 for part in (0.0, 0.5, 0.99)]
     assert 2000.0 <= ends[0] < ends[1] < ends[2] < 3000.0
     assert known.of(pod, ran_s=0.0, part=0.5, declared=600.0) == ("of earlier pods", 600.0)
+
+
+def test_who_has_outlived_an_assumed_run_time_goes_on_for_as_long_again() -> None:
+    known = run_times_of([], assumed=3600)
+    pod = Pod(uid="p", namespace="n", name="p", created=0.0, signature=PodSignature())
+    told = [known.of(pod, ran_s=ran_s, part=0.5, declared=None)[1] for ran_s in (0, 3599, 3600, 9000)]
+    assert told == [3600, 3600, 7200, 10800]
+
+
+KEPT = """\
+name: a gang that has waited for long comes before a small one that would fit
+nodes: [{name: "n[1-3]", gpu: 8}]
+gangs:
+- {name: first, requests: {gpu: 8}, runningOn: n1, age: 1s, annotations: {muster.dev/run-seconds: "3600"}}
+- {name: second, pods: 2, requests: {gpu: 8}, runningOn: "n[2-3]", age: 1s, annotations: {muster.dev/run-seconds: "7200"}}
+- {name: big, pods: 3, requests: {gpu: 8}, annotations: {muster.dev/run-seconds: "60"}}
+- {name: small, requests: {gpu: 8}, annotations: {muster.dev/run-seconds: "36000"}}
+"""
+
+
+def test_nodes_that_will_be_kept_for_a_gang_are_kept_in_the_forecast(tmp_path: Path) -> None:
+    (tmp_path / "kept.yaml").write_text(KEPT)
+    result = muster("why", "big", "-c", "kept.yaml", cwd=tmp_path)
+    assert "starts   in 2h, at 02:00Z, if nobody comes before it" in result.out

@@ -63,7 +63,7 @@ def _bound(start: Start, now: float) -> str:
 
 
 def _moment(in_s: float, now: float) -> str:
-    return f"in {duration(_rounded(in_s))}, at {_time_of_day(in_s, now)}"
+    return f"in {duration(_rounded(in_s))}, at {_time_of_day(_rounded(in_s), now)}"
 
 
 def _spread(start: Start) -> str:

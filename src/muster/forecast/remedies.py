@@ -32,13 +32,15 @@ from muster.state.trial import Trial
 from muster.state.world import World
 
 HOSTNAME = "kubernetes.io/hostname"
+PLANNED = "planned-"
+"""Begins the UID of an object that is not in the cluster yet: no command can change it there."""
 _COMMIT = "commit"
 _MANY = 1 << 62
 """Above every version that an API server gives: what is changed here is newer than what was read."""
 _MAX_CLASSES, _MAX_BUDGETS, _MAX_TIERS = 4, 6, 4
 _GROUP_RESOURCES = {
     ApiFlavour.VOLCANO: "podgroups.scheduling.volcano.sh",
-    ApiFlavour.SIGS: "podgroups.scheduling.sigs.k8s.io",
+    ApiFlavour.SIGS: "podgroups.scheduling.x-k8s.io",
     ApiFlavour.KOORDINATOR: "podgroups.scheduling.sigs.k8s.io",
 }
 
@@ -50,7 +52,7 @@ class Remedy:
     what: str
     evicts: int
     command: str = ""
-    """Makes the change; empty where it is one to the job itself."""
+    """Makes the change; empty where it is one to the job itself. Of a job that is not submitted it is the option that plans so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +241,8 @@ class _RemedySearch:
             changed.append((group, replace(group, priority=value, priority_class=found.name)))
         volcano = [group for group in self._groups[:1] if group.flavour is ApiFlavour.VOLCANO]
         command = "".join(_patch(group, {"priorityClassName": found.name}) for group in volcano)
+        if any(group.uid.startswith(PLANNED) for group in self._groups):
+            command = f"--priority {found.name}"
         return _Try(f"its priority class were {found.name}", tuple(changed), command)
 
     # -- the cluster -----------------------------------------------------------------------------------------------------------
@@ -325,7 +329,8 @@ def _moved_text(world: World, gang: Gang) -> str:
 def _fewer(group: PodGroup, number: int) -> _Try:
     declared = replace(group.declared, min=number if group.declared.min is not None else None)
     smaller = replace(group, min_member=number, declared=declared)
-    return _Try(f"its minimum were {number}", ((group, smaller),), _patch(group, {"minMember": number}))
+    command = f"--min {number}" if group.uid.startswith(PLANNED) else _patch(group, {"minMember": number})
+    return _Try(f"its minimum were {number}", ((group, smaller),), command)
 
 
 def _smaller(pods: Sequence[Pod], resource: str, to: int) -> _Try:
@@ -336,7 +341,7 @@ def _smaller(pods: Sequence[Pod], resource: str, to: int) -> _Try:
 
 
 def _patch(group: PodGroup, spec: dict[str, object]) -> str:
-    resource = _GROUP_RESOURCES.get(group.flavour)
+    resource = None if group.uid.startswith(PLANNED) else _GROUP_RESOURCES.get(group.flavour)
     return f"kubectl -n {group.namespace} patch {resource} {group.name} {_merge(spec)}" if resource else ""
 
 

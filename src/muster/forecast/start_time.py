@@ -78,7 +78,10 @@ class RunTimes:
             return EARLIER, found if declared is None else min(found, declared)
         if declared is not None:
             return DECLARED, declared
-        return (ASSUMED, self.assumed) if self.assumed is not None else (UNKNOWN, None)
+        if self.assumed is None:
+            return UNKNOWN, None
+        # Who has outlived what is assumed goes on for as long again.
+        return ASSUMED, self.assumed * (ran_s // self.assumed + 1) if self.assumed else 0.0
 
     def _earlier(self, pod: Pod, ran_s: float, part: float) -> float | None:
         typical = self.typical.get(owner_of(pod))
@@ -255,6 +258,8 @@ class _VirtualRun:
         self._ends: list[tuple[float, str, str]] = []
         """When which pod ends, and how that is known; empty for one that is deleted."""
         self._wake_at: dict[str, float] = {}
+        if policy.settings.reserve_after_s:
+            self._wake_at[""] = now + policy.settings.reserve_after_s  # Capacity is kept for who has waited since now.
         self._unknown: set[str] = set()
         self._ended: Counter[str] = Counter()
         known = tuple(objects)
