@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from tests.cli.commands import muster
 
+from muster.cli.cluster_file import newest_time
+
 CLUSTER = """\
 name: two racks, both in use
 policy:
@@ -369,3 +371,50 @@ def test_a_pod_group_that_names_no_namespace_is_in_that_of_its_pods(workspace: P
     _, out, _ = run_plan(workspace, nowhere, "-n", "prod", "--json")
     assert [(gang["gang"], gang["min"]) for gang in json.loads(out)["gangs"]] == [("prod/sweep-b", 1)]
     assert run_plan(workspace, nowhere, "-n", "prod")[1] == run_plan(workspace, PODS)[1]
+
+
+def test_a_job_that_is_not_submitted_is_changed_by_options_and_one_that_waits_by_commands(workspace: Path) -> None:
+    (workspace / "job.yaml").write_text("{name: big, pods: 3, min: 3, requests: {gpu: 8}, priority: 1}\n")
+    (workspace / "waits.yaml").write_text(CLUSTER.partition("steps:")[0] + "- {name: big, pods: 3, min: 3, requests: {gpu: 8}}\n")
+    planned = muster("plan", "job.yaml", "-c", "cluster.yaml", cwd=workspace).out
+    assert "its minimum were 1: --min 1" in planned
+    assert "kubectl" not in planned
+    assert muster("plan", "job.yaml", "-c", "cluster.yaml", "--min", "1", cwd=workspace).code == 0
+    waits = muster("why", "big", "-c", "waits.yaml", cwd=workspace).out
+    assert "kubectl -n default patch podgroups.scheduling.volcano.sh big" in waits
+
+
+@pytest.mark.parametrize("group", ["scheduling.x-k8s.io", "scheduling.sigs.k8s.io"])
+def test_a_command_names_the_pod_group_of_its_own_api_group(workspace: Path, group: str) -> None:
+    label = "pod-group.scheduling.sigs.k8s.io" if group == "scheduling.sigs.k8s.io" else "scheduling.x-k8s.io/pod-group"
+    objects: list[dict[str, object]] = [
+        {"kind": "Node", "apiVersion": "v1", "metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "2", "pods": "9"}}},
+        {"kind": "PodGroup", "apiVersion": f"{group}/v1alpha1", "metadata": {"name": "g", "uid": "g"}, "spec": {"minMember": 3}},
+    ]
+    for number in range(3):
+        container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
+        metadata = {"name": f"g-{number}", "namespace": "default", "uid": f"{number}", "labels": {label: "g"}}
+        spec = {"schedulerName": "muster", "containers": [container]}
+        objects.append({"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": spec})
+    objects[1]["metadata"] = {"name": "g", "namespace": "default", "uid": "g"}
+    (workspace / "list.json").write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": objects}))
+    told = muster("why", "g", "-c", "list.json", cwd=workspace).out
+    assert f"its minimum were 2: kubectl -n default patch podgroups.{group} g --type merge" in told
+
+
+def test_what_the_reason_says_already_is_no_alternative(workspace: Path) -> None:
+    _, out, _ = run_plan(workspace, "{name: big, pods: 9, requests: {gpu: 8}, priority: 1}\n")
+    reasons = [each.strip() for each in out.replace("\n          ", " ").splitlines()]
+    [why] = [each.removeprefix("why").strip() for each in reasons if each.startswith("why ")]
+    assert not [each for each in reasons if each.startswith("instead ") and each.partition(": ")[2] in why]
+
+
+def test_times_of_yaml_count_however_they_are_quoted() -> None:
+    times = []
+    for quote in ("'", '"', ""):
+        stamp = f"{quote}2030-03-10T14:00:00Z{quote}"
+        node = (
+            f"kind: Node\napiVersion: v1\nmetadata: {{name: n, creationTimestamp: {stamp}}}\nstatus: {{allocatable: {{cpu: 2}}}}\n"
+        )
+        times.append(newest_time(node))
+    assert times == [1899381600.0] * 3

@@ -115,6 +115,32 @@ def test_a_gang_of_another_scheduler_is_told_first_to_be_one(workspace: Path) ->
     assert "is served by" not in muster("why", "own", "-c", "others.yaml", cwd=workspace).out
 
 
+def test_tables_say_what_of_other_schedulers_they_leave_out(workspace: Path) -> None:
+    (workspace / "others.yaml").write_text(OTHERS)
+    lines = muster("gangs", "-c", "others.yaml", cwd=workspace).out.splitlines()
+    assert [line.split()[0] for line in lines[1:3]] == ["default/own", "note"]
+    assert lines[2].split(maxsplit=1)[1] == "1 gang of other schedulers not shown: volcano"
+    assert "pods of other schedulers are charged to no queue: volcano" in muster("queues", "-c", "others.yaml", cwd=workspace).out
+    through = muster("gangs", "-c", "others.yaml", "--as-scheduler", "volcano", cwd=workspace).out
+    assert "default/llm" in through
+    assert "charged" not in through
+
+
+def test_a_scheduler_that_no_pod_names_is_said_to_be_unknown(workspace: Path) -> None:
+    (workspace / "others.yaml").write_text(OTHERS)
+    for question in (("gangs",), ("queues",), ("nodes",), ("why", "llm"), ("plan", "others.yaml")):
+        result = muster(*question, "-c", "others.yaml", "--as-scheduler", "vulcano", cwd=workspace)
+        if question[0] != "plan":
+            assert "no pod of this cluster names the scheduler vulcano (--as-scheduler)" in result.out, question
+    assert "names the scheduler" not in ask(workspace, "gangs", "--as-scheduler", "muster")
+
+
+def test_a_folder_is_no_cluster(workspace: Path) -> None:
+    result = muster("queues", "-c", ".", cwd=workspace)
+    assert result.code == 64
+    assert "--cluster: . is a folder; name one file" in result.err
+
+
 def test_a_gang_that_is_not_there_is_answered_with_the_nearest(workspace: Path) -> None:
     result = muster("why", "serv", "--cluster", "cluster.yaml", cwd=workspace)
     assert result.code == 64

@@ -34,7 +34,7 @@ _JOB_SUFFIXES = (".yaml", ".yml", ".json")
 _FIRST_KINDS = ("Namespace", "PriorityClass", "Node")
 _TIME = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _TIME_KEY = re.compile(
-    r'\b(?:creationTimestamp|startTime|startedAt|finishedAt|lastTransitionTime|lastHeartbeatTime|renewTime|time)"?:\s*"?\Z'
+    r'\b(?:creationTimestamp|startTime|startedAt|finishedAt|lastTransitionTime|lastHeartbeatTime|renewTime|time)"?:\s*["\']?\Z'
 )
 _KEY_WIDTH = 64
 """A key and the space before its value."""

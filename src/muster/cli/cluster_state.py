@@ -91,7 +91,7 @@ def read_cluster_state(options: ClusterOptions) -> ClusterState:
             state = _live_state(options)
         else:
             state = _state_of_file(options) or _state_of_scenario(_scenario(options.cluster), options)
-        return _with_notes(_with_run_times(state, options))
+        return _with_notes(_with_run_times(state, options), options)
 
 
 def _with_run_times(state: ClusterState, options: ClusterOptions) -> ClusterState:
@@ -139,16 +139,18 @@ def _policy(options: ClusterOptions, scenario: Scenario | None = None) -> Policy
     return Policy(policy.plugins, policy.actions, settings=settings, source=policy.source)
 
 
-def _with_notes(state: ClusterState) -> ClusterState:
-    others = Counter(obj.scheduler for obj in state.objects if isinstance(obj, Pod) and _is_served_by_another(obj))
+def _with_notes(state: ClusterState, options: ClusterOptions) -> ClusterState:
+    others = Counter(obj.scheduler for obj in state.objects if isinstance(obj, Pod) and is_served_by_another(obj))
     notes = tuple(
         f"{count(pods, 'pod')} of the scheduler {name} count as used and are not evicted; --as-scheduler {name} looks through them"
         for name, pods in sorted(others.items())
     )
+    if options.scheduler and not any(isinstance(obj, Pod) and obj.ours for obj in state.objects):
+        notes = (f"no pod of this cluster names the scheduler {options.scheduler} (--as-scheduler)", *notes)
     return replace(state, notes=(*state.notes, *notes))
 
 
-def _is_served_by_another(pod: Pod) -> bool:
+def is_served_by_another(pod: Pod) -> bool:
     return not pod.ours and not pod.finished and not pod.protected and pod.scheduler not in ("", DEFAULT_SCHEDULER)
 
 
@@ -209,6 +211,8 @@ def _decoded(manifests: Iterable[dict[str, Any]], policy: Policy) -> list[Cluste
 
 def _scenario(argument: str) -> Scenario:
     path = Path(argument)
+    if path.is_dir():
+        raise UserError(f"--cluster: {argument} is a folder; name one file: a scenario, a snapshot, or what kubectl printed")
     if path.is_file() and (cluster := read_cluster(path)) is not None:
         return cluster
     scenarios = read_scenarios([argument])

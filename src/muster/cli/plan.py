@@ -89,9 +89,15 @@ def forecast_lines(forecast: Forecast, *, after_why: bool = False) -> Iterator[L
         yield from rows_of("touches", [f"disruption budgets {', '.join(budgets)}" if budgets else "no disruption budget"])
     if forecast.why_not_now and not after_why:
         yield from rows_of("without", [forecast.why_not_now])
-    shown = forecast.alternatives[:_MAX_ALTERNATIVES]
-    hidden = len(forecast.alternatives) - len(shown)
+    others = new_alternatives(forecast)
+    shown = others[:_MAX_ALTERNATIVES]
+    hidden = len(others) - len(shown)
     yield from rows_of("instead", [*map(_alternative_text, shown), *([f"{hidden} more domains: see --json"] if hidden else [])])
+
+
+def new_alternatives(forecast: Forecast) -> list[Alternative]:
+    """Those of which the reason does not say it all."""
+    return [each for each in forecast.alternatives if each.gpu_hours is not None or each.why not in forecast.why]
 
 
 def _headline(forecast: Forecast) -> Text:

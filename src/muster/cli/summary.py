@@ -201,13 +201,13 @@ def _queue_cells(row: QueueRow, name: str, resource: str, screen: Screen) -> lis
 
 def _queue_note(row: QueueRow, resource: str) -> tuple[str, str]:
     used, deserved = dict(row.used), dict(row.deserved)
-    at_limit = [short_name(name) for name, limit in row.limit if limit and used.get(name, 0) >= limit]
-    if at_limit:
-        return f"at its limit ({join_names(at_limit)})", NOTE
+    notes = []
+    if at_limit := [short_name(name) for name, limit in row.limit if limit and used.get(name, 0) >= limit]:
+        notes.append(f"at its limit ({join_names(at_limit)})")
     over = dict(row.planned).get(resource, 0) - deserved.get(resource, 0)
     if row.queue != ROOT_QUEUE and deserved.get(resource) and over > 0:
-        return f"{show_amount(resource, over)} over deserved{': reclaimable' if row.reclaimable else ''}", NOTE
-    return "", PLAIN
+        notes.append(f"{show_amount(resource, over)} over deserved{': reclaimable' if row.reclaimable else ''}")
+    return ", ".join(notes), NOTE if notes else PLAIN
 
 
 def _tree_lines(rows: Sequence[QueueRow], screen: Screen) -> list[str]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from muster.cli import OK
-from muster.cli.cluster_state import ClusterOptions, ClusterState, read_cluster_state
+from muster.cli.cluster_state import ClusterOptions, ClusterState, is_served_by_another, read_cluster_state
 from muster.cli.errors import UserError
 from muster.cli.json_output import write_json
 from muster.cli.screen import BOLD, DIM, NOTE, PLAIN, Screen, TextPart, rows_of, styled, to_stdout
@@ -20,6 +20,7 @@ from muster.forecast.dry_run import observed
 from muster.forecast.gang_report import ObservedGang, ObservedNode, observed_gangs, observed_nodes
 from muster.json_values import to_json
 from muster.model.gang import Stage
+from muster.model.pod import Pod
 from muster.model.queue import DEFAULT_QUEUE
 from muster.model.resource_amounts import CPU, short_name, show_amount
 from muster.queue_report import main_resource, queue_rows
@@ -62,7 +63,8 @@ def queues(cluster: ClusterOptions, options: TableOptions) -> int:
         return _as_json("queues", rows, state)
     screen = to_stdout()
     screen.print_lines(queue_table(rows, main_resource(world), screen, fair=True))
-    return _end(screen, state)
+    charged = [f"pods of other schedulers are charged to no queue: {', '.join(others)}"] if (others := _others(state)) else []
+    return _end(screen, replace(state, notes=(*charged, *state.notes)))
 
 
 def gangs(cluster: ClusterOptions, options: TableOptions) -> int:
@@ -75,14 +77,16 @@ def gangs(cluster: ClusterOptions, options: TableOptions) -> int:
     if options.queue and options.queue not in known:
         near = nearest(options.queue, sorted(known))
         raise UserError(f"--queue: there is no queue {options.queue!r} in the cluster{f'. Did you mean {near!r}?' * bool(near)}")
-    rows = [row for row in observed_gangs(world) if _is_wanted(row, options)]
+    others = _gangs_of_others(state, world)
+    rows = [row for row in observed_gangs(world) if _is_wanted(row, options) and row.gang not in others]
     rows.sort(key=lambda row: (STAGE_ORDER.index(row.stage), -row.priority, -row.age_s, row.gang))
     if options.json:
         return _as_json("gangs", rows, state)
     resource, screen = main_resource(world), to_stdout()
     columns = ["gang", "queue", ">priority", ">members", "stage", "nodes", ">age", f">{short_name(resource)} lacks"]
     _print(screen, columns, rows, lambda row: _gang_cells(row, resource, wide=options.wide), options, what="gang")
-    return _end(screen, state)
+    hidden = [f"{count(len(others), 'gang')} of other schedulers not shown: {', '.join(_others(state))}"] if others else []
+    return _end(screen, replace(state, notes=(*hidden, *state.notes)))
 
 
 def nodes(cluster: ClusterOptions, options: TableOptions) -> int:
@@ -100,6 +104,16 @@ def nodes(cluster: ClusterOptions, options: TableOptions) -> int:
 def _look(cluster: ClusterOptions) -> tuple[ClusterState, World]:
     state = read_cluster_state(cluster)
     return state, observed(state.policy, state.objects, now=state.now)
+
+
+def _others(state: ClusterState) -> list[str]:
+    return sorted({pod.scheduler for pod in state.objects if isinstance(pod, Pod) and is_served_by_another(pod)})
+
+
+def _gangs_of_others(state: ClusterState, world: World) -> set[str]:
+    """Of their pods nothing is known here: they would all seem to wait for some."""
+    keys = {pod.gang_key for pod in state.objects if isinstance(pod, Pod) and is_served_by_another(pod)}
+    return {gang.full_name for key in keys if (gang := world.facts.gangs.get(key)) is not None and not gang.size}
 
 
 def _is_wanted(row: ObservedGang, options: TableOptions) -> bool:

@@ -12,7 +12,7 @@ from muster.cli.cluster_state import ClusterOptions, ClusterState, read_cluster_
 from muster.cli.errors import UserError
 from muster.cli.json_output import write_json
 from muster.cli.outlook_text import OUTLOOK_QUESTIONS, deadline, remedy_rows, start_rows
-from muster.cli.plan import forecast_lines
+from muster.cli.plan import forecast_lines, new_alternatives
 from muster.cli.screen import BOLD, GOOD, NOTE, Line, rows_of, styled, to_stdout
 from muster.cli.text_format import amount, compact_names, count, duration, join_names, queue_name
 from muster.engine.session import Session
@@ -52,6 +52,8 @@ def why(name: str, options: ClusterOptions, *, namespace: str, json: bool) -> in
     screen.print_wrapped(styled((gang.full_name, BOLD), f" {each}.") for each in others)
     if gang.size or not others:
         screen.print_wrapped(_lines(told, state, logged, options.seconds))
+    elif options.scheduler:
+        screen.print_wrapped(rows_of("note", list(state.notes)))
     return OK
 
 
@@ -119,7 +121,7 @@ def _lines(told: GangAnswer, state: ClusterState, logged: tuple[str, ...], secon
         yield from forecast_lines(found, after_why=True)
         yield from start_rows(found, now=state.now, seconds=seconds)
     elif waits:
-        yield from rows_of("domains", [f"{each.domain}: {each.why}" for each in found.alternatives if each.domain][:6])
+        yield from rows_of("domains", [f"{each.domain}: {each.why}" for each in new_alternatives(found) if each.domain][:6])
     yield from rows_of("note", list(state.notes))
 
 
