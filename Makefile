@@ -87,7 +87,7 @@ lock: $(UV)  ## Resolve the dependencies anew into requirements.lock, and those 
 	done
 
 clean:  ## Remove everything that make has made.
-	rm -rf $(VENV) $(TOOLS) build dist .mutants .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(TOOLS) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find src tests tools -type d -name __pycache__ -prune -exec rm -rf {} +
 
 # An environment whose interpreter has gone or has grown too old for the project is made anew.

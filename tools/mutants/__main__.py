@@ -4,33 +4,36 @@ from __future__ import annotations
 
 import argparse
 import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
+from muster.lab.assets import cache_folder
 from tools.mutants.faults import Fault, sampled
 from tools.mutants.reach import Reach
 from tools.mutants.run import ROOT, collect
-from tools.mutants.survey import Survey
+from tools.mutants.survey import ENDLESS, Survey
 
 HARMLESS = Path(__file__).with_name("harmless.yaml")
-KEPT = ROOT / ".mutants"
-REACH = KEPT / "reach.json"
+KEPT = cache_folder() / "mutants"
 
 
 def main() -> int:
     args = _arguments()
     os.chdir(ROOT)
-    KEPT.mkdir(exist_ok=True)
+    KEPT.mkdir(parents=True, exist_ok=True)
+    commits = subprocess.run(["git", "rev-list", "HEAD"], check=True, capture_output=True, text=True).stdout.split()
+    measured = [KEPT / f"reach-{commit}.json" for commit in commits]
     faults = sampled(size=args.sample, seed=args.seed, only=args.only)
     print(f"{len(faults)} faults, seed {args.seed}", flush=True)
-    reach = Reach.read(REACH)
+    reach = Reach.read(next((file for file in measured if file.exists()), measured[0]))
     survey = Survey(reach, KEPT / "noticed.json", seconds=args.seconds)
 
     def use(items: dict[str, pytest.Item]) -> None:
-        reach.measure(items, REACH)
+        reach.measure(items, measured[0])
         survey.try_all(faults, items)
 
     collect(use)
@@ -51,8 +54,9 @@ def _summary(faults: list[Fault], results: dict[Fault, str], *, least: float) ->
     harmless = {entry["fault"] for entry in yaml.safe_load(HARMLESS.read_text(encoding="utf-8"))}
     left = [fault for fault in faults if not results[fault]]
     survived = [fault for fault in left if fault.key not in harmless]
+    endless = sum(result == ENDLESS for result in results.values())
     percent = 100 * (len(faults) - len(left)) / len(faults)
-    print(f"\n{len(faults)} faults: {len(faults) - len(left)} noticed ({percent:.1f} %), ", end="")
+    print(f"\n{len(faults)} faults: {len(faults) - len(left)} noticed ({percent:.1f} %), {endless} of them by no end, ", end="")
     print(f"{len(left) - len(survived)} harmless, {len(survived)} survived")
     for fault in survived:
         print(f"  {fault.path.relative_to(ROOT)}:{fault.line} {fault.function}\n    - {fault.before}\n    + {fault.after}")

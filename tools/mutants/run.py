@@ -33,9 +33,10 @@ FAST_TESTS = (
     "tests/quota",
     "tests/sim",
     "tests/topology",
+    "tests/trust",
 )
-OPTIONS = ("-n", "0", "-s", "-q", "-p", "no:cacheprovider", "-m", "not soak")
-MOST_BYTES = 6 << 30
+OPTIONS = ("-n", "0", "-s", "-q", "-p", "no:cacheprovider", "--timeout", "0", "-m", "not soak")
+MOST_BYTES = 4 << 30
 
 Functions = dict[tuple[str, str], list[FunctionType]]  # by file and qualified name
 
@@ -66,13 +67,13 @@ def passes(item: pytest.Item) -> bool:
 
 
 def in_copy(work: Callable[[], str], *, most_s: float) -> str | None:
-    """What this work comes to in a copy of this process; None if the copy dies, or needs more time than it may."""
+    """What this work comes to in a copy of this process; None if it dies, or needs more time or memory than it may."""
     read, write = os.pipe()
     child = os.fork()
     if not child:
         try:
-            _limit(most_s)
             _be_silent()
+            _limit(most_s)
             with os.fdopen(write, "wb") as out:
                 out.write(work().encode())
             os._exit(0)
@@ -95,6 +96,12 @@ def _limit(most_s: float) -> None:
     """Processor time, not time of day: a busy machine is not a fault."""
     resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(most_s), math.ceil(most_s)))
     resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
+
+
+def first_to_fail(items: list[pytest.Item], fault: Fault | None, functions: Functions) -> str:
+    if fault is not None:
+        exchange_code(fault, functions)
+    return next((item.nodeid for item in items if not passes(item)), "")
 
 
 def exchange_code(fault: Fault, functions: Functions) -> None:

@@ -12,7 +12,9 @@ import pytest
 
 from tools.mutants.faults import Fault
 from tools.mutants.reach import Reach
-from tools.mutants.run import Functions, exchange_code, in_copy, loaded_functions, passes
+from tools.mutants.run import Functions, first_to_fail, in_copy, loaded_functions
+
+ENDLESS = "no end"
 
 
 class Survey:
@@ -32,9 +34,16 @@ class Survey:
         for at, fault in enumerate(faults):
             if at % 20 == 0:
                 print(f"{at}/{len(faults)} faults", flush=True)
-            tests = self._tests(fault)
-            noticed = in_copy(partial(_first_to_notice, fault, functions, items, tests), most_s=self._most_s(tests))
-            self._add(fault, "no end" if noticed is None else noticed)
+            tests = [items[name] for name in self._tests(fault) if name in items]
+            self._add(fault, self._first_to_notice(fault, tests, functions))
+
+    def _first_to_notice(self, fault: Fault, tests: list[pytest.Item], functions: Functions) -> str:
+        """A copy that dies has noticed the fault only if these tests pass without it."""
+        most_s = 20 + 5 * sum(self._reach.seconds[test.nodeid] for test in tests)
+        noticed = in_copy(partial(first_to_fail, tests, fault, functions), most_s=most_s)
+        if noticed is None and in_copy(partial(first_to_fail, tests, None, functions), most_s=most_s) != "":
+            raise SystemExit(f"tests fail without a fault, or use too much time or memory: {[test.nodeid for test in tests]}")
+        return ENDLESS if noticed is None else noticed
 
     def _tests(self, fault: Fault) -> list[str]:
         """As many as fit the time: first the one that noticed it before, then those that noticed faults of this module or speak of
@@ -55,9 +64,6 @@ class Survey:
                 left -= seconds[test]
         return chosen
 
-    def _most_s(self, tests: list[str]) -> float:
-        return 20 + 5 * sum(self._reach.seconds[test] for test in tests)
-
     def _add(self, fault: Fault, test: str) -> None:
         self.results[fault] = test
         if test:
@@ -66,11 +72,6 @@ class Survey:
             self._file.write_text(json.dumps(self._before, indent=0), encoding="utf-8")
         else:
             print(f"not noticed: {fault.key}", flush=True)
-
-
-def _first_to_notice(fault: Fault, functions: Functions, items: dict[str, pytest.Item], tests: list[str]) -> str:
-    exchange_code(fault, functions)
-    return next((test for test in tests if test in items and not passes(items[test])), "")
 
 
 @cache
