@@ -77,6 +77,23 @@ def test_the_commands_of_the_readme_that_need_no_cluster_work() -> None:
         assert result.code in (0, RUNS_AFTER_EVICTIONS), line
 
 
+SHOWN_RULES = re.findall(r"`(muster sim scenarios/evict/[^`]+)`", (ROOT / "docs/eviction.md").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("line", SHOWN_RULES)
+def test_every_rule_of_eviction_has_an_example_that_runs(line: str) -> None:
+    assert muster(*line.split()[1:], "--no-timeline").code == 0
+
+
+def test_every_rule_of_eviction_is_at_most_five_lines_and_an_example() -> None:
+    rules = (ROOT / "docs/eviction.md").read_text(encoding="utf-8").split("## The rules\n", 1)[1].split("\n### The keys of", 1)[0]
+    for rule in rules.split("\n### ")[1:]:
+        title, _, text = rule.partition("\n")
+        assert "`muster sim scenarios/evict/" in text, title
+        said, _, _ = text.strip().partition("`muster sim")
+        assert len(said.strip().splitlines()) <= 5, title
+
+
 def test_the_readme_shows_what_the_demo_prints() -> None:
     (shown,) = re.findall(r"```\n( two hours.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.DOTALL)
     printed = muster("sim", "scenarios/demo.yaml", "--no-timeline", COLUMNS="110").out
