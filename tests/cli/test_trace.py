@@ -15,8 +15,8 @@ def test_a_history_is_converted_to_musters_own_table(tmp_path: Path) -> None:
     assert result.code == 0
     assert "1 jobs; 1 rows without a run time left out" in result.err
     assert (tmp_path / "jobs.csv").read_text().splitlines() == [
-        "name,arrival_s,run_s,members,cpu_m,memory,gpus,gpu_models,queue,priority,checkpoint_s",
-        "1,0,100,8,1000,0,0,,2,0,0",
+        "name,arrival_s,run_s,members,cpu_m,memory,gpus,gpu_models,queue,priority,checkpoint_s,declared_s",
+        "1,0,100,8,1000,0,0,,2,0,0,200",
     ]
 
 

@@ -105,6 +105,23 @@ def test_a_cluster_with_shared_gpus_lists_its_devices_and_whole_gpus_are_devices
             [(0, 3600, 4, 8, "Pretrain")],
         ),
         (
+            # Seren says nothing of memory; one was cancelled before it started, one was submitted in another time zone.
+            "trace_seren.csv",
+            "job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,start_time,end_time,duration,queue,gpu_time\n"
+            "1,u,1,8,128,Other,FAILED,2023-03-01 00:18:22+08:00,2023-03-01 00:18:54+08:00,2023-03-01 00:20:51+08:00,117,32,936.0\n"
+            "2,u,1,0,0,Other,CANCELLED,2023-03-01 00:19:00+08:00,,2023-03-01 00:20:00+08:00,0,60,0\n"
+            "3,u,2,16,256,SFT,COMPLETED,2023-02-28 16:19:22+00:00,2023-03-01 00:20:22+08:00,2023-03-01 00:21:22+08:00,60,60,960\n",
+            [(0, 117, 1, 8, "Other"), (60, 60, 2, 8, "SFT")],
+        ),
+        (
+            # Lines of state 2 and 3 are parts of job 3; job 2 was cancelled before it started, of job 4 only the request is known.
+            "parts.swf",
+            "1 10 5 100 8 -1 -1 8 200 -1 1 3 1 -1 2 -1 -1 -1\n2 20 9 -1 -1 -1 -1 4 200 -1 5 3 1 -1 2 -1 -1 -1\n"
+            "3 30 5 90 2 -1 -1 2 100 -1 1 3 1 -1 1 -1 -1 -1\n3 30 5 40 2 -1 -1 2 100 -1 2 3 1 -1 1 -1 -1 -1\n"
+            "3 75 5 50 2 -1 -1 2 100 -1 3 3 1 -1 1 -1 -1 -1\n4 40 5 60 -1 -1 -1 16 -1 -1 5 3 1 -1 -1 -1 -1 -1\n",
+            [(0, 100, 8, 0, "2"), (20, 90, 2, 0, "1"), (30, 60, 16, 0, "")],
+        ),
+        (
             "site.swf",
             "; MaxNodes: 4\n  1 10 5 100 8 -1 -1 8 200 -1 1 3 1 -1 2 -1 -1 -1\n  2 20 5 -1 8 -1 -1 8 200 -1 0 3 1 -1 2 -1 -1 -1\n",
             [(0, 100, 8, 0, "2")],
@@ -117,6 +134,54 @@ def test_public_formats_are_told_by_their_columns(
     trace = read(tmp_path, text, name)
     found = [(job.arrival_s, job.run_s, job.members, gpus_of(job.signature), job.queue) for job in trace.jobs]
     assert found == expected
+
+
+PHILLY = """\
+[{"vc": "v", "jobid": "two attempts", "submitted_time": "2017-10-07 01:11:39", "attempts": [
+  {"start_time": "2017-10-07 01:12:09", "end_time": "2017-10-07 01:13:23", "detail": [{"ip": "m1", "gpus": ["gpu0", "gpu1"]}]},
+  {"start_time": "2017-10-07 01:13:30", "end_time": "2017-10-07 01:14:30", "detail": [
+    {"ip": "m2", "gpus": ["gpu0", "gpu1", "gpu2"]}, {"ip": "m3", "gpus": ["gpu0"]}]}]},
+ {"vc": "v", "jobid": "none", "submitted_time": "2017-10-07 01:11:39", "attempts": []},
+ {"vc": "v", "jobid": "still runs", "submitted_time": "2017-10-07 01:11:39", "attempts": [
+  {"start_time": "2017-10-07 01:13:30", "end_time": "None", "detail": [{"ip": "m1", "gpus": ["gpu0"]}]}]},
+ {"vc": "v", "jobid": "nowhere", "submitted_time": "2017-10-07 01:12:39", "attempts": [
+  {"start_time": null, "end_time": null, "detail": []},
+  {"start_time": "2017-10-07 01:13:30", "end_time": "2017-10-07 01:14:00", "detail": []}]}]
+"""
+
+
+@pytest.mark.parametrize("name", ["cluster_job_log", "cluster_job_log.json"])
+def test_a_job_of_philly_runs_for_all_its_attempts_that_began_and_ended(tmp_path: Path, name: str) -> None:
+    trace = read(tmp_path, PHILLY, name)
+    # 74 s and 60 s, on the servers of the last; a member of the one with the most GPUs cannot be told from the other.
+    assert [(job.name, job.arrival_s, job.run_s, job.members, job.gpus) for job in trace.jobs] == [
+        ("two attempts", 0, 134, 2, 4),
+        ("nowhere", 60, 30, 1, 0),
+    ]
+    assert trace.left_out == 2
+
+
+def test_faults_of_philly_have_the_line_where_the_job_begins(tmp_path: Path) -> None:
+    name = "cluster_job_log"
+    assert fault(tmp_path, PHILLY.replace('"2017-10-07 01:14:00"', '"noon"'), name).startswith(
+        "cluster_job_log:8: column end_time: 'noon' is"
+    )
+    wrong = fault(tmp_path, PHILLY.replace('"none"', "5"), name)
+    assert wrong.startswith("cluster_job_log:5: is no job as in Philly's cluster_job_log: Expected `str`, got `int` - at `$.jobid`")
+
+
+def test_declared_run_times_are_read_written_and_told_to_the_scheduler(tmp_path: Path) -> None:
+    site = read(tmp_path, "1 10 5 100 8 -1 -1 8 200 -1 1 3 1 -1 2 -1 -1 -1\n", "site.swf")
+    assert [job.declared_s for job in site.jobs] == [200]
+    (tmp_path / "jobs.csv").write_text("name,arrival_s,run_s,gpus,declared_s\na,0,60,1,90\nb,0,60,1,\n")
+    trace = read_trace(tmp_path / "jobs.csv", nodes="1x8")
+    assert [job.declared_s for job in trace.jobs] == [90, None]
+    written = io.StringIO()
+    write_jobs(trace, written)
+    assert read(tmp_path, written.getvalue(), "again.csv").jobs == trace.jobs
+    with (tmp_path / "log.jsonl").open("wb") as log:
+        JobSimulation(trace, default_policy(), log=DecisionLogWriter(log)).run()
+    assert {job.name: job.declared_s for job in read_jobs(tmp_path / "log.jsonl").jobs} == {"trace.a-0": 90, "trace.b-0": None}
 
 
 def test_other_columns_are_described_by_a_small_file(tmp_path: Path) -> None:
@@ -154,6 +219,13 @@ queues: {a: 75, b: 25}
         ("arrival_s,run_s,priority\n0,60,high\n", "", "jobs.csv:2: column priority: 'high' is no whole number"),
         ("arrival_s,run_s,memory\n0,60,lots\n", "", "jobs.csv:2: column memory: 'lots' is not a quantity"),
         ("arrival_s,run_s\n0,0\n", "", "jobs.csv:1: there is no job with a run time in it"),
+        ("arrival_s,run_s,run_s\n0,60,70\n", "", "jobs.csv:1: there are two columns 'run_s'"),
+        ("submitted,secs\n0,60\n", "columns: {arrival: submitted, run_s: seconds}\n", "jobs.csv:1: no column 'seconds' for run_s"),
+        (
+            "submitted,secs\n0,60\n",
+            "columns: {arrival: submitted, run_s: [a, secs], queue: team}\n",
+            "jobs.csv:1: no column 'team'",
+        ),
         ("a\n1\n", "format: openbe\n", "columns.yaml:1: unknown format 'openbe'"),
         ("a\n1\n", "columns:\n  arival: a\n", "columns.yaml:2: unknown field of a job 'arival'. Did you mean 'arrival'?"),
         ("a\n1\n", "gpusPerMembers: 4\n", "columns.yaml:1: unknown key 'gpusPerMembers'. Did you mean 'gpusPerMember'?"),

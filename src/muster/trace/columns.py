@@ -17,7 +17,7 @@ FieldColumns = Mapping[str, tuple[str, ...]]
 
 JOB_FIELDS = (
     "name", "arrival", "run_s", "start", "end", "members", "cpu", "cpu_m", "total_cpus", "memory", "memory_mib", "memory_gib",
-    "gpus", "gpu_milli", "total_gpus", "gpu_models", "queue", "priority", "checkpoint_s",
+    "gpus", "gpu_milli", "total_gpus", "gpu_models", "queue", "priority", "checkpoint_s", "declared_s",
 )  # fmt: skip
 NODE_COLUMNS: FieldColumns = {
     "name": ("name", "sn"),
@@ -45,6 +45,8 @@ class TraceFormat:
     checkpoint_s: float = 0.0
     priorities: Mapping[str, int] = field(default_factory=dict)
     queues: Mapping[str, float] = field(default_factory=dict)
+    described: FieldColumns = field(default_factory=dict)
+    """What the user said of columns: a table must have one of each."""
 
 
 def _columns(**names: str) -> FieldColumns:
@@ -55,7 +57,7 @@ FORMATS: Mapping[str, TraceFormat] = {
     "csv": TraceFormat(
         _columns(
             name="name", arrival="arrival_s", run_s="run_s", members="members", cpu_m="cpu_m", memory="memory", gpus="gpus",
-            gpu_models="gpu_models", queue="queue", priority="priority", checkpoint_s="checkpoint_s",
+            gpu_models="gpu_models", queue="queue", priority="priority", checkpoint_s="checkpoint_s", declared_s="declared_s",
         )
     ),
     "openb": TraceFormat(
@@ -80,12 +82,17 @@ FORMATS: Mapping[str, TraceFormat] = {
             total_cpus="cpu_num", queue="vc",
         )
     ),
-    "swf": TraceFormat(_columns(name="job", arrival="submit", run_s="run", total_cpus="requested_procs procs", queue="queue")),
+    "swf": TraceFormat(
+        _columns(
+            name="job", arrival="submit", run_s="run", total_cpus="requested_procs procs", queue="queue",
+            declared_s="requested_time",
+        )
+    ),
 }  # fmt: skip
 _TELLING: Mapping[str, tuple[str, ...]] = {
     "openb": ("gpu_milli", "gpu_spec"),
     "philly": ("timestamp", "gpu_time"),
-    "acme": ("job_id", "mem_per_pod_GB"),
+    "acme": ("job_id", "node_num", "type"),
     "helios": ("job_id", "vc", "gpu_num"),
     "csv": ("arrival_s", "run_s"),
 }
@@ -121,7 +128,7 @@ def read_format(path: Path) -> TraceFormat:
     for name, value in root.mapping.items():
         if name == "columns":
             given = _named(value, _column_names, JOB_FIELDS, faults)
-            changes[name] = {**(found.columns if base is not None else {}), **given}
+            changes |= {name: {**(found.columns if base is not None else {}), **given}, "described": given}
         elif name in _NUMBERS:
             changes[_NUMBERS[name]] = _number(value, faults)
         elif name in ("queues", "priorities"):

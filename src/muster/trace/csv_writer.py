@@ -42,5 +42,6 @@ def _job_row(job: TraceJob) -> tuple[object, ...]:
         "queue": job.queue,
         "priority": job.priority,
         "checkpoint_s": f"{job.checkpoint_s:g}",
+        "declared_s": "" if job.declared_s is None else f"{job.declared_s:.10g}",
     }
     return tuple(fields[field] for field in FORMATS["csv"].columns)

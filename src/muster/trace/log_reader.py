@@ -102,6 +102,7 @@ class ObservedCluster:
             queue=((group.queue if group is not None else "") or pod.queue).removeprefix("queue/"),
             priority=pod.priority,
             topology=group.topology if group is not None else None,
+            declared_s=pod.run_s,
         )
 
 

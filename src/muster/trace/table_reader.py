@@ -20,9 +20,11 @@ from muster.trace.columns import FORMATS, NODE_COLUMNS, SWF_HEADER, FieldColumns
 from muster.trace.job_trace import JobTrace, TraceJob, node_of, signature_of, sorted_jobs, with_shared_gpus
 from muster.trace.log_reader import read_log
 from muster.trace.snapshot_reader import read_snapshots
-from muster.yaml_positions import InputError, InputFault
+from muster.yaml_positions import InputError, InputFault, nearest
 
 _UNKNOWN = frozenset({"", "-1", "nan", "none", "null", "na"})
+_SWF_PARTS = frozenset({"2", "3", "4"})
+"""The states of lines of the Standard Workload Format that tell of a part of a job: another line has the whole."""
 _MIB, _GIB = 2**20, 2**30
 # A trace that does not say what a node has is about GPUs.
 _NODE_CPU_M, _NODE_MEMORY = 96_000, 1024 * _GIB
@@ -79,14 +81,15 @@ def _with_shares(trace: JobTrace, described: TraceFormat | None) -> JobTrace:
 
 def _read_table(path: Path, described: TraceFormat | None) -> JobTrace:
     file = str(path)
-    rows = _philly_rows(path) if path.name.endswith((".json", ".json.gz")) else _rows(path)
+    name = _format_by_name(path)
+    rows = _philly_rows(path) if name == "philly-json" else _rows(path)
     jobs: list[TraceJob] = []
     chosen, left_out = described, 0
     for line, entries in rows:
         if chosen is None:
-            suffixes = {".swf": "swf", ".json": "philly-json"}
-            name = next((name for suffix, name in suffixes.items() if suffix in path.suffixes), "")
             chosen = FORMATS[name] if name else format_of(entries, file=file)
+        if described is not None and not (jobs or left_out):
+            _check_columns(described, entries, file=file)
         job = _job(_Row(entries, chosen.columns, file=file, line=line), chosen)
         if job is None:
             left_out += 1
@@ -95,6 +98,24 @@ def _read_table(path: Path, described: TraceFormat | None) -> JobTrace:
     if not jobs:
         raise InputError([InputFault("there is no job with a run time in it", file=file)])
     return JobTrace(sorted_jobs(jobs), left_out=left_out)
+
+
+def _format_by_name(path: Path) -> str:
+    """Of a file whose name says it; empty where the header does."""
+    if ".swf" in path.suffixes:
+        return "swf"
+    return "philly-json" if ".json" in path.suffixes or path.name.removesuffix(".gz") == "cluster_job_log" else ""
+
+
+def _check_columns(described: TraceFormat, entries: Mapping[str, str], *, file: str) -> None:
+    """A column that is described, but not there, would be a value that every job lacks."""
+    faults: list[InputFault] = []
+    for name, columns in described.described.items():
+        if columns and not any(column in entries for column in columns):
+            text = f"no column {' or '.join(map(repr, columns))} for {name}"
+            faults.append(InputFault(text, file=file, line=1, suggestion=nearest(columns[0], entries)))
+    if faults:
+        raise InputError(faults)
 
 
 def _job(row: _Row, described: TraceFormat) -> TraceJob | None:
@@ -119,6 +140,7 @@ def _job(row: _Row, described: TraceFormat) -> TraceJob | None:
         queue=row.text("queue").removeprefix("quota/"),
         priority=int(priority if priority is not None else row.priority()),
         checkpoint_s=row.number("checkpoint_s") or described.checkpoint_s,
+        declared_s=row.number("declared_s") or None,
     )
 
 
@@ -284,7 +306,9 @@ def _rows(path: Path) -> Iterator[tuple[int, Mapping[str, str]]]:
     if ".swf" in path.suffixes:
         for number, text in enumerate(_texts(path), start=1):
             if text.strip() and not text.startswith(";"):
-                yield number, _entries(SWF_HEADER, text.split(), path, number)
+                entries = _entries(SWF_HEADER, text.split(), path, number)
+                if entries["status"] not in _SWF_PARTS:
+                    yield number, entries
         return
     reader = csv.reader(_texts(path))
     header: Sequence[str] | None = None
@@ -292,6 +316,8 @@ def _rows(path: Path) -> Iterator[tuple[int, Mapping[str, str]]]:
         for row in reader:
             if header is None:
                 header = [name.strip().lstrip("\ufeff") for name in row]
+                if twice := next((name for name in header if name and header.count(name) > 1), ""):
+                    raise InputError([InputFault(f"there are two columns {twice!r}", file=str(path), line=reader.line_num)])
             elif row:
                 yield reader.line_num, _entries(header, row, path, reader.line_num)
     except csv.Error as error:
@@ -305,23 +331,38 @@ def _entries(header: Sequence[str], row: Sequence[str], path: Path, line: int) -
 
 
 def _philly_rows(path: Path) -> Iterator[tuple[int, Mapping[str, str]]]:
-    """The jobs of Philly's `cluster_job_log`: each with its attempts, and the GPUs of the last one."""
+    """The jobs of Philly's `cluster_job_log`, each with the line where it begins: the time of all its attempts, and the GPUs of the
+    last one. An attempt without a start or an end counts for nothing."""
+    data = b"".join(_lines(path))
     try:
-        jobs = msgspec.json.decode(b"".join(_lines(path)), type=list[_PhillyJob])
+        jobs = msgspec.json.decode(data, type=list[msgspec.Raw])
     except msgspec.DecodeError as error:
         raise InputError([InputFault(f"is no list of jobs as in Philly's cluster_job_log: {error}", file=str(path))]) from None
-    for number, job in enumerate(jobs, start=1):
-        ran = [attempt for attempt in job.attempts if attempt.start_time and attempt.end_time]
-        if not ran:
-            continue
-        columns = {"start": ("start",), "end": ("end",)}
-        spans = [
-            _Row({"start": each.start_time or "", "end": each.end_time or ""}, columns, file=str(path), line=number) for each in ran
-        ]
-        run_s = sum((span.time("end") or 0.0) - (span.time("start") or 0.0) for span in spans)
-        gpus = sum(len(on.gpus) for on in ran[-1].detail)
-        named = {"jobid": job.jobid, "vc": job.vc, "submitted_time": job.submitted_time}
-        yield number, named | {"run_s": f"{run_s:g}", "members": str(len(ran[-1].detail)), "gpus": str(gpus)}
+    at, line = 0, 1
+    for text in map(bytes, jobs):
+        begin = data.index(text, at)
+        line += data.count(b"\n", at, begin)
+        yield line, _philly_job(text, path, line)
+        line += text.count(b"\n")
+        at = begin + len(text)
+
+
+def _philly_job(text: bytes, path: Path, line: int) -> Mapping[str, str]:
+    try:
+        job = msgspec.json.decode(text, type=_PhillyJob)
+    except msgspec.DecodeError as error:
+        fault = f"is no job as in Philly's cluster_job_log: {error}"
+        raise InputError([InputFault(fault, file=str(path), line=line)]) from None
+    run_s, servers = 0.0, list[_PhillyNode]()
+    for attempt in job.attempts:
+        entries = {"start_time": attempt.start_time or "", "end_time": attempt.end_time or ""}
+        span = _Row(entries, {name: (name,) for name in entries}, file=str(path), line=line)
+        start, end = span.time("start_time"), span.time("end_time")
+        if start is not None and end is not None:
+            run_s, servers = run_s + max(end - start, 0.0), attempt.detail
+    gpus = sum(len(on.gpus) for on in servers)
+    named = {"jobid": job.jobid, "vc": job.vc, "submitted_time": job.submitted_time or ""}
+    return named | {"run_s": f"{run_s:g}", "members": str(len(servers) or 1), "gpus": str(gpus)}
 
 
 class _PhillyNode(msgspec.Struct):
@@ -336,6 +377,6 @@ class _PhillyAttempt(msgspec.Struct):
 
 class _PhillyJob(msgspec.Struct):
     jobid: str
-    submitted_time: str
+    submitted_time: str | None = None
     vc: str = ""
     attempts: list[_PhillyAttempt] = []
