@@ -154,7 +154,9 @@ def test_errors_are_reported_in_the_order_of_the_file() -> None:
 
 
 def test_no_faults_raise_nothing() -> None:
-    InputFaults("f").raise_any()
+    faults = InputFaults("f")
+    faults.raise_any()
+    assert len(faults) == 0
 
 
 @pytest.mark.parametrize(

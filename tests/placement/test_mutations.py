@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import Phase as Step
-from hypothesis import find, settings
 from hypothesis import strategies as st
+from tests.checks.broken_code import Break, assert_notices
 from tests.placement.placement_worlds import Case, cases
 from tests.placement.test_twins import assert_every_answer_agrees, assert_places_agree
 from tests.placement.test_undo import assert_undone
@@ -26,9 +25,8 @@ from muster.state.derived import host_ports as host_ports
 from muster.state.derived import placement_counters, topology_counts, volume_choice, volume_mounts
 from muster.state.node_table import NodeRows
 
-SEARCH = settings(max_examples=5000, phases=[Step.generate], derandomize=True, database=None, deadline=None)
+EXAMPLES = 5_000
 
-Break = Callable[[pytest.MonkeyPatch], None]
 Check = Callable[[Case], None]
 
 
@@ -336,16 +334,5 @@ BUGS: list[tuple[Break, Check, st.SearchStrategy[Case]]] = [
 
 
 @pytest.mark.parametrize(("broken", "check", "worlds"), BUGS, ids=lambda each: getattr(each, "__name__", ""))
-def test_the_twin_notices_when(
-    broken: Break, check: Check, worlds: st.SearchStrategy[Case], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    broken(monkeypatch)
-    find(worlds, lambda case: disagrees(check, case), settings=SEARCH)
-
-
-def disagrees(check: Check, case: Case) -> bool:
-    try:
-        check(case)
-    except (AssertionError, KeyError):
-        return True
-    return False
+def test_the_twin_notices_when(broken: Break, check: Check, worlds: st.SearchStrategy[Case]) -> None:
+    assert_notices(broken, check, worlds, examples=EXAMPLES)

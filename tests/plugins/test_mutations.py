@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 import pytest
-from hypothesis import Phase as Step
-from hypothesis import find, settings
 from hypothesis import strategies as st
+from tests.checks.broken_code import Break, assert_notices
 from tests.plugins.labelled_worlds import Case, cases, labelled_cases, make_world
 from tests.plugins.test_twins import (
     assert_bulk_is_one_by_one,
@@ -36,9 +35,8 @@ from muster.state.placements import Step as Move
 from muster.state.trial import Trial
 from muster.state.world import World
 
-SEARCH = settings(max_examples=400, phases=[Step.generate], derandomize=True, database=None, deadline=None)
+EXAMPLES = 400
 
-Break = Callable[[pytest.MonkeyPatch], None]
 Check = Callable[[Case], None]
 
 
@@ -239,16 +237,5 @@ BUGS: list[tuple[Break, Check, st.SearchStrategy[Case]]] = [
 
 
 @pytest.mark.parametrize(("broken", "check", "worlds"), BUGS, ids=lambda each: getattr(each, "__name__", ""))
-def test_the_twin_notices_when(
-    broken: Break, check: Check, worlds: st.SearchStrategy[Case], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    broken(monkeypatch)
-    find(worlds, lambda case: disagrees(check, case), settings=SEARCH)
-
-
-def disagrees(check: Check, case: Case) -> bool:
-    try:
-        check(case)
-    except AssertionError:
-        return True
-    return False
+def test_the_twin_notices_when(broken: Break, check: Check, worlds: st.SearchStrategy[Case]) -> None:
+    assert_notices(broken, check, worlds, examples=EXAMPLES)

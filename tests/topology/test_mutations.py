@@ -8,9 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import Phase as Step
-from hypothesis import find, settings
 from hypothesis import strategies as st
+from tests.checks.broken_code import Break, assert_notices
 from tests.topology.rack_worlds import Case, cases
 from tests.topology.test_search import (
     assert_bounds_bound,
@@ -29,9 +28,8 @@ from muster.plugins.topology import Topology
 from muster.state.derived import hypernode_members as hypernodes_module
 from muster.state.derived.topology_domains import DomainTree
 
-SEARCH = settings(max_examples=500, phases=[Step.generate], derandomize=True, database=None, deadline=None)
+EXAMPLES = 500
 
-Break = Callable[[pytest.MonkeyPatch], None]
 Check = Callable[[Case], None]
 
 
@@ -122,9 +120,7 @@ def roles_are_forgotten_in_the_bounds(patch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_broken_search_is_noticed(breaks: Break, check: Check) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        breaks(patch)
-        find(cases(), lambda case: fails(lambda: check(case)), settings=SEARCH)
+    assert_notices(breaks, check, cases(), examples=EXAMPLES)
 
 
 # -- the tree ----------------------------------------------------------------------------------------------------------------------
@@ -170,15 +166,5 @@ def nodes_in_no_domain_share_one(patch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_broken_tree_is_noticed(breaks: Break) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        breaks(patch)
-        worlds = st.tuples(some_nodes, some_specs, some_tiers)
-        find(worlds, lambda world: fails(lambda: assert_trees_agree(*world)), settings=SEARCH)
-
-
-def fails(check: Callable[[], None]) -> bool:
-    try:
-        check()
-    except AssertionError:
-        return True
-    return False
+    worlds = st.tuples(some_nodes, some_specs, some_tiers)
+    assert_notices(breaks, lambda world: assert_trees_agree(*world), worlds, examples=EXAMPLES)

@@ -124,14 +124,16 @@ def test_a_gang_says_what_was_decided_and_what_would_be(browser: Any, page: str)
     shown.until(lambda: "waiting" in shown.text("main") and "waits" in shown.text("main"))
     shown.run("document.querySelector('main button').click()")
     shown.until(lambda: "cannot run" in shown.text("main") and "1 of 1 in its queue" in shown.text("main"))
+    assert shown.errors() == []
 
 
 def test_a_job_is_planned_and_drawn(browser: Any, page: str) -> None:
     shown = Shown(browser, f"{page}/#/plan")
     shown.run("document.getElementById('job').value = '{name: new, namespace: prod, queue: prod, pods: 1, requests: {gpu: 1}}'")
     shown.run("document.querySelector('main form button').click()")
-    shown.until(lambda: "prod/new" in shown.text("main"))
-    assert shown.run("return state.marked.size") == ("can run" in shown.text("main"))
+    shown.until(lambda: "prod/new can run now" in shown.text("main"))
+    assert "1 node: b2" in shown.text("main")
+    assert shown.run("return [...state.marked]") == ["b2"]
 
 
 def test_the_past_is_one_key_away(browser: Any, page: str) -> None:
