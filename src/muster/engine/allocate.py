@@ -74,10 +74,10 @@ def _beside_kept(s: Session, gang: Gang, kept: KeptCapacity, attempt_one: Callab
     """An attempt without what is kept for gangs before this one. Nominations were made before that."""
     closed = kept.closed_to(gang)
     is_new = bool(closed) and s.world.placements.unplaced_members[gang.key] == gang.size and may_attempt(s.world, gang).ok
-    room = kept.admits(gang, closed, unplaced_members(s.world, gang).minimum) if is_new else YES
-    if not room.ok:
+    beside = kept.admits(gang, closed, unplaced_members(s.world, gang).minimum) if is_new else YES
+    if not beside.ok:
         _count_attempt(s, gang)
-        return AttemptResult(complete=False, verdict=room)
+        return AttemptResult(complete=False, verdict=beside)
     s.left_out = kept.left_out(closed)
     result = attempt_one(gang)
     s.left_out = None
@@ -88,11 +88,11 @@ def _surplus_beside_kept(s: Session, gang: Gang, kept: KeptCapacity) -> AttemptR
     """Of the members above the minimum as many as fit beside what is kept for others."""
     closed = kept.closed_to(gang, surplus=True)
     waiting = tuple(pod for pod in gang.pods() if pod.uid not in s.world.placements.by_uid)
-    pods, room = kept.admitted_beside(gang, closed, waiting)
+    pods, beside = kept.admitted_beside(gang, closed, waiting)
     s.left_out = kept.left_out(closed)
-    result = place_surplus(s, gang, pods) if pods else AttemptResult(complete=True, verdict=room)
+    result = place_surplus(s, gang, pods) if pods else AttemptResult(complete=True, verdict=beside)
     s.left_out = None
-    verdict = room if result.verdict.ok else result.verdict
+    verdict = beside if result.verdict.ok else result.verdict
     return replace(result, verdict=kept.explained(gang, verdict, closed))
 
 
@@ -159,9 +159,9 @@ def may_attempt(world: World, gang: Gang) -> Verdict:
 def place_on_free(s: Session, gang: Gang) -> AttemptResult:
     """Place what the gang needs on what is free now: first on its nominated nodes, then by a search."""
     if s.world.placements.unplaced_members[gang.key] and any(pod.uid in s.world.placements.reservations for pod in gang.pods()):
-        binding_reservations = bind_nominated(s, gang)
-        if binding_reservations is not None:
-            return binding_reservations
+        bound = bind_nominated(s, gang)
+        if bound is not None:
+            return bound
     members = unplaced_members(s.world, gang)
     if not members.minimum and not members.together:
         return _bind_all_reserved(s, gang)

@@ -68,8 +68,8 @@ def _due(s: Session, refusals: Refusals) -> list[str]:
 
 
 def keep_capacity(s: Session, key: str) -> bool:
-    """Keep nodes, or room in its queues, for a gang that has waited for long. False where they were not even looked for. A gang of
-    its queue that comes after it gives way: what is kept for that one binds nobody before it."""
+    """Keep nodes, or capacity in its queues, for a gang that has waited for long. False where they were not even looked for.
+    A gang of its queue that comes after it gives way: what is kept for that one binds nobody before it."""
     memory, gangs = s.world.memory, s.world.facts.gangs
     if not s.policy.settings.reserve_after_s or not _has_waited(s, key):
         return False
@@ -182,7 +182,7 @@ def _best(s: Session, gang: Gang) -> BackfillReservation | None:
     found = best_nodes(s, gang)
     if found is None or not _is_queue_full(s, gang.key):
         return found
-    start = _room_in_queues_at(s, gang)
+    start = _fits_queues_at(s, gang)
     return None if start is None else _reservation(s, (), start)
 
 
@@ -208,7 +208,7 @@ def _reservation(s: Session, nodes: tuple[str, ...], start: float) -> BackfillRe
     return BackfillReservation(nodes, starts_at=start if start < NEVER else None, checked_at=s.now, since=s.now)
 
 
-def _room_in_queues_at(s: Session, gang: Gang) -> float | None:
+def _fits_queues_at(s: Session, gang: Gang) -> float | None:
     """When its queues take what it lacks, by known run times; NEVER where these do not tell, None where they cannot."""
     members = unplaced_members(s.world, gang).minimum
     if not s.admit(Ask(gang, members, Purpose.EVICT)).ok:

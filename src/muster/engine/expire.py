@@ -32,8 +32,8 @@ def expire(s: Session, refusals: Refusals) -> None:  # noqa: ARG001
     _end_reservations_of_refused(s)
     _end_topology_violations(s)
     _expire_plans(s)
-    # Claims that were about to pass from one gang to another when the scheduler before us died may have been in between: whoever
-    # should have had them takes them in the first cycle, and only what is left over at its end is not needed.
+    # Nominations may have been about to pass from one gang to another when the scheduler before this one died: whoever should have
+    # had them takes them in the first cycle, and only what is left over at its end is not needed.
     if not s.is_first_cycle:
         cancel_unneeded_evictions(s)
     release_untenable(s)
@@ -53,7 +53,7 @@ def _forget_marks(s: Session) -> None:
 
 
 def _expire_eviction_refusals(s: Session) -> None:
-    """Evictions that failed for no budget's sake may be tried again after a while."""
+    """Evictions that were refused for another reason than a budget may be tried again after a while."""
     world = s.world
     for uid in [
         uid
@@ -76,16 +76,16 @@ def _mark_overdue(s: Session) -> None:
 
 def _overdue(s: Session) -> list[str]:
     """Those whose time is over. Beside one of these, what its namespace deletes itself is not waited for either: whoever deletes
-    one pod after the other that never goes would otherwise keep others waiting for each in turn."""
+    one pod after the other that never terminates would otherwise keep others waiting for each in turn."""
     world = s.world
-    leaving = [(world.facts.pods[uid], world.placements.by_uid[uid]) for uid in world.placements.releasing]
-    late = {pod.namespace for pod, placement in leaving if placement.phase is Phase.OVERDUE or _is_late(s, pod, placement)}
+    releasing = [(world.facts.pods[uid], world.placements.by_uid[uid]) for uid in world.placements.releasing]
+    late = {pod.namespace for pod, placement in releasing if placement.phase is Phase.OVERDUE or _is_late(s, pod, placement)}
     if not late:
         return []
     evicted = {uid for plan in world.memory.plans.values() for uid in plan.victims}
     return [
         pod.uid
-        for pod, placement in leaving
+        for pod, placement in releasing
         if placement.phase is Phase.TERMINATING
         and pod.deleted_at is not None
         and (_is_late(s, pod, placement) or (pod.namespace in late and pod.uid not in evicted))

@@ -1,7 +1,7 @@
 """How many more pods of one signature fit on nodes by amounts alone, and what that means for domains.
 
-These are upper bounds: no check admits more pods than fit by amounts, but a check may admit fewer. A domain where too few fit
-slots need not be simulated.
+These are upper bounds: no check admits more pods than fit by amounts, but a check may admit fewer. A domain where too few fit need
+not be simulated.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ CAPACITY_FOR = {
 }
 
 
-def _slots_in(s: Session, pod: Pod, view: CapacityView, index: RowIndex | None) -> IntColumn:
+def _count_fits_in(s: Session, pod: Pod, view: CapacityView, index: RowIndex | None) -> IntColumn:
     columns = s.node_scores(pod, after_releases=view is not CapacityView.NOW)
     value = columns.base if view is CapacityView.ALLOCATABLE else columns.value
     found = count_fits(_free(NodeRows(s.world.table, index, after_releases=columns.after_releases), view), s.world.request(pod))
@@ -72,7 +72,7 @@ def fit_counts(s: Session, pod: Pod, view: CapacityView) -> IntColumn:
     derived = _MOUNTING_FIT_COUNTS if pod.signature.volume_claims else _FIT_COUNTS
     return derived.of(
         s.world,
-        lambda: _slots_in(s, pod, view, None),
+        lambda: _count_fits_in(s, pod, view, None),
         key=(s.policy, pod.signature.without_inter_pod_terms(), view),
         update=lambda column, changed: _update(s, pod, view, column, changed),
         topics=s.policy.score_topics,
@@ -81,7 +81,7 @@ def fit_counts(s: Session, pod: Pod, view: CapacityView) -> IntColumn:
 
 def _update(s: Session, pod: Pod, view: CapacityView, column: IntColumn, changed: list[int]) -> None:
     index: RowIndex = np.array(sorted(set(changed)), dtype=np.intp)
-    column[index] = _slots_in(s, pod, view, index)
+    column[index] = _count_fits_in(s, pod, view, index)
 
 
 def _free(rows: NodeRows, view: CapacityView) -> Amounts:
@@ -122,7 +122,7 @@ class DomainSums:
 
 
 class CapacitySource(Protocol):
-    """What bounds are counted from: slots of each node for a pod, and what is free on each."""
+    """What bounds are counted from: how many pods like one fit on each node, and what is free there."""
 
     def fit_counts(self, pod: Pod) -> IntColumn: ...
 

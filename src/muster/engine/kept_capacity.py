@@ -85,7 +85,7 @@ class KeptCapacity:
         s, ask = self._s, Ask(gang, tuple(pods), Purpose.ALLOCATE, needed=len(pods))
         kept = [each for each in closed if _share_a_queue(s, gang, each[0])]
         if not kept or not pods or not s.has_bounded_queues or not s.admit(ask).ok:
-            # Where the queue has no room anyway, that is what the gang is told.
+            # Where the queue is full anyway, that is the reason that is reported.
             return YES
         with s.trial("simulated", cause="Simulated") as trial:
             _charge_kept(s, trial, gang, kept)
@@ -99,7 +99,7 @@ class KeptCapacity:
         if not kept or not s.has_bounded_queues:
             return pods, YES
         admitted: list[Pod] = []
-        room = YES
+        refused = YES
         with s.trial("simulated", cause="Simulated") as trial:
             _charge_kept(s, trial, gang, kept)
             for _, equal in groupby(pods, key=lambda pod: (id(pod.signature), s.world.facts.members[pod.uid].queue)):
@@ -107,9 +107,9 @@ class KeptCapacity:
                 fit = s.quota_fit(run[0], count=len(run), phase=Phase.BINDING)
                 _charge(trial, [(pod, s.world.table.names[0]) for pod in run[: fit.fit_count]])
                 admitted += run[: fit.fit_count]
-                if not fit.verdict.ok and room.ok:
-                    room = self._named(fit.verdict, kept)
-        return tuple(admitted), room
+                if not fit.verdict.ok and refused.ok:
+                    refused = self._named(fit.verdict, kept)
+        return tuple(admitted), refused
 
     def _named(self, verdict: Verdict, kept: Sequence[_KeptFor]) -> Verdict:
         """A refusal by a queue with what is kept there counted, and for whom."""
@@ -153,18 +153,18 @@ def _nominations(s: Session, holder: Gang, kept: BackfillReservation) -> list[tu
 
 
 def _charge_kept(s: Session, trial: Trial, gang: Gang, kept: Sequence[_KeptFor]) -> None:
-    """What is kept where both are charged: as much as the holder's queues below that have room for. The rest can only start in
-    place of what runs there, so it needs no more above."""
+    """What is kept where both are charged: as much as fits into the holder's queues below that. The rest can only start in place of
+    what runs there, so it needs no more above."""
     path = s.world.facts.tree.path
     shared = {level for role in gang.roles for level in path(role.queue)}
     for holder, reservation in kept:
         for pod, node in _nominations(s, holder, reservation):
             own = [level for level in path(s.world.facts.members[pod.uid].queue) if level not in shared]
-            if _has_room(s, own, pod):
+            if _fits_into(s, own, pod):
                 _charge(trial, [(pod, node)])
 
 
-def _has_room(s: Session, queues: Sequence[str], pod: Pod) -> bool:
+def _fits_into(s: Session, queues: Sequence[str], pod: Pod) -> bool:
     rows = [s.world.ledger.row[queue] for queue in queues if queue in s.world.ledger]
     wanted = s.world.request(pod)
     used = s.world.ledger.planned_in(np.array(rows, dtype=np.intp))

@@ -249,7 +249,7 @@ _Parts = list[tuple[str, Amounts]]
 
 
 def _usage_in_row(usage: QueueUsage, at: int) -> _Parts:
-    return [(bound_name, amounts[at]) for bound_name, amounts in usage.parts]
+    return [(part, amounts[at]) for part, amounts in usage.parts]
 
 
 def _over_limit_verdict(s: Session, bound: QueueBounds, row: int, over: BoolColumn, parts: _Parts, need: Amounts) -> Verdict:
@@ -259,8 +259,8 @@ def _over_limit_verdict(s: Session, bound: QueueBounds, row: int, over: BoolColu
     said: list[str] = []
     for column in np.flatnonzero(over).tolist():
         name = world.columns.names[column]
-        terms = [f"{show_amount(name, int(amounts[column]))} {bound_name}" for bound_name, amounts in parts[:1] if bound_name]
-        terms += [f"{show_amount(name, int(amounts[column]))} {bound_name}" for bound_name, amounts in parts[1:] if amounts[column]]
+        terms = [f"{show_amount(name, int(amounts[column]))} {part}" for part, amounts in parts[:1] if part]
+        terms += [f"{show_amount(name, int(amounts[column]))} {part}" for part, amounts in parts[1:] if amounts[column]]
         terms.append(f"{show_amount(name, int(need[column]))} requested")
         said.append(f"{short_name(name)} {' + '.join(terms)} > {show_amount(name, int(most[column]))} {bound.bound_name}")
     curable = bool((need <= most)[over].all())

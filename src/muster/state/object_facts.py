@@ -33,7 +33,7 @@ _PLAIN: Mapping[str, tuple[Callable[[Facts], Any], Topic]] = {
 
 
 class ObjectFacts:
-    """Whether rows of nodes or queues have to be laid out anew is told, and left to the store."""
+    """Whether rows of nodes or queues have to be laid out anew is noted, and left to the store."""
 
     def __init__(self, world: World, *, assembler: GangAssembler, device_slots: DeviceSlotFacts) -> None:
         self._world, self._assembler, self._device_slots = world, assembler, device_slots

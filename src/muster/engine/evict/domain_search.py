@@ -84,7 +84,7 @@ class DomainSearch:
         self._estimates: dict[int, float] = {}
 
     def could_ever_fit(self) -> bool:
-        """Would every member fit with all evictable units evicted? No fewer checks could refuse faster."""
+        """Would every member fit by the amounts with all evictable units evicted?"""
         return self._could_fit(~self.search.units.evicted)
 
     def _could_fit(self, units: BoolColumn) -> bool:

@@ -231,7 +231,8 @@ class _UnitsBuilder:
     # -- who is protected --------------------------------------------------------------------------------------------------------
 
     def _protected(self, victim: RowIndex, in_domain: BoolColumn) -> BoolColumn:
-        """All candidates are shown to the plugins once: what one of them protects is not evictable. Nor are sent binds."""
+        """All candidates are shown to the plugins once: what one of them protects is not evictable, nor is a pod whose bind was
+        sent."""
         s, table = self.s, self.victim_table
         bound = table.phase[victim] == Phase.BOUND
         vetoes: list[_Veto] = [

@@ -81,16 +81,14 @@ class GivingQueues:
     def any_gives_to(self, queue: str, victim_table: VictimTable) -> bool:
         return any(self._gives_to(queue, other) for other in victim_table.placed_queues())
 
-    def why_not(
-        self, pods: Sequence[Pod], *, own_count: bool, may_cross: bool = True, outranks: bool = False, is_lower: bool = False
-    ) -> str:
+    def why_not(self, pods: Sequence[Pod], *, is_lower: bool, may_cross: bool = True, outranks: bool = False) -> str:
         """Why these need not be given, with the units before them evicted; empty where each of their queues gives its part.
-        `own_count`: pods of the ask's own queues are judged as well. `may_cross`: these may take a queue below its share, too.
-        `outranks`: they have a higher priority than the asking gang, `is_lower`: a lower one."""
+        `is_lower`: they have a lower priority than the asking gang, so those of the ask's own queues are not judged by shares;
+        `outranks`: they have a higher one. `may_cross`: these may take a queue below its share, too."""
         freed: dict[str, Amounts] = {}
         for pod in pods:
             queue = self._s.world.facts.members[pod.uid].queue
-            if own_count or queue not in self.comparisons:
+            if not is_lower or queue not in self.comparisons:
                 freed[queue] = freed.get(queue, 0) + self._s.world.request(pod)
         for queue, amounts in freed.items():
             whys = [

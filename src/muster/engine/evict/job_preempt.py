@@ -56,7 +56,7 @@ class JobRules:
 
     def allows_eviction(self, pods: Sequence[Pod], *, priority: int) -> Verdict:
         """Pods of another queue are evicted only while it is over its share, checked before each unit, and never below it."""
-        why = self._queues.why_not(pods, own_count=False)
+        why = self._queues.why_not(pods, is_lower=True)
         if not why and self._gave_way.intersection(self._queues.borrowing_gangs(pods)):
             why = f"both only borrow, and their gang lost pods in {MAX_CROSSINGS} plans for {self._ask.gang.full_name} before"
         return Verdict(ok=False, why=why) if why else lower_priority(self._ask, pods, priority)

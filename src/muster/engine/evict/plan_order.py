@@ -77,13 +77,13 @@ class PlanOrder:
         rank = _worst(evicts, b.rank[unit], -np.inf)
         priority = _worst(evicts, b.priority[unit], -np.inf)
         first = rank if self.queues_first else priority
-        total = np.asarray(counts @ self.summed_values(unit), dtype=np.float64)
+        summed = np.asarray(counts @ self.summed_values(unit), dtype=np.float64)
         below = self._below_min(unit, counts)
         cost = np.asarray(np.round(counts @ b.cost[unit], 9), dtype=np.float64)
         pods = np.asarray(counts @ b.pods[unit], dtype=np.float64)
         youngest = _worst(evicts, -b.created[unit], -np.inf)
         position = np.asarray(counts @ unit, dtype=np.float64)
-        return self.arrange(self._violations(unit, counts), kind, first, total, below, cost, priority, pods, youngest, position)
+        return self.arrange(self._violations(unit, counts), kind, first, summed, below, cost, priority, pods, youngest, position)
 
     def arrange(
         self,

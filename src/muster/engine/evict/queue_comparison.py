@@ -91,14 +91,15 @@ class QueueComparison:
     def takes_within_parent(self, other: str) -> bool:
         """May the asking queue, though it borrows, take what the other one borrows below the same parent, by priority?"""
         pair = self.pair(other)
-        if pair is None or len(pair.taking) > 1:
-            return False
-        node = self.s.world.facts.tree.nodes.get(self.queue)
+        return pair is not None and len(pair.taking) == 1 and self._preempts_within_parent(self.queue)
+
+    def _preempts_within_parent(self, queue: str) -> bool:
+        node = self.s.world.facts.tree.nodes.get(queue)
         own = node.preempt_within_parent if node is not None else ""
         return (own or self.s.policy.settings.preempt_within_parent) == "LowerPriority"
 
     def why_not_within_parent(self) -> str:
-        """Why the parent of the asking queue has no room for what is asked, with the ask and without what the plan evicts."""
+        """Why the parent of the asking queue would be over its share, with the ask and without what the plan evicts."""
         parent = self.s.world.facts.tree.parents.get(self.queue, "")
         if parent not in self.s.world.facts.tree.nodes:
             return ""
@@ -175,18 +176,11 @@ class QueueComparison:
     def _why_not_by_size(self, pair: QueuePair, lost: Amounts, *, outranks: bool) -> str:
         """Neither side has a share. What was taken by priority from those who only borrow is not taken back by size."""
         other = pair.giving[0]
-        if outranks and (other.startswith("quota/") or self._was_taken_within_parent(pair)):
+        was_taken = len(pair.giving) == 1 and self._preempts_within_parent(other)
+        if outranks and (other.startswith("quota/") or was_taken):
             what = "job" if other.startswith("quota/") else "gang"
             return f"{show_queue(other)} and {show_queue(self.queue)} only borrow, and its {what} has the higher priority"
         return self._why_share_not_larger(pair, lost, self._least_usage(pair))
-
-    def _was_taken_within_parent(self, pair: QueuePair) -> bool:
-        """Could the other queue have taken from this one what it borrows?"""
-        if len(pair.giving) > 1:
-            return False
-        node = self.s.world.facts.tree.nodes.get(pair.giving[0])
-        own = node.preempt_within_parent if node is not None else ""
-        return (own or self.s.policy.settings.preempt_within_parent) == "LowerPriority"
 
     def why_protected(self, other: str, freed: Amounts) -> str:
         """Whether a level of another queue, below the common ancestor, is not reclaimable or would fall below its guarantee."""

@@ -81,17 +81,15 @@ class ReclaimRules:
 
     def allows_eviction(self, pods: Sequence[Pod], *, priority: int) -> Verdict:
         """With the units before it already evicted: may each of its queues give what the unit has there?"""
-        table = self._victim_table
+        table, asking = self._victim_table, self._ask.gang.priority
         at = table.index.get(pods[0].uid) if pods else None
-        is_lower = at is not None and table.gang_priority[table.gang[at]] < self._ask.gang.priority
-        own_count = not (is_lower and priority < self._ask.gang.priority)
-        if own_count and any(self._is_own(pod) for pod in pods) and not (lower := lower_priority(self._ask, pods, priority)).ok:
+        gang = int(table.gang[at]) if at is not None else None
+        is_lower = gang is not None and table.gang_priority[gang] < asking and priority < asking
+        if not is_lower and any(self._is_own(pod) for pod in pods) and not (lower := lower_priority(self._ask, pods, priority)).ok:
             return lower
-        asks = self._ask.gang.priority
-        by_priority = is_lower and priority < asks
-        why = self._queues.why_not(pods, own_count=own_count, outranks=priority > asks, is_lower=by_priority)
-        if not why and at is not None and int(table.gang[at]) in self._may_not_cross:
-            why = self._queues.why_not(pods, own_count=own_count, may_cross=False, is_lower=by_priority)
+        why = self._queues.why_not(pods, is_lower=is_lower, outranks=priority > asking)
+        if not why and gang in self._may_not_cross:
+            why = self._queues.why_not(pods, is_lower=is_lower, may_cross=False)
             why = why and f"{why}, as it did in {MAX_CROSSINGS} plans for {self._ask.gang.full_name} before"
         return Verdict(ok=False, why=why) if why else YES
 

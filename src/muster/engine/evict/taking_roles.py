@@ -1,8 +1,7 @@
 """Which roles of a GangGroup have pods evicted for them, where its roles are charged to several queues.
 
-Each role is judged by what it lacks itself, and free capacity goes first to the roles that may have nobody evicted. A role
-that fits on
-what is left of it takes nothing: pods of its queue are then evicted for another role only if that one may take them.
+Each role is judged by what it lacks itself, and free capacity goes first to the roles that may have nobody evicted. A role that
+fits on what is left of it takes nothing: pods of its queue are then evicted for another role only if that one may take them.
 """
 
 from __future__ import annotations

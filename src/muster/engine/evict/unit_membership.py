@@ -120,8 +120,8 @@ def unit_entries(
     served[gang[phase == Phase.BINDING]] = True
     unsent = has_unsent_plan(s, victim_table)
     # No gang served in this cycle is a victim in it: only what this cycle gave it can be undone.
-    spared = served | unsent
-    evictable = bound & ~spared[gang]
+    not_a_victim = served | unsent
+    evictable = bound & ~not_a_victim[gang]
     per_pod = victim_table.gang_per_pod[gang]
     broken = np.zeros(len(gang), dtype=np.bool_) if broken_whole else _broken(s, victim_table)[gang]
     surplus = _surplus_gangs(s, victim_table, gang[evictable & in_domain & ~per_pod & ~broken])
@@ -129,7 +129,7 @@ def unit_entries(
     elastic[list(surplus)] = True
     alone = evictable & (per_pod | broken | (elastic[gang] & _may_go_alone(victim_table, victim, gang, surplus)))
     together = evictable & ~per_pod & ~broken
-    whole = together | (~bound & ~spared[gang])
+    whole = together | (~bound & ~not_a_victim[gang])
     reservations = ~bound & ~(_completes_running(victim_table, gang, phase, served) | unsent)[gang]
     numbers = np.arange(len(victim))
     group_at, group_unit = _subgroup_entries(victim_table, victim, evictable, surplus)
@@ -171,7 +171,7 @@ def _subgroup_entries(
 
 
 def _completes_running(victim_table: VictimTable, gang: IntColumn, phase: IntColumn, served: BoolColumn) -> BoolColumn:
-    """Gangs that were half bound and got the rest in this cycle: they keep it, or the half that runs would be worth nothing."""
+    """Gangs that were partially bound and got the rest in this cycle: they keep it, else what runs would be worth nothing."""
     total = len(victim_table.gangs)
     runs = np.bincount(gang[phase == Phase.BOUND], minlength=total)[:total]
     found: BoolColumn = served & (runs > 0) & (runs + victim_table.gang_succeeded[:total] < victim_table.gang_min[:total])

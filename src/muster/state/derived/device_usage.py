@@ -68,7 +68,7 @@ class DeviceUsage(PlacementCounter[_DevicesInUse], depends=(Topic.NODE_LAYOUT, T
         return self.memory.shape[1]
 
     def free(self, index: RowIndex | None, *, after_releases: bool) -> DeviceCapacity:
-        """What a further pod may have of the devices of these rows: never what somebody else was promised."""
+        """What a further pod may have of the devices of these rows: never what is nominated to somebody else."""
         found = self._figures if index is None else self._figures[index]
         gone = found[:, :, _TAKEN] if after_releases else found.max(axis=2)
         bounds = self.bounds(index)
@@ -242,7 +242,7 @@ def take(left: tuple[list[int], list[int], list[int]], place: int, slot: DeviceS
 
 
 def overcommitted_device(world: World, node: str, slots: Iterable[DeviceSlot]) -> int | None:
-    """The index of a device among these slots that is gone, takes nobody any more, or has more promised of it than there is."""
+    """The index of a device among these slots that is gone, takes nobody any more, or is overcommitted."""
     usage = device_usage(world)
     row = world.table.row.get(node)
     if row is None:
