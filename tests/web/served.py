@@ -48,15 +48,15 @@ def scenario(folder: Path, text: str = BUSY) -> ClusterOptions:
 
 
 @contextmanager
-def serving(source: ViewSource, access: ApiAccess | None = None) -> Iterator[str]:
+def serving(source: ViewSource, access: ApiAccess | None = None, *, port: int = 0) -> Iterator[str]:
     """The address of the page."""
     ready, stop = threading.Event(), threading.Event()
     found: list[str] = []
 
     async def run() -> None:
         api = ApiServer(source, DryRuns())
-        async with serving_api(api, access or LoopbackAccess(), ("127.0.0.1", 0)) as (host, port):
-            found.append(f"http://{host}:{port}")
+        async with serving_api(api, access or LoopbackAccess(), ("127.0.0.1", port)) as (host, actual):
+            found.append(f"http://{host}:{actual}")
             ready.set()
             await asyncio.to_thread(stop.wait)
         api.close()

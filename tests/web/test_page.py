@@ -16,7 +16,7 @@ from tests.cli.commands import muster
 from tests.web.axe import HOW as HOW_AXE
 from tests.web.axe import find_axe
 from tests.web.chromium import HOW, find_chromium
-from tests.web.page_speed import FRAME_MS, NODES, measured, opened_browser
+from tests.web.page_speed import FRAME_MS, MOMENTS, NODES, large_views, measured, opened_browser
 from tests.web.served import BUSY, ask, scenario, serving
 from tests.web.test_tenants import FakeReviews
 
@@ -25,6 +25,7 @@ from muster.config import default_policy
 from muster.web.api_access import TokenAccess
 from muster.web.cluster_view import ClusterView
 from muster.web.recorded_views import RecordedViews, at_one_moment
+from muster.web.report_file import report_html
 
 HOSTILE = "<script>window.pwned=1</script><img src=x onerror='window.pwned=1'> \x1b[31mred \u202eder \u2028 </script>"
 
@@ -362,6 +363,179 @@ def test_a_scheduler_that_stops_is_noticed_and_its_figures_stay(browser: Any, vi
         assert "research/huge" in shown.text("main")
     finally:
         shown.driver.delete_network_conditions()
+
+
+def test_a_scheduler_that_starts_again_is_followed_again(browser: Any, views: RecordedViews) -> None:
+    def later(view: ClusterView) -> None:
+        view.summary["used"] = 7
+
+    with serving(views) as address:
+        shown = Shown(browser, f"{address}/#/")
+        shown.run("ApiData.RETRY_MS = 100")
+    shown.until(lambda: "The connection is lost: these are the figures of 20" in shown.text("#trouble"))
+    with serving(ChangedViews(views, later), port=int(address.rpartition(":")[2])):
+        shown.until(lambda: "7 of 32 GPU in use" in shown.text("#headline"))
+        assert shown.text("#trouble") == ""
+
+
+def test_a_connection_on_which_nothing_comes_any_more_is_lost(browser: Any, page: str) -> None:
+    """A machine that is gone, or the way to it, ends no connection."""
+    shown = Shown(browser, f"{page}/#/")
+    shown.run("ApiData.SILENT_MS = 50; data.follow(() => undefined, failed)")
+    shown.until(lambda: "The connection is lost" in shown.text("#trouble"))
+
+
+def test_a_token_that_ends_while_the_page_is_open_is_asked_for_again(browser: Any, views: RecordedViews) -> None:
+    ended: set[str] = set()
+
+    class Reviews(FakeReviews):
+        async def __call__(self, path: str, manifest: dict[str, Any]) -> bytes:
+            if manifest["spec"].get("token") in ended:
+                manifest["spec"]["token"] = "ended"
+            return await super().__call__(path, manifest)
+
+    now = [0.0]
+    with serving(views, TokenAccess(Reviews(), clock=lambda: now[0])) as address:
+        browser.get(f"{address}/style.css")
+        browser.execute_script("sessionStorage.setItem('token', 'researcher')")
+        shown = Shown(browser, f"{address}/#/gangs")
+        ended.add("researcher")
+        now[0] = 100.0
+        shown.run("ApiData.RETRY_MS = 100; data.follow(() => undefined, failed)")
+        shown.until(lambda: shown.run("return document.getElementById('token-form').checkVisibility()"))
+        assert "does not know this token" in shown.text("#trouble")
+        assert "research/huge" in shown.text("main")
+        shown.run("document.getElementById('token').value = 'operator'; document.querySelector('#token-form button').click()")
+        shown.until(lambda: "prod/xl" in shown.text("main") and not shown.text("#trouble"))
+        shown.run("sessionStorage.clear()")
+
+
+def test_a_link_leads_to_what_was_looked_at(browser: Any, page: str, views: RecordedViews) -> None:
+    """View, filters and moment; back goes from view to view."""
+    shown = Shown(browser, f"{page}/#/gangs?stage=waiting&filter=huge&queue=queue%2Fresearch&at={views.times[1]}")
+    shown.until(lambda: "before the newest" in shown.text("#moment-text"))
+    assert "1 gang" in shown.text("main")
+    assert shown.run("return ['filter', 'stage', 'queue'].map((id) => document.getElementById(id).value)") == [
+        *("huge", "waiting", "queue/research"),
+    ]
+    shown.run("document.querySelector('main tbody a').click()")
+    shown.until(lambda: "minimum" in shown.text("main"))
+    assert "before the newest" in shown.text("#moment-text")
+    shown.run("history.back()")
+    shown.until(lambda: shown.run("return !!document.getElementById('filter')"))
+    assert shown.run("return document.getElementById('filter').value") == "huge"
+    # What is chosen stands in the address.
+    chosen = "const s = document.getElementById('stage'); s.value = '*'; s.dispatchEvent(new Event('change')); goTo(0)"
+    shown.run(chosen)
+    shown.until(lambda: f"at={views.times[0]:.0f}" in shown.run("return location.hash"))
+    assert "stage=*" in shown.run("return location.hash")
+    shown.run("goTo(1e9)")
+    shown.until(lambda: "at=" not in shown.run("return location.hash"))
+    assert shown.errors() == []
+
+
+@pytest.mark.parametrize(
+    ("link", "said"),
+    [
+        ("#/nonsense", "There is no view nonsense."),
+        ("#/constructor", "There is no view constructor."),
+        ("#/gang/", "4 gangs"),
+        ("#/gang/%E0%A4%A", "there is no /api/v1/gangs/"),
+        ("#/gang/research/none", "there is no gang research/none in the cluster"),
+        ("#/gang/..%2F..%2Fsummary", "there is no"),
+        ("#/?at=yesterday", "Gangs that wait"),
+        ("#main", "There is no view ain."),
+    ],
+)
+def test_a_link_that_leads_nowhere_says_so(browser: Any, page: str, link: str, said: str) -> None:
+    shown = Shown(browser, f"{page}/{link}")
+    shown.until(lambda: said in shown.text("main"))
+    assert "undefined" not in shown.text("main")
+    assert [line for line in shown.errors() if "404" not in line] == []
+
+
+def test_an_error_of_several_lines_has_several_lines(browser: Any, page: str) -> None:
+    shown = Shown(browser, f"{page}/#/plan")
+    shown.run("document.getElementById('job').value = 'kind: Job\\nkind: Pod\\nname: a\\nname: b'")
+    shown.run("document.querySelector('main form button').click()")
+    shown.until(lambda: "given twice" in shown.text("main .bad"))
+    assert shown.run("return document.querySelectorAll('main .bad .line').length") == 2
+    assert "\\u" not in shown.text("main .bad")
+
+
+@pytest.mark.parametrize("view", ["", "gangs", "evictions", "plan", "gang/research/huge"])
+def test_a_narrow_screen_cuts_nothing_off(browser: Any, views: RecordedViews, view: str) -> None:
+    def change(found: ClusterView) -> None:
+        for row in found.queues:
+            row["queue"] += "-of-a-department-that-likes-long-words-and-has-many-of-them" * 2
+        for gang in found.gangs:
+            gang["queue"] += "-of-a-department-that-likes-long-words-and-has-many-of-them" * 2
+            gang["why"] = "x" * 200
+
+    browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride", {"width": 360, "height": 740, "deviceScaleFactor": 2, "mobile": True}
+    )
+    try:
+        with serving(ChangedViews(views, change)) as address:
+            shown = Shown(browser, f"{address}/#/{view}")
+            time.sleep(0.3)
+            assert shown.run("return document.documentElement.scrollWidth") <= 360
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_paper_is_white_at_night_too(browser: Any, page: str) -> None:
+    colours = "return ['empty', 'text', 'panel'].map((each) => scheme.colour(each))"
+    with in_scheme(browser, "dark"):
+        shown = Shown(browser, f"{page}/#/")
+        night = shown.run(colours)
+        features = [{"name": "prefers-color-scheme", "value": "dark"}]
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print", "features": features})
+        shown.until(lambda: shown.run(colours) == ["#eee", "#000", "#fff"])
+        assert night != ["#eee", "#000", "#fff"]
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": features})
+        shown.until(lambda: shown.run(colours) == night)
+
+
+def test_ten_thousand_queues_are_a_page_too(browser: Any, views: RecordedViews) -> None:
+    def change(view: ClusterView) -> None:
+        row = view.queues[-1]
+        view.queues.extend({**row, "queue": f"queue/q{number}", "waiting": number % 2} for number in range(10_000))
+
+    with serving(ChangedViews(views, change)) as address:
+        shown = Shown(browser, f"{address}/#/")
+        assert shown.run("return document.querySelectorAll('.queue').length") == 200
+        assert "more" in shown.text("main [role=list]")
+        assert shown.errors() == []
+
+
+PICTURES = """
+const marks = [new Set(), new Set()], once = new ClusterMap(), found = [];
+document.body.append(once.node);
+for (const colour of ["use", "queue", "gang", "released"]) {
+  for (let at = 0; at < state.cluster.timeline.times.length; at += 1) {
+    const cluster = data.moments[at], again = new ClusterMap();
+    document.body.append(again.node);
+    for (const map of [once, again]) map.show(cluster, colour, ...marks);
+    found.push(once.canvas.toDataURL() === again.canvas.toDataURL());
+    again.node.remove();
+  }
+}
+return found;
+"""
+
+
+def test_what_is_drawn_of_a_moment_is_what_a_new_picture_has(browser: Any, tmp_path: Path) -> None:
+    """Only nodes that changed are drawn anew."""
+    views = large_views(tmp_path)
+    (tmp_path / "report.html").write_text(report_html(views), encoding="utf-8")
+    shown = Shown(browser, (tmp_path / "report.html").as_uri())
+    titles = "const map = new ClusterMap(); document.body.append(map.node); map.show(state.cluster, 'use', new Set(), new Set());"
+    racks = shown.run(f"{titles} return map.titles.map((each) => each.text)")
+    assert (racks[0], racks[-1], len(set(racks))) == ("r000", "r312", 313)
+    drawn = shown.run(PICTURES)
+    assert len(drawn) == 4 * MOMENTS
+    assert all(drawn)
 
 
 def test_a_report_opens_from_a_file_and_shows_the_same(browser: Any, views: RecordedViews, tmp_path: Path) -> None:

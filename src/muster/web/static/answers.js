@@ -17,18 +17,18 @@ function remediesNode({ remedies, remediesCutShort }) {
 }
 
 function forecastNode(found) {
-  const nodes = [...new Set(found.placements.map(([, node]) => node))], hours = found.evictedGangs.reduce((sum, each) => sum + each.gpuHours, 0);
+  const nodes = [...new Set(found.placements.map(([, node]) => node))], lost = found.evictedGangs.reduce((sum, each) => sum + each.gpuHours, 0);
   const moves = found.evictedGangs.some((each) => each.movedTo.length);
   const sentence = found.code === 3 ? [el("b", { class: "bad" }, "cannot run"), found.why ? ": " + found.why : ""]
     : found.runsAlready ? [el("b", { class: "good" }, "runs already")]
       : found.code === 0 ? [el("b", { class: "good" }, "can run now")]
-        : found.evictedGangs.length ? [el("b", { class: "wait" }, moves ? "can run after moves" : "can run after evictions"), (moves ? " by which nobody ends, and that cost " : " that cost ") + grouped(hours) + " GPU-hours of work"] : [el("b", { class: "wait" }, "can run soon"), ": what it needs is being released"];
+        : found.evictedGangs.length ? [el("b", { class: "wait" }, moves ? "can run after moves" : "can run after evictions"), (moves ? " by which nobody ends, and that cost " : " that cost ") + hours(lost) + " GPU-hours of work"] : [el("b", { class: "wait" }, "can run soon"), ": what it needs is being released"];
   return el("div", {}, el("p", { class: "answer" }, name(found.gang), " ", sentence),
     nodes.length ? el("p", {}, (found.domain ? found.domain + ", " : "") + count(nodes.length, "node") + ": ", name(compact(nodes))) : "",
     found.evictedGangs.length ? table(moves ? "Moved" : "Evicted", [
       { title: moves ? "moves" : "evicts", cell: (each) => gangLink(each.gang) }, { title: "pods", number: true, cell: (each) => each.pods.length ? each.pods.length + " of " + each.gangSize : "" },
-      { title: "then", cell: (each) => each.movedTo.length ? "starts on " + compact(each.movedTo) : each.wholeGang ? "ends" : "keeps running" }, { title: "priority", number: true, cell: (each) => each.priority }, { title: "loses", number: true, cell: (each) => grouped(each.gpuHours) + " GPU-hours" }], found.evictedGangs) : "",
+      { title: "then", cell: (each) => each.movedTo.length ? "starts on " + compact(each.movedTo) : each.wholeGang ? "ends" : "keeps running" }, { title: "priority", number: true, cell: (each) => each.priority }, { title: "loses", number: true, cell: (each) => hours(each.gpuHours) + " GPU-hours" }], found.evictedGangs) : "",
     remediesNode(found),
     startText(found) ? el("p", {}, (found.evictedGangs.length ? "without evicting anybody " : "starts ") + startText(found)) : "",
-    found.alternatives.length ? el("details", {}, el("summary", {}, count(found.alternatives.length, "alternative")), el("ul", { class: "plain" }, found.alternatives.slice(0, 20).map((each) => el("li", {}, name(each.domain || each.action), ": ", each.gpuHours === null ? each.why : grouped(each.gpuHours) + " GPU-hours" + (each.evicts.length ? ", evicts " + each.evicts.join(", ") : ""))))) : "");
+    found.alternatives.length ? el("details", {}, el("summary", {}, count(found.alternatives.length, "alternative")), el("ul", { class: "plain" }, found.alternatives.slice(0, 20).map((each) => el("li", {}, name(each.domain || each.action), ": ", each.gpuHours === null ? each.why : hours(each.gpuHours) + " GPU-hours" + (each.evicts.length ? ", evicts " + each.evicts.join(", ") : ""))))) : "");
 }

@@ -7,9 +7,17 @@
 const $ = (id) => document.getElementById(id);
 const embedded = $("report");
 const data = embedded ? new ReportData(JSON.parse(embedded.textContent)) : new ApiData();
-const state = { cluster: null, at: null, colour: "use", marked: new Set(), leaving: new Set(), view: null, starts: { time: 0, rows: new Map() } };
+const state = { cluster: null, at: momentOf(address()), colour: "use", marked: new Set(), leaving: new Set(), view: null, starts: { time: 0, rows: new Map() } };
 
-function trouble(text) { $("trouble").hidden = !text; $("trouble").textContent = shown(text || ""); }
+function trouble(text) { $("trouble").hidden = !text; $("trouble").replaceChildren(...lines(text || "")); }
+
+/** What there is stays: whoever looks is told of when it is. */
+function failed(error) {
+  $("token-form").hidden = error.status !== 401;
+  if (error.status === 401) trouble(data.token ? "The cluster does not know this token, or not any more." : "");
+  else if (state.cluster) trouble((error.status ? "No newer figures (" + error.message + ")" : "The connection is lost") + ": these are the figures of " + day(state.cluster.time) + " " + clock(state.cluster.time) + " UTC. Trying again ...");
+  else trouble("No figures: " + error.message);
+}
 
 let reading = false, stale = false;
 
@@ -28,8 +36,7 @@ async function refresh() {
     if (!state.view) route(); else state.view.update(cluster);
     askStarts(cluster);
   } catch (error) {
-    $("token-form").hidden = error.status !== 401;
-    trouble(error.status === 401 && !data.token ? "" : "No figures: " + error.message);
+    failed(error);
     if (!state.cluster) $("main").replaceChildren();
   } finally {
     reading = false;
@@ -85,16 +92,19 @@ function showPast(cluster) {
   });
   svg.setAttribute("aria-label", "Use from " + clock(first) + " to " + clock(last) + "; " + count(marks.length, "moment") + " with evictions");
   svg.replaceChildren(path, ...marks);
-  const here = state.at === null ? last : state.at;
+  const here = state.at === null ? last : cluster.time;
   if (document.activeElement !== bar || state.at === null) bar.value = 1000 * (here - first) / Math.max(1, last - first);
   $("moment-text").textContent = times.length ? clock(here) + (state.at === null ? ", the newest" : ", " + duration(last - here) + " before the newest") : "since " + clock(first);
   bar.setAttribute("aria-valuetext", $("moment-text").textContent);
 }
 
-let dragging = 0;
+let dragging = 0, resting = 0;
 function goTo(number) {
   const times = state.cluster.timeline.times, at = Math.max(0, Math.min(times.length - 1, number));
   state.at = at === times.length - 1 ? null : times[at];
+  // Browsers take few changes of an address in a short time.
+  clearTimeout(resting);
+  resting = setTimeout(() => remember({ at: state.at }), 300);
   cancelAnimationFrame(dragging);
   dragging = requestAnimationFrame(refresh);
 }
@@ -104,7 +114,7 @@ $("moment").addEventListener("input", () => {
   goTo(times.findLastIndex((time) => time <= wanted + 1e-6));
 });
 $("moment").addEventListener("keydown", (event) => {
-  const times = state.cluster.timeline.times, here = state.at === null ? times.length - 1 : times.indexOf(state.at);
+  const times = state.cluster.timeline.times, here = state.at === null ? times.length - 1 : times.findLastIndex((time) => time <= state.at);
   const steps = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -10, PageUp: 10, Home: -Infinity, End: Infinity };
   if (!(event.key in steps)) return;
   event.preventDefault();
@@ -113,14 +123,35 @@ $("moment").addEventListener("keydown", (event) => {
 
 // -- which view ---------------------------------------------------------------------------------------------------------------------------
 
+/** What stands behind the #: a view, what it is about, and settings of it. */
+function address() {
+  const [path, settings = ""] = location.hash.slice(2).split(/\?(.*)/s), [view, ...rest] = path.split("/");
+  let about = rest.join("/");
+  try { about = decodeURIComponent(about); } catch { /* A link that was cut off: there is nothing of this name. */ }
+  return { path, view, about, parameters: new URLSearchParams(settings) };
+}
+function momentOf({ parameters }) {
+  const at = Number.parseFloat(parameters.get("at"));
+  return Number.isFinite(at) ? at : null;
+}
+/** Puts settings into the address, so that it can be sent to somebody; the way back is one of views and not of settings. */
+function remember(settings) {
+  const { path, parameters } = address();
+  for (const [key, value] of Object.entries(settings)) { if (value === null || value === "") parameters.delete(key); else parameters.set(key, value); }
+  history.replaceState(null, "", "#/" + path + (parameters.size ? "?" + parameters : ""));
+}
+
+function nowhereView(view) {
+  return { update() {}, node: el("section", { class: "panel" }, el("p", {}, "There is no view ", name(view), ". ", el("a", { href: "#/" }, "The cluster"))) };
+}
+
 function route() {
   if (!state.cluster) return;
-  const [, where = "", ...rest] = location.hash.split("/");
-  const views = { "": clusterView, gangs: gangsView, evictions: evictionsView, plan: planView, gang: () => gangView(decodeURIComponent(rest.join("/"))) };
-  const known = views[where] ? where : "";
+  const { view: known, about } = address();
+  const views = { "": clusterView, gangs: gangsView, evictions: evictionsView, plan: planView, gang: () => about ? gangView(about) : gangsView() };
   if (known === "plan" && !data.canAsk) { location.hash = "#/"; return; }
   state.leaving = new Set();
-  state.view = views[known]();
+  state.view = Object.hasOwn(views, known) ? views[known]() : nowhereView(known);
   $("main").replaceChildren(state.view.node);
   for (const link of document.querySelectorAll("nav a")) {
     if (link.getAttribute("href") === "#/" + (known === "gang" ? "gangs" : known)) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current");
@@ -129,7 +160,15 @@ function route() {
   if (!performance.getEntriesByName("first picture").length) performance.mark("first picture");
 }
 
-addEventListener("hashchange", () => { route(); scrollTo(0, 0); $("main").focus({ preventScroll: true }); });
+addEventListener("hashchange", () => {
+  const at = momentOf(address());
+  // A link to a view stays at the moment that is looked at.
+  if (at === null) remember({ at: state.at });
+  else if (at !== state.at) { state.at = at; refresh(); }
+  route();
+  scrollTo(0, 0);
+  $("main").focus({ preventScroll: true });
+});
 $("token-form").addEventListener("submit", (event) => {
   event.preventDefault();
   data.token = $("token").value.trim();
@@ -137,7 +176,8 @@ $("token-form").addEventListener("submit", (event) => {
   $("token").value = "";
   refresh();
 });
+document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); $("main").focus(); });
 $("plan-link").hidden = !data.canAsk;
 refresh().then(() => {
-  if (data.canAsk) data.follow(() => state.at === null ? refresh() : undefined, () => trouble("The connection is lost: these are the figures of " + (state.cluster ? clock(state.cluster.time) : "before") + ". Trying again ..."));
+  if (data.canAsk) data.follow(() => state.at === null ? refresh() : trouble(""), failed);
 });

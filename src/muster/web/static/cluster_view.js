@@ -11,7 +11,7 @@ function queueRow(row, resource) {
   const notes = [];
   if (over) notes.push(el("span", { class: "wait" }, amount(resource, used - deserved) + " over what it deserves" + (row.reclaimable ? ": may be reclaimed" : "")));
   if (limit !== undefined && used >= limit) notes.push(el("span", { class: "bad" }, "at its limit"));
-  if (row.waiting) notes.push(el("span", {}, count(row.waiting, "gang waits", "gangs wait") + (row.requested[resource] ? " for " + amount(resource, row.requested[resource]) + " " + unit(resource) : "")));
+  if (row.waiting) notes.push(el("span", {}, count(row.waiting, "gang lacks", "gangs lack") + (row.requested[resource] ? " " + amount(resource, row.requested[resource]) + " " + unit(resource) : " members")));
   const figures = amount(resource, used) + (row.depth ? (deserved !== undefined ? " of " + amount(resource, deserved) : "") : " of " + amount(resource, deserved || 0)) + (limit !== undefined ? ", limit " + amount(resource, limit) : "");
   const made = el("div", { class: "queue", role: "listitem" }, name(queueName(row.queue)), el("span", { class: "figures" }, figures), bar,
     notes.length ? el("div", { class: "notes" }, notes.flatMap((note, at) => at ? [" \u00b7 ", note] : [note])) : "");
@@ -20,6 +20,14 @@ function queueRow(row, resource) {
 }
 
 const visibleQueues = (cluster) => cluster.queues.filter((row) => row.queue !== "queue/default" || row.waiting || Object.keys(row.used).length || cluster.queues.length < 3);
+const MOST_QUEUES = 200;
+/** Where there are too many, those go first in which nothing is. */
+function queueRows(cluster, resource) {
+  let rows = visibleQueues(cluster);
+  const all = rows.length;
+  if (all > MOST_QUEUES) rows = rows.filter((row) => row.waiting || Object.keys(row.used).length).slice(0, MOST_QUEUES);
+  return [...rows.map((row) => queueRow(row, resource)), all > rows.length ? el("p", { class: "quiet", role: "listitem" }, "and " + grouped(all - rows.length) + " more") : ""];
+}
 
 function clusterView() {
   state.marked = new Set();
@@ -42,7 +50,7 @@ function clusterView() {
 
   function update(cluster) {
     const resource = cluster.summary.resource;
-    queues.replaceChildren(...visibleQueues(cluster).map((row) => queueRow(row, resource)));
+    queues.replaceChildren(...queueRows(cluster, resource));
     map.show(cluster);
     const waiting = cluster.gangs.filter((row) => !["running", "finished"].includes(row.stage)).sort(byNeed);
     replaceKeepingFocus(gangs, waiting.length ? table("Gangs that wait", gangColumns(cluster), waiting.slice(0, 12)) : el("p", { class: "quiet" }, "No gang waits."),
@@ -52,7 +60,7 @@ function clusterView() {
     if (opened) domains.replaceChildren(table("Domains", [
       { title: "domain", cell: (row) => name(row.title) }, { title: "nodes", number: true, cell: (row) => row.nodes },
       { title: "used", number: true, cell: (row) => amount(resource, row.used) + " of " + amount(resource, row.allocatable) + " " + unit(resource) },
-      { title: "being released", number: true, cell: (row) => row.releasing ? amount(resource, row.releasing) : "" }], cluster.domains));
+      { title: "being released", number: true, cell: (row) => row.releasing ? amount(resource, row.releasing) : "" }], cluster.domains.slice(0, MOST_ROWS)), cluster.domains.length > MOST_ROWS ? el("p", { class: "quiet" }, "and " + grouped(cluster.domains.length - MOST_ROWS) + " more") : "");
   }
 }
 
@@ -65,6 +73,6 @@ function flows(cluster) {
     pairs.set(key, { pods: known.pods + row.pods, hours: known.hours + row.lostGpuHours });
   }
   const total = cluster.evictions.reduce((sum, row) => sum + row.lostGpuHours, 0), pods = cluster.evictions.reduce((sum, row) => sum + row.pods, 0);
-  return [el("p", { class: "flow" }, el("b", {}, count(pods, "pod") + ", " + grouped(total) + " GPU-hours of work lost"),
-    [...pairs].sort((a, b) => b[1].hours - a[1].hours).slice(0, 6).map(([pair, each]) => el("span", {}, name(pair), " " + grouped(each.hours) + " GPU-hours, " + count(each.pods, "pod"))))];
+  return [el("p", { class: "flow" }, el("b", {}, count(pods, "pod") + ", " + hours(total) + " GPU-hours of work lost"),
+    [...pairs].sort((a, b) => b[1].hours - a[1].hours).slice(0, 6).map(([pair, each]) => el("span", {}, name(pair), " " + hours(each.hours) + " GPU-hours, " + count(each.pods, "pod"))))];
 }

@@ -2,37 +2,45 @@
 /* Where the figures come from: the API of a running scheduler or of a file, or a report that has all of them. */
 
 class ApiData {
+  static RETRY_MS = 2000;
+  /** A stream without news says so every 15 s: a server that says less is gone, or the way to it is. */
+  static SILENT_MS = 45000;
+
   constructor() { this.token = sessionStorage.getItem("token") || ""; this.canAsk = true; }
 
-  async request(path, options = {}) {
+  async fetched(path, options) {
     const headers = this.token ? { Authorization: "Bearer " + this.token } : {};
     const answer = await fetch("api/v1/" + path, { ...options, headers, cache: "no-store" });
-    const document = await answer.json();
-    if (answer.ok) return document;
-    throw Object.assign(new Error(document.error || answer.statusText), { status: answer.status });
+    if (answer.ok) return answer;
+    const said = await answer.json().catch(() => ({}));
+    throw Object.assign(new Error(said.error || answer.statusText), { status: answer.status });
   }
+  async request(path, options) { return (await this.fetched(path, options)).json(); }
   cluster(at) { return this.request("cluster" + (at === null ? "" : "?at=" + at)); }
   gang(gang, at) { return this.request("gangs/" + gang.split("/").map(encodeURIComponent).join("/") + (at === null ? "" : "?at=" + at)); }
   why(gang, outlook) { return this.request("why/" + gang.split("/").map(encodeURIComponent).join("/") + "?outlook=" + outlook); }
   plan(job, namespace, outlook) { return this.request("plan?outlook=" + outlook + "&namespace=" + encodeURIComponent(namespace), { method: "POST", body: job }); }
   starts() { return this.request("starts"); }
 
-  /** Calls `changed` at every newer cycle, and `lost` where the connection ends. Not EventSource: that sends no token. */
+  /** Calls `changed` at every newer cycle, and `lost` where the connection ends or nothing comes any more. Not EventSource: that
+      sends no token. */
   async follow(changed, lost) {
     for (;;) {
+      const silent = new AbortController();
+      let alarm;
+      const heard = () => { clearTimeout(alarm); alarm = setTimeout(() => silent.abort(new Error("the connection is silent")), ApiData.SILENT_MS); };
       try {
-        const headers = this.token ? { Authorization: "Bearer " + this.token } : {};
-        const answer = await fetch("api/v1/events", { headers, cache: "no-store" });
-        if (!answer.ok) throw new Error(answer.statusText);
-        const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+        heard();
+        const answer = await this.fetched("events", { signal: silent.signal }), reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
         for (let text = ""; ;) {
           const { value, done } = await reader.read();
           if (done) break;
+          heard();
           text += value;
           if (text.includes("event: cycle") && text.includes("\n\n")) { text = ""; await changed(); }
         }
-      } catch (error) { lost(error); }
-      await new Promise((resolve) => setTimeout(resolve, 2000));
+      } catch (error) { lost(error); } finally { clearTimeout(alarm); }
+      await new Promise((resolve) => setTimeout(resolve, ApiData.RETRY_MS));
     }
   }
 }

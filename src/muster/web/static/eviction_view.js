@@ -15,10 +15,10 @@ function evictionsView() {
       }
       sums.replaceChildren(table("By day and queue", [
         { title: "day", cell: (row) => row.day }, { title: "lost by", cell: (row) => name(queueName(row.queue) || "another tenant") }, { title: "for", cell: (row) => name(queueName(row.forQueue) || "another tenant") },
-        { title: "pods", number: true, cell: (row) => row.pods }, { title: "GPUs", number: true, cell: (row) => row.gpus }, { title: "GPU-hours lost", number: true, cell: (row) => grouped(row.hours) }], [...found.values()]));
+        { title: "pods", number: true, cell: (row) => row.pods }, { title: "GPUs", number: true, cell: (row) => row.gpus }, { title: "GPU-hours lost", number: true, cell: (row) => hours(row.hours) }], [...found.values()]));
       replaceKeepingFocus(rows, table("Evictions", [
         { title: "time", fixed: true, cell: (row) => day(row.time) + " " + clock(row.time) }, { title: "gang", cell: (row) => gangLink(row.gang) }, { title: "for", cell: (row) => gangLink(row.forGang) }, { title: "pods", number: true, cell: (row) => row.pods },
-        { title: "GPU-hours lost", number: true, cell: (row) => grouped(row.lostGpuHours) }, { title: "action", fixed: true, cell: (row) => row.cause }, { title: "why", sentence: true, cell: (row) => row.why }], cluster.evictions.slice(0, MOST_ROWS)));
+        { title: "GPU-hours lost", number: true, cell: (row) => hours(row.lostGpuHours) }, { title: "action", fixed: true, cell: (row) => row.cause }, { title: "why", sentence: true, cell: (row) => row.why }], cluster.evictions.slice(0, MOST_ROWS)));
     },
   };
 }

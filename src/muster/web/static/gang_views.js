@@ -3,13 +3,19 @@
 
 function gangsView() {
   state.marked = new Set();
-  const filter = el("input", { id: "filter", type: "search", placeholder: "name or reason", oninput: () => update(state.cluster) });
-  const stages = el("select", { id: "stage", onchange: () => update(state.cluster) }, el("option", { value: "" }, "all but finished"), el("option", { value: "*" }, "all"), ORDER.map((each) => el("option", { value: each }, each)));
-  const queue = el("select", { id: "queue", onchange: () => update(state.cluster) }, el("option", { value: "" }, "all"));
+  // A link to what is shown has the filters, too.
+  const given = address().parameters;
+  const change = () => { remember({ filter: filter.value, stage: stages.value, queue: queue.value }); update(state.cluster); };
+  const filter = el("input", { id: "filter", type: "search", placeholder: "name or reason", value: given.get("filter"), oninput: () => update(state.cluster), onchange: change });
+  const stages = el("select", { id: "stage", onchange: change }, el("option", { value: "" }, "all but finished"), el("option", { value: "*" }, "all"), ORDER.map((each) => el("option", { value: each, selected: each === given.get("stage") }, each)));
+  const queue = el("select", { id: "queue", onchange: change }, el("option", { value: "" }, "all"));
+  if (given.get("stage") === "*") stages.value = "*";
+  let wantedQueue = given.get("queue") || "";
   const rows = el("div", {}), said = el("p", { class: "quiet", role: "status" });
   function update(cluster) {
     const names = [...new Set(cluster.gangs.map((row) => row.queue))].sort();
     if (queue.options.length !== names.length + 1) queue.append(...names.slice(queue.options.length - 1).map((each) => el("option", { value: each }, queueName(each))));
+    if (wantedQueue && names.includes(wantedQueue)) { queue.value = wantedQueue; wantedQueue = ""; }
     const wanted = filter.value.toLowerCase();
     const found = cluster.gangs.filter((row) => (stages.value === "*" || (stages.value ? row.stage === stages.value : row.stage !== "finished")) && (!queue.value || row.queue === queue.value) && (!wanted || (row.gang + " " + row.why).toLowerCase().includes(wanted))).sort(byNeed);
     said.textContent = count(found.length, "gang") + (found.length > MOST_ROWS ? ", the first " + MOST_ROWS + " are shown" : "");
@@ -35,12 +41,13 @@ function gangView(gang) {
         answer.append(el("p", { class: "quiet" }, "When it starts, and what would make it run, is being tried ..."));
         answer.replaceChildren(whyAnswer(await data.why(gang, true)));
       }
-    } catch (error) { answer.replaceChildren(el("p", { class: "bad" }, error.message)); }
+    } catch (error) { answer.replaceChildren(el("p", { class: "bad" }, lines(error.message))); }
     ask.disabled = false;
   } }, "What would make it run?");
   async function update(cluster) {
     let found;
-    try { found = await data.gang(gang, state.at); } catch (error) { head.replaceChildren(el("p", {}, error.message)); state.marked = new Set(); map.show(cluster); return; }
+    try { found = await data.gang(gang, state.at); } catch (error) { head.replaceChildren(el("p", { class: "answer" }, lines(error.message))); ask.hidden = true; history.replaceChildren(); members.replaceChildren(); state.marked = new Set(); map.show(cluster); return; }
+    ask.hidden = false;
     const row = found.gang, resource = cluster.summary.resource;
     // Nominated nodes are its, too.
     state.marked = new Set(cluster.nodes.filter((node) => node.gangs.some((each) => each.gang === gang)).map((node) => node.node));

@@ -3,15 +3,21 @@
 
 /** Colours of the style sheet. Asking for them makes the browser lay out the page, so they are asked for once for each scheme. */
 const scheme = {
-  night: matchMedia("(prefers-color-scheme: dark)"), known: new Map(),
+  night: matchMedia("(prefers-color-scheme: dark)"), print: matchMedia("print"), known: new Map(),
   colour(key) {
     if (!this.known.has(key)) this.known.set(key, getComputedStyle(document.documentElement).getPropertyValue("--" + key).trim());
     return this.known.get(key);
   },
 };
-scheme.night.addEventListener("change", () => scheme.known.clear());
+/** Paper is white at night, too. */
+for (const media of [scheme.night, scheme.print]) media.addEventListener("change", () => scheme.known.clear());
 
 const PALETTE = ["#4e79a7", "#f28e2b", "#59a14f", "#b07aa1", "#e15759", "#76b7b2", "#edc948", "#ff9da7", "#9c755f", "#86bcb6", "#d37295", "#8cd17d"];
+
+/** r2 before r10. */
+const NATURAL = new Intl.Collator("en", { numeric: true });
+const gapOf = (size) => size > 8 ? 2 : 1;
+const TITLE_FONT = "11px system-ui, sans-serif";
 
 class ClusterMap {
   /** Nodes in their domains. `marked` and `leaving` are sets of names that are outlined: a gang's, and those it evicts others from. */
@@ -23,14 +29,16 @@ class ClusterMap {
     this.node = el("div", {}, el("div", { class: "map" }, this.canvas, this.tip), this.legend, this.said);
     this.at = -1;
     this.cells = [];
+    // What does not change while a pointer moves over it.
+    this.picture = document.createElement("canvas");
     this.canvas.addEventListener("pointermove", (event) => this.point(event));
-    this.canvas.addEventListener("pointerleave", () => { this.at = -1; this.tip.hidden = true; this.draw(); });
+    this.canvas.addEventListener("pointerleave", () => { this.at = -1; this.tip.hidden = true; this.outlinePointed(); });
     this.canvas.addEventListener("keydown", (event) => this.key(event));
     this.canvas.addEventListener("click", () => this.open());
     this.canvas.addEventListener("blur", () => { this.tip.hidden = true; });
     this.observer = new ResizeObserver(() => { if (this.cluster) { this.layOut(); this.draw(); } });
     this.observer.observe(this.node);
-    scheme.night.addEventListener("change", () => this.cluster && this.draw());
+    for (const media of [scheme.night, scheme.print]) media.addEventListener("change", () => { if (this.cluster) { this.colours(); this.draw(); } });
   }
 
   show(cluster, colour, marked, leaving) {
@@ -56,8 +64,10 @@ class ClusterMap {
       found.push({ title: domain.title, zone: above ? above.title : "", nodes: inside.get(domain.domain) });
       inside.delete(domain.domain);
     }
-    for (const rest of inside.values()) found.push({ title: found.length ? "in no domain" : "", zone: "", nodes: rest });
-    return found.sort((a, b) => a.zone < b.zone ? -1 : a.zone > b.zone ? 1 : 0);
+    for (const rest of inside.values()) found.push({ title: found.length ? "in no domain" : "", zone: "", nodes: rest, loose: 1 });
+    for (const each of found) each.nodes.sort((a, b) => NATURAL.compare(a.node, b.node));
+    // What is in no domain comes last.
+    return found.sort((a, b) => (a.zone === b.zone ? 0 : NATURAL.compare(a.zone, b.zone)) || (a.loose || 0) - (b.loose || 0) || NATURAL.compare(a.title, b.title));
   }
 
   /** The largest cells with which everything fits: racks side by side, zones below each other. */
@@ -66,10 +76,25 @@ class ClusterMap {
     let size = 50, placed;
     do { size -= size > 12 ? 2 : 1; placed = this.placed(groups, width, size); } while (size > 4 && placed.height > most);
     Object.assign(this, placed, { size });
+    this.shorten(placed.titles);
+  }
+
+  /** What stands above a rack: its whole name, the last part of it where that does not fit for all, and as much of it as fits. */
+  shorten(titles) {
+    const pen = this.picture.getContext("2d");
+    pen.font = TITLE_FONT;
+    const fits = (title) => !title.width || pen.measureText(title.text).width <= Math.max(title.width, 24);
+    for (const title of titles) title.text = shown(title.text);
+    if (titles.every(fits)) return;
+    for (const title of titles) {
+      if (title.zone) continue;
+      title.text = title.text.slice(Math.max(title.text.lastIndexOf(" "), title.text.lastIndexOf("/")) + 1);
+      while (title.text.length > 1 && !fits(title)) title.text = title.text.slice(0, -2) + "\u2026";
+    }
   }
 
   placed(groups, width, size) {
-    const cells = [], titles = [], gap = size > 8 ? 2 : 1, step = size + gap;
+    const cells = [], titles = [], gap = gapOf(size), step = size + gap;
     let x = 0, y = 0, rowHeight = 0, zone = null;
     for (const group of groups) {
       if (group.zone !== zone) {
@@ -118,50 +143,83 @@ class ClusterMap {
   }
 
   draw() {
-    const { canvas, size } = this, scale = devicePixelRatio || 1;
+    const { picture, size } = this, scale = devicePixelRatio || 1;
     const colours = Object.fromEntries(["empty", "low", "high", "release", "nominated", "quiet", "text", "bad", "panel"].map((key) => [key, scheme.colour(key)]));
     const w = Math.round(this.width * scale), h = Math.round(this.height * scale);
-    if (canvas.width !== w || canvas.height !== h) { canvas.width = w; canvas.height = h; canvas.style.height = this.height + "px"; }
-    const pen = canvas.getContext("2d");
+    for (const canvas of [picture, this.canvas]) if (canvas.width !== w || canvas.height !== h) { canvas.width = w; canvas.height = h; }
+    this.canvas.style.height = this.height + "px";
+    const pen = picture.getContext("2d");
     pen.setTransform(scale, 0, 0, scale, 0, 0);
+    // From moment to moment few nodes change: rows that do not are the same objects.
+    const same = this.marked.size || this.leaving.size || this.colour === "gang" ? null : [this.colour, scale, this.width, JSON.stringify([...this.palette, colours])].join(" ");
+    const changed = same && same === this.same && this.drawn === this.cells ? this.cells.filter((cell) => cell.drawn !== cell.node) : null;
+    Object.assign(this, { same, drawn: this.cells });
+    for (const cell of this.cells) cell.drawn = cell.node;
+    if (changed) {
+      const gap = gapOf(size);
+      for (const { x, y } of changed) pen.clearRect(x - gap / 2, y - gap / 2, size + gap, size + gap);
+      this.drawCells(pen, changed.filter((cell) => cell.node), colours);
+      this.outlinePointed();
+      return;
+    }
     pen.clearRect(0, 0, this.width, this.height);
     for (const title of this.titles) {
-      pen.font = (title.zone ? "600 " : "") + "11px system-ui, sans-serif";
+      pen.font = (title.zone ? "600 " : "") + TITLE_FONT;
       pen.fillStyle = title.zone ? colours.text : colours.quiet;
-      let text = shown(title.text);
-      if (title.width) while (text.length > 1 && pen.measureText(text).width > Math.max(title.width, 24)) text = text.slice(0, -2) + "\u2026";
-      pen.fillText(text, title.x, title.y);
+      pen.fillText(title.text, title.x, title.y);
     }
-    for (const { node, x, y } of this.cells) {
-      if (!node) continue;
-      pen.globalAlpha = this.marked.size && !this.marked.has(node.node) && !this.leaving.has(node.node) ? 0.28 : 1;
-      pen.fillStyle = colours.empty;
+    const isFaded = (cell) => this.marked.size && !this.marked.has(cell.name) && !this.leaving.has(cell.name);
+    const cells = this.cells.filter((cell) => cell.node), faded = cells.filter(isFaded);
+    pen.globalAlpha = 0.28;
+    this.drawCells(pen, faded, colours);
+    pen.globalAlpha = 1;
+    this.drawCells(pen, faded.length ? cells.filter((cell) => !isFaded(cell)) : cells, colours);
+    if (this.marked.size) this.cells.forEach((cell) => { if (this.marked.has(cell.name)) this.outline(pen, cell, colours.text, 1.5); });
+    if (this.leaving.size) {
+      pen.setLineDash([3, 2]);
+      this.cells.forEach((cell) => { if (this.leaving.has(cell.name)) this.outline(pen, cell, colours.release, 2, size > 12 ? 3 : 0); });
+      pen.setLineDash([]);
+    }
+    this.outlinePointed();
+  }
+
+  /** One colour after the other: to change the colour of a pen takes longer than to fill a cell. */
+  drawCells(pen, cells, colours) {
+    const { size } = this, filled = new Map(), crossed = [];
+    pen.fillStyle = colours.empty;
+    for (const { node, x, y } of cells) {
       pen.fillRect(x, y, size, size);
       let bottom = y + size;
       for (const [share, colour] of this.parts(node, colours)) {
         const tall = Math.min(bottom - y, share * size);
-        pen.fillStyle = colour;
-        pen.fillRect(x, bottom - tall, size, tall);
         bottom -= tall;
+        if (!filled.has(colour)) filled.set(colour, []);
+        filled.get(colour).push(x, bottom, tall);
       }
-      if (node.state !== "ready") {
-        pen.strokeStyle = colours.bad; pen.lineWidth = size > 8 ? 1.5 : 1;
-        pen.beginPath(); pen.moveTo(x, y); pen.lineTo(x + size, y + size); pen.moveTo(x + size, y); pen.lineTo(x, y + size); pen.stroke();
-      }
+      if (node.state !== "ready") crossed.push([x, y]);
     }
-    pen.globalAlpha = 1;
-    const outline = (cell, colour, width, inset = 0) => {
-      pen.strokeStyle = colour;
-      pen.lineWidth = width;
-      pen.strokeRect(cell.x - .5 + inset, cell.y - .5 + inset, size + 1 - 2 * inset, size + 1 - 2 * inset);
-    };
-    if (this.marked.size) this.cells.forEach((cell) => { if (this.marked.has(cell.name)) outline(cell, colours.text, 1.5); });
-    if (this.leaving.size) {
-      pen.setLineDash([3, 2]);
-      this.cells.forEach((cell) => { if (this.leaving.has(cell.name)) outline(cell, colours.release, 2, size > 12 ? 3 : 0); });
-      pen.setLineDash([]);
+    for (const [colour, parts] of filled) {
+      pen.fillStyle = colour;
+      for (let at = 0; at < parts.length; at += 3) pen.fillRect(parts[at], parts[at + 1], size, parts[at + 2]);
     }
-    if (this.cells[this.at]) outline(this.cells[this.at], colours.text, 2.5);
+    pen.strokeStyle = colours.bad; pen.lineWidth = size > 8 ? 1.5 : 1;
+    for (const [x, y] of crossed) { pen.beginPath(); pen.moveTo(x, y); pen.lineTo(x + size, y + size); pen.moveTo(x + size, y); pen.lineTo(x, y + size); pen.stroke(); }
+  }
+
+  outline(pen, cell, colour, width, inset = 0) {
+    pen.strokeStyle = colour;
+    pen.lineWidth = width;
+    pen.strokeRect(cell.x - .5 + inset, cell.y - .5 + inset, this.size + 1 - 2 * inset, this.size + 1 - 2 * inset);
+  }
+
+  /** The picture, and an outline around the node that is pointed at. */
+  outlinePointed() {
+    const pen = this.canvas.getContext("2d"), scale = devicePixelRatio || 1;
+    pen.setTransform(1, 0, 0, 1, 0, 0);
+    pen.clearRect(0, 0, this.canvas.width, this.canvas.height);
+    pen.drawImage(this.picture, 0, 0);
+    pen.setTransform(scale, 0, 0, scale, 0, 0);
+    if (this.cells[this.at]) this.outline(pen, this.cells[this.at], scheme.colour("text"), 2.5);
   }
 
   point(event) {
@@ -192,11 +250,11 @@ class ClusterMap {
 
   open() {
     const node = this.cells[this.at] && this.cells[this.at].node, gang = node && node.gangs.find((each) => each.gang);
-    if (gang) location.hash = "#/gang/" + encodeURIComponent(gang.gang);
+    if (gang) location.hash = gangAddress(gang.gang);
   }
 
   tell() {
-    this.draw();
+    this.outlinePointed();
     const cell = this.cells[this.at], resource = this.cluster.summary.resource;
     this.tip.hidden = !cell;
     if (!cell || !cell.node) return;

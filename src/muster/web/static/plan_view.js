@@ -5,7 +5,7 @@ const EXAMPLE = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: train, namesp
 
 function planView() {
   state.marked = new Set();
-  const job = el("textarea", { id: "job", spellcheck: "false" }), namespace = el("input", { id: "namespace", placeholder: "default" });
+  const job = el("textarea", { id: "job", spellcheck: "false", onfocus: () => { if (job.value === EXAMPLE) job.select(); } }), namespace = el("input", { id: "namespace", placeholder: "default" });
   const answer = el("div", { "aria-live": "polite" }), map = mapPanel("Where it would run"), button = el("button", {}, "Plan");
   job.value = EXAMPLE;
   function mark(gangs) {
@@ -31,7 +31,7 @@ function planView() {
         answer.append(el("p", { class: "quiet" }, "When it starts, and what would make it run, is being tried ..."));
         show(await data.plan(job.value, namespace.value, true));
       }
-    } catch (error) { mark([]); answer.replaceChildren(el("p", { class: "bad" }, error.message)); }
+    } catch (error) { mark([]); answer.replaceChildren(el("p", { class: "bad" }, lines(error.message))); }
     button.disabled = false;
   } }, el("label", { for: "job" }, "A manifest of any workload, in YAML or JSON"), job, el("div", { class: "controls" }, el("label", { for: "namespace" }, "namespace of what names none"), namespace, button));
   return { update: map.show, node: el("div", { class: "panels" }, el("section", { class: "panel" }, el("div", { class: "top" }, el("h2", {}, "Would this job run?")), form, answer), map.node) };

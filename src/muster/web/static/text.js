@@ -22,6 +22,10 @@ function el(tag, properties, ...children) {
 
 const BYTES = [["Ei", 2 ** 60], ["Pi", 2 ** 50], ["Ti", 2 ** 40], ["Gi", 2 ** 30], ["Mi", 2 ** 20], ["Ki", 1024]];
 const grouped = (value) => Number(value).toLocaleString("en", { maximumFractionDigits: 1 });
+/** One digit after the point in all rows, so that they stand below each other. */
+const hours = (value) => Number(value).toLocaleString("en", { minimumFractionDigits: 1, maximumFractionDigits: 1 });
+/** An error may have several lines. */
+const lines = (text) => String(text).split("\n").map((line) => el("span", { class: "line" }, line));
 
 function amount(resource, value) {
   if (resource === "cpu") return grouped(value / 1000);
@@ -75,8 +79,11 @@ const STAGES = {
 };
 const ORDER = ["preempting", "waiting-on-permit", "waiting", "timed-out", "waiting-for-pods", "running", "finished"];
 const stage = (name) => el("span", { class: "stage " + (STAGES[name] || "") }, name);
-const name = (text) => el("span", { class: "name" }, text);
-const gangLink = (gang) => gang ? el("a", { class: "name", href: "#/gang/" + encodeURIComponent(gang) }, gang) : el("span", { class: "quiet" }, "another tenant's");
+const LONG = 28;
+/** Tables cut long names off. */
+const name = (text) => el("span", { class: "name", title: String(text).length > LONG ? shown(text) : null }, text);
+const gangAddress = (gang) => "#/gang/" + gang.split("/").map(encodeURIComponent).join("/");
+const gangLink = (gang) => gang ? el("a", { class: "name", href: gangAddress(gang), title: gang.length > LONG ? shown(gang) : null }, gang) : el("span", { class: "quiet" }, "another tenant's");
 
 /** New content, with the focus where it was: on the link to the same gang. */
 function replaceKeepingFocus(container, ...content) {
