@@ -53,6 +53,11 @@ def test_every_link_to_a_file_or_heading_leads_somewhere(document: Path) -> None
             assert heading in {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in headings}, target
 
 
+def test_every_page_is_in_the_table_of_what_to_read() -> None:
+    listed = set(re.findall(r"\]\((docs/[^)#]+\.md)", text_of("README.md").split("| to read |", 1)[1]))
+    assert {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")} - listed == set()
+
+
 # -- the glossary ------------------------------------------------------------------------------------------------------------------
 
 
