@@ -110,7 +110,7 @@ class Placements:
 
     def _bump(self, change: NetChange) -> None:
         bump, before, now = self.changes.bump, change.before, change.now
-        member = self._charged(change.step.pod)
+        member = self.charged(change.step.pod)
         if member is not None:
             if before.node is None:
                 bump(Topic.QUEUE_USAGE)
@@ -150,7 +150,7 @@ class Placements:
             self.by_uid[pod.uid] = placement
             self.on_node[placement.node or ""][pod.uid] = pod
         else:
-            self._move_charge(pod, before, placement, member or self._charged(pod))
+            self._move_charge(pod, before, placement, member or self.charged(pod))
         if before.phase is not placement.phase:
             self._index_phase(pod, before.phase, placement.phase)
         if member is not None:
@@ -199,7 +199,7 @@ class Placements:
         if row is not None:
             self.table.change_phase(row, amounts, before=before, now=now)
 
-    def _charged(self, pod: Pod) -> Member | None:
+    def charged(self, pod: Pod) -> Member | None:
         """The queue that it counts in. Reserve pods are no members of a gang."""
         return pod.member if isinstance(pod, ReservePod) else self._members.get(pod.uid)
 

@@ -113,8 +113,8 @@ class PreemptRules:
         return None
 
     def allows_eviction(self, pods: Sequence[Pod], *, priority: int) -> Verdict:
-        members = self._s.world.facts.members
-        other = next((queue for queue in (members[pod.uid].queue for pod in pods) if queue not in self._queues), None)
+        members = [self._s.world.placements.charged(pod) for pod in pods]
+        other = next((member.queue for member in members if member is not None and member.queue not in self._queues), None)
         if other is not None:
             return Verdict(ok=False, why=f"a gang of its queue has members in {show_queue(other)}, too")
         return lower_priority(self._ask, pods, priority)

@@ -17,6 +17,7 @@ from muster.model.pod import Pod
 from muster.model.resource_amounts import PODS
 from muster.model.topics import Topic
 from muster.state.derived_values import Derived
+from muster.state.facts import Member
 from muster.state.node_table import BoolColumn, IntColumn
 from muster.state.resource_columns import Amounts
 from muster.state.world import World
@@ -87,7 +88,7 @@ class GivingQueues:
         `outranks`: they have a higher one. `may_cross`: these may take a queue below its share, too."""
         freed: dict[str, Amounts] = {}
         for pod in pods:
-            queue = self._s.world.facts.members[pod.uid].queue
+            queue = charged(self._s.world, pod).queue
             if not is_lower or queue not in self.comparisons:
                 freed[queue] = freed.get(queue, 0) + self._s.world.request(pod)
         for queue, amounts in freed.items():
@@ -114,7 +115,7 @@ class GivingQueues:
 
     def why_given(self, pod: Pod) -> str:
         """What both queues have of their shares, where the pod is of another queue than the ask's; else nothing."""
-        queue = self._s.world.facts.members[pod.uid].queue
+        queue = charged(self._s.world, pod).queue
         if queue in self.comparisons:
             return ""
         if queue not in self._given:
@@ -140,7 +141,7 @@ class GivingQueues:
         """Gangs, by key, of other queues that only borrow what is evicted, as the asking queues do."""
         found: dict[str, None] = {}
         for pod in victims:
-            member, request = self._s.world.facts.members[pod.uid], self._s.world.request(pod)
+            member, request = charged(self._s.world, pod), self._s.world.request(pod)
             if member.queue not in self.comparisons and all(
                 comparison.both_borrow(member.queue, request) for comparison in self.comparisons.values()
             ):
@@ -160,12 +161,22 @@ class GivingQueues:
             yield why, np.flatnonzero(among & np.isin(victim_table.gang_queue[: len(among)], queues))
 
 
-def freed_by_unit(world: World, units: Iterable[Iterable[Pod]]) -> Iterator[tuple[str, Amounts, str]]:
-    """What each unit frees in each of its queues, and its gang."""
+def charged(world: World, pod: Pod) -> Member:
+    """As what it counts: what is kept for a moved pod counts as that pod did."""
+    member = world.placements.charged(pod)
+    assert member is not None, f"{pod.full_name} counts in no queue"
+    return member
+
+
+def freed_by_unit(world: World, units: Iterable[Iterable[Pod]]) -> Iterator[tuple[str, Amounts, int]]:
+    """What each unit frees in each of its queues, and the priority of its gang."""
     for unit in units:
         freed: dict[tuple[str, str], Amounts] = {}
+        priorities: dict[str, int] = {}
         for pod in unit:
-            member = world.facts.members[pod.uid]
+            member = charged(world, pod)
             key = (member.queue, member.gang)
             freed[key] = freed.get(key, 0) + world.request(pod)
-        yield from ((queue, amounts, gang) for (queue, gang), amounts in freed.items())
+            gang = world.facts.gangs.get(member.gang)
+            priorities[member.gang] = gang.priority if gang is not None else pod.priority
+        yield from ((queue, amounts, priorities[gang]) for (queue, gang), amounts in freed.items())

@@ -21,7 +21,7 @@ from muster.engine.evict.eviction_policy import (
     lower_priority_in_same_queue,
     priority_against,
 )
-from muster.engine.evict.giving_queues import GivingQueues, freed_by_unit
+from muster.engine.evict.giving_queues import GivingQueues, charged, freed_by_unit
 from muster.engine.evict.queue_comparison import QueueComparison
 from muster.engine.evict.victims import VictimTable, mask_of
 from muster.engine.hooks import Ask
@@ -84,7 +84,7 @@ class ReclaimRules:
         table, asking = self._victim_table, self._ask.gang.priority
         at = table.index.get(pods[0].uid) if pods else None
         gang = int(table.gang[at]) if at is not None else None
-        is_lower = gang is not None and table.gang_priority[gang] < asking and priority < asking
+        is_lower = (gang is None or table.gang_priority[gang] < asking) and priority < asking
         if not is_lower and any(self._is_own(pod) for pod in pods) and not (lower := lower_priority(self._ask, pods, priority)).ok:
             return lower
         why = self._queues.why_not(pods, is_lower=is_lower, outranks=priority > asking)
@@ -94,7 +94,7 @@ class ReclaimRules:
         return Verdict(ok=False, why=why) if why else YES
 
     def _is_own(self, pod: Pod) -> bool:
-        return self._s.world.facts.members[pod.uid].queue in self._queues.comparisons
+        return charged(self._s.world, pod).queue in self._queues.comparisons
 
     def allows_plan(self, units: Sequence[Sequence[Pod]]) -> Verdict:
         """Each queue that takes from others must be within its share, with the ask and without what the plan evicts."""
@@ -102,8 +102,8 @@ class ReclaimRules:
         taken: list[tuple[str, Amounts]] = []
         is_by_priority = True
         preempted: dict[str, Amounts] = {}
-        for queue, amounts, gang in freed_by_unit(world, units):
-            is_lower = world.facts.gangs[gang].priority < self._ask.gang.priority
+        for queue, amounts, priority in freed_by_unit(world, units):
+            is_lower = priority < self._ask.gang.priority
             is_by_priority = is_by_priority and is_lower
             if queue in self._queues.comparisons and is_lower:
                 preempted[queue] = preempted.get(queue, 0) + amounts
