@@ -116,7 +116,8 @@ def _marked(s: Session, uids: tuple[str, ...], phase: Phase) -> Iterator[Pod]:
 def _continue_evictions(s: Session, plan: SavedPlan, entry: SavedEvictions) -> UnsentPlan:
     """Evictions that were never sent are sent now, if the gang's action could choose these victims now for these nodes."""
     members = [member for member in plan.members if member.plan == entry.plan and not _why_stale(s, plan, member, check_fit=False)]
-    found = [(pod, s.world.placement(pod)) for pod in _evictable(s, plan, entry, members)] if members else []
+    evictable, crossing = _evictable(s, plan, entry, members) if members else ([], ())
+    found = [(pod, s.world.placement(pod)) for pod in evictable]
     for victim, _ in found:
         gang, first = s.world.facts.gangs[plan.gang], s.world.facts.pods[members[0].uid]
         sides = f"{_queue_and_priority(s, victim)} against {_queue_and_priority(s, first)}"
@@ -124,22 +125,23 @@ def _continue_evictions(s: Session, plan: SavedPlan, entry: SavedEvictions) -> U
         with s.trial(why, cause=entry.action, for_gang=gang.full_name) as trial:
             trial.evict(victim)
             trial.commit()
-    return UnsentPlan(entry.plan, entry.action, tuple(found), ())
+    return UnsentPlan(entry.plan, entry.action, tuple(found), crossing)
 
 
-def _evictable(s: Session, plan: SavedPlan, entry: SavedEvictions, members: list[SavedMember]) -> list[Pod]:
+def _evictable(s: Session, plan: SavedPlan, entry: SavedEvictions, members: list[SavedMember]) -> tuple[list[Pod], tuple[str, ...]]:
+    """Those, and the gangs of the plan that bring a queue below its share."""
     policy = EVICTION_POLICIES.get(entry.action)
     victims = [s.world.facts.pods[uid] for uid in entry.victims if uid in s.world.facts.pods]
     if entry.action == CONSOLIDATE:
         asking = s.world.facts.gangs[plan.gang]
         movable = movable_now(s, move_ask(asking, [s.world.facts.pods[member.uid] for member in members]), victims)
-        return [victim for victim in victims if victim.uid in movable]
+        return [victim for victim in victims if victim.uid in movable], ()
     if policy is None or not any(s.world.phase(victim) is Phase.BOUND for victim in victims):
-        return []
+        return [], ()
     pods = tuple(s.world.facts.pods[member.uid] for member in members)
     ask = Ask(s.world.facts.gangs[plan.gang], pods, Purpose.EVICT, policy.name)
-    evictable = evictable_now(s, ask, policy, nodes={member.node for member in members}, victims=victims)
-    return [victim for victim in victims if victim.uid in evictable]
+    evictable, crossing = evictable_now(s, ask, policy, nodes={member.node for member in members}, victims=victims)
+    return [victim for victim in victims if victim.uid in evictable], crossing
 
 
 def _queue_and_priority(s: Session, pod: Pod) -> str:

@@ -13,8 +13,11 @@ from muster.engine.session import Session
 from muster.model.pod import Phase, Pod
 
 
-def evictable_now(s: Session, ask: Ask, policy: EvictionPolicy, *, nodes: Set[str], victims: Sequence[Pod]) -> set[str]:
-    """The UIDs of those victims that are placed and that the action could choose now for this ask on these nodes.
+def evictable_now(
+    s: Session, ask: Ask, policy: EvictionPolicy, *, nodes: Set[str], victims: Sequence[Pod]
+) -> tuple[set[str], tuple[str, ...]]:
+    """The UIDs of those victims that are placed and that the action could choose now for this ask on these nodes, and the gangs of
+    all of them that bring a queue below its share.
 
     They are judged as one plan, before any of them left: what the ask lacks was decided with all of them in place."""
     by_gang: dict[str, list[Pod]] = {}
@@ -26,12 +29,13 @@ def evictable_now(s: Session, ask: Ask, policy: EvictionPolicy, *, nodes: Set[st
         for victim in victims:
             if s.world.phase(victim) is Phase.TERMINATING:
                 trial.change_phase(victim, phase=Phase.BOUND)
-        return left & _choosable(s, ask, policy, nodes=nodes, by_gang=by_gang, left=left)
+        found, crossing = _choosable(s, ask, policy, nodes=nodes, by_gang=by_gang, left=left)
+    return left & found, crossing
 
 
 def _choosable(
     s: Session, ask: Ask, policy: EvictionPolicy, *, nodes: Set[str], by_gang: Mapping[str, Sequence[Pod]], left: Set[str]
-) -> set[str]:
+) -> tuple[set[str], tuple[str, ...]]:
     asked = EvictionAsk(s, ask, policy, contested(s, ask, usable_domains(s, ask)), ActionCache(), s.policy.settings.max_placements)
     search = VictimSearch(asked, WHOLE_CLUSTER)
     candidates = {search.victim_table.pods[at].uid for at in search.units.victim.tolist()}
@@ -44,7 +48,7 @@ def _choosable(
             may = candidates.issuperset(victim.uid for victim in theirs) and _frees_what_is_needed(s, ask, theirs, nodes)
             may = may and allows_eviction(s, ask, asked.rules, theirs, priority=s.world.facts.gangs[key].priority).ok
         found.update(victim.uid for victim in theirs if may)
-    return found
+    return found, asked.rules.crossing_gangs([victim for theirs in by_gang.values() for victim in theirs])
 
 
 def _is_protected(victim_table: VictimTable, pod: Pod) -> bool:
