@@ -41,6 +41,8 @@ def update_backfill_reservations(s: Session, refusals: Refusals) -> None:
     memory, after_s = s.world.memory, s.policy.settings.reserve_after_s
     if not after_s and not len(memory.backfill_reservations):
         return
+    # What the scheduler before this one said is not known.
+    told = {} if s.is_first_cycle else {key: _told(kept) for key, kept in memory.backfill_reservations.items()}
     for key in list(memory.backfill_reservations):
         if not after_s or not _waits_for_capacity(s, key):
             memory.end_backfill_reservation(key)
@@ -51,6 +53,14 @@ def update_backfill_reservations(s: Session, refusals: Refusals) -> None:
         if searches < MAX_RESERVATIONS and key not in memory.backfill_reservations:
             searches += keep_capacity(s, key)
     _end_idle(s)
+    for key, kept in memory.backfill_reservations.items():
+        if _told(kept) != told.get(key):
+            memory.attempt_again_at(key, s.now)
+
+
+def _told(kept: BackfillReservation) -> tuple[tuple[str, ...], float | None]:
+    """What the condition of the gang says of it: after another attempt, in the next cycle."""
+    return kept.nodes, kept.starts_at
 
 
 def _due(s: Session, refusals: Refusals) -> list[str]:

@@ -282,6 +282,12 @@ class Memory:
         if attempts is not None and attempts.verdict is not None:
             self.attempts.set(gang, replace(attempts, verdict=None))
 
+    def attempt_again_at(self, gang: str, at: float) -> None:
+        """Its last verdict holds, but there will be more to say."""
+        attempts = self.attempts.get(gang)
+        if attempts is not None and attempts.verdict is not None:
+            self.attempts.set(gang, replace(attempts, verdict=replace(attempts.verdict, at=at)))
+
     def with_last_minimums(self, gang: Gang) -> Gang:
         """The gang, with the minimums that it last had where they are not known now."""
         last = self.last_minimums.get(gang.key)
