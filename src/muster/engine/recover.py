@@ -39,7 +39,7 @@ def recover(s: Session) -> None:
         return
     plans = _saved_plans(s)
     _recover_marked(s, plans)
-    continued = [(plan.gang, _continue_evictions(s, plan, entry)) for plan in plans for entry in plan.evictions]
+    continued = [(plan.gang, _continue_evictions(s, plan, entry, before)) for plan, entry, before in _as_decided(s, plans)]
     # Only now: what these very evictions cost their victims must not protect those that are left.
     recover_history(s)
     record_plans(s, continued)
@@ -113,10 +113,33 @@ def _marked(s: Session, uids: tuple[str, ...], phase: Phase) -> Iterator[Pod]:
             yield pod
 
 
-def _continue_evictions(s: Session, plan: SavedPlan, entry: SavedEvictions) -> UnsentPlan:
-    """Evictions that were never sent are sent now, if the gang's action could choose these victims now for these nodes."""
-    members = [member for member in plan.members if member.plan == entry.plan and not _why_stale(s, plan, member, check_fit=False)]
-    evictable, crossing = _evictable(s, plan, entry, members) if members else ([], ())
+def _as_decided(s: Session, plans: list[SavedPlan]) -> Iterator[tuple[SavedPlan, SavedEvictions, list[SavedMember]]]:
+    """All evictions in the order in which they were decided, as far as it can be known, with who was nominated before."""
+    turn = {name: at for at, name in enumerate(s.policy.actions)}
+    gangs = s.world.facts.gangs
+    known = [(plan, entry) for plan in plans if plan.gang in gangs for entry in plan.evictions]
+    before: list[SavedMember] = []
+    for plan, entry in sorted(
+        known, key=lambda one: (one[1].since, turn.get(one[1].action, len(turn)), s.gang_key(gangs[one[0].gang]))
+    ):
+        yield plan, entry, before
+        before = [*before, *_members_of(s, plan, entry)]
+
+
+def _members_of(s: Session, plan: SavedPlan, entry: SavedEvictions) -> list[SavedMember]:
+    return [member for member in plan.members if member.plan == entry.plan and not _why_stale(s, plan, member, check_fit=False)]
+
+
+def _continue_evictions(s: Session, plan: SavedPlan, entry: SavedEvictions, before: list[SavedMember]) -> UnsentPlan:
+    """Evictions that were never sent are sent now, if the gang's action could choose these victims now for these nodes, with those
+    nominated who were so when they were decided."""
+    members = _members_of(s, plan, entry)
+    with s.trial("judged as it was decided", cause="") as trial:
+        for member in before:
+            trial.restore(
+                s.world.facts.pods[member.uid], Placement(member.phase, member.node, member.since, member.devices, member.plan)
+            )
+        evictable, crossing = _evictable(s, plan, entry, members) if members else ([], ())
     found = [(pod, s.world.placement(pod)) for pod in evictable]
     for victim, _ in found:
         gang, first = s.world.facts.gangs[plan.gang], s.world.facts.pods[members[0].uid]
