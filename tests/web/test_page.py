@@ -18,6 +18,7 @@ from tests.web.axe import find_axe
 from tests.web.chromium import HOW, find_chromium
 from tests.web.page_speed import FRAME_MS, MOMENTS, NODES, large_views, measured, opened_browser
 from tests.web.served import BUSY, ask, scenario, serving
+from tests.web.shown_page import Shown
 from tests.web.test_tenants import FakeReviews
 
 from muster.cli.view import read_views
@@ -48,34 +49,6 @@ def views(tmp_path_factory: pytest.TempPathFactory) -> RecordedViews:
 def page(views: RecordedViews) -> Iterator[str]:
     with serving(views) as address:
         yield address
-
-
-class Shown:
-    """What the browser shows."""
-
-    def __init__(self, driver: Any, url: str) -> None:
-        self.driver = driver
-        driver.get("about:blank")
-        # What ended before is not this page's.
-        driver.get_log("browser")
-        driver.get(url)
-        self.until(lambda: "in use" in self.text("#headline"))
-
-    def until(self, check: Callable[[], Any]) -> Any:
-        deadline = time.monotonic() + 40
-        while not (found := check()):
-            assert time.monotonic() < deadline, self.text("body")
-            time.sleep(0.05)
-        return found
-
-    def run(self, script: str) -> Any:
-        return self.driver.execute_script(script)
-
-    def text(self, selector: str) -> str:
-        return str(self.run(f"const e = document.querySelector({selector!r}); return e ? e.innerText : ''"))
-
-    def errors(self) -> list[str]:
-        return [line["message"] for line in self.driver.get_log("browser") if line["level"] == "SEVERE"]
 
 
 class ChangedViews:

@@ -270,6 +270,29 @@ def test_what_is_remembered_of_a_token_ends_with_it() -> None:
         del MAY_LIST[token]
 
 
+@pytest.mark.parametrize("jump_s", [-1e6, 1e6])
+def test_a_clock_that_jumps_neither_ends_a_token_nor_keeps_it(monkeypatch: pytest.MonkeyPatch, jump_s: float) -> None:
+    """Whether it has ended the API server says; for how long its answer counts runs on the monotonic clock."""
+    now, wall, reviews = [0.0], [1000.0], FakeReviews()
+    claims = base64.urlsafe_b64encode(b'{"exp": 5000}').decode().rstrip("=")
+    monkeypatch.setitem(MAY_LIST, f"e30.{claims}.x", {""})
+
+    async def steps() -> None:
+        access = TokenAccess(reviews, clock=lambda: now[0], wall_clock=lambda: wall[0])
+        token = f"e30.{claims}.x"
+        await access.reader(remote="10.0.0.7", host="", token=token)
+        wall[0] += jump_s
+        now[0] += CACHE_S + 1
+        await access.reader(remote="10.0.0.7", host="", token=token)
+        assert len(reviews.asked) == 2
+        monkeypatch.delitem(MAY_LIST, token)
+        now[0] += CACHE_S + 1
+        with pytest.raises(Denied):
+            await access.reader(remote="10.0.0.7", host="", token=token)
+
+    asyncio.run(steps())
+
+
 class _CountingViews:
     """The same view after several cycles."""
 
