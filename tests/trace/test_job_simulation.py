@@ -162,6 +162,20 @@ def test_a_gang_that_has_nominations_is_like_no_other() -> None:
     assert nominated
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_in_a_made_history_only_the_lowest_queue_asks_for_much_more_than_it_deserves(seed: int) -> None:
+    """Else the highest would wait for its own jobs, whatever the policy does."""
+    history = make_trace(parse_made_trace(f"seed={seed}"))
+    asked = dict.fromkeys(("prod", "research", "batch"), 0.0)
+    for each in history.jobs:
+        asked[each.queue] += each.run_s * each.gpus / (512 * 14 * 86_400)
+    deserved = {queue.name: queue.deserved[GPU] / 512 for queue in history.queues}
+    assert deserved == {"prod": 0.5, "research": 0.375, "batch": 0.125}
+    assert sum(asked.values()) == pytest.approx(1.1)
+    assert asked["prod"] < 0.9 * deserved["prod"]
+    assert asked["batch"] > 2 * deserved["batch"]
+
+
 @pytest.mark.parametrize("text", ["gang=3", "gangs=many", "gangs=0"])
 def test_a_made_history_is_asked_for_in_whole_numbers(text: str) -> None:
     with pytest.raises(InputError):

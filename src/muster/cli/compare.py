@@ -17,7 +17,7 @@ from muster.cli.compare_report import job_cells, report_html
 from muster.cli.errors import UserError, file_error
 from muster.cli.json_output import JsonDocument, write_json
 from muster.cli.screen import BAD, DIM, GOOD, Screen, TextPart, styled, to_stdout
-from muster.cli.text_format import count
+from muster.cli.text_format import count, duration
 from muster.cli.text_table import lay_out
 from muster.config import default_policy, load_policy
 from muster.trace.comparison import Comparison, FigureRow, JobDifference, compare
@@ -158,8 +158,9 @@ def _file(path: Path) -> NamedFile:
 
 
 def _headline(trace: JobTrace, options: CompareOptions) -> str:
-    days = trace.jobs[-1].arrival_s / 86_400
-    filled = f"filled to {options.fill:g} %" if options.fill is not None else f"{days:.1f} days"
+    until_s = trace.jobs[-1].arrival_s
+    lasts = f"{until_s / 86_400:.1f} days" if until_s >= 8640 else duration(until_s)
+    filled = f"filled to {options.fill:g} %" if options.fill is not None else lasts
     jobs, nodes, seeds = count(len(trace.jobs), "job"), count(len(trace.nodes), "node"), count(options.seeds, "seed")
     return f"{jobs}, {filled}, {nodes}, {trace.gpus:,} GPUs, {seeds}"
 

@@ -1,4 +1,8 @@
-"""Makes a history from a seed: gangs of whole and half nodes and of a few GPUs, of three queues, at a given load."""
+"""Makes a history from a seed: gangs of whole and half nodes and of a few GPUs, of three queues, at a given load.
+
+Each gang belongs to any of the queues with equal chance, so that the highest asks for less than it deserves, the middle one for
+about that, and the lowest for three times as much: it lives on what the others leave, and what is evicted is mostly its own.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +16,8 @@ from muster.trace.job_trace import JobTrace, TraceJob, node_of, signature_of, so
 from muster.yaml_positions import InputError, InputFault, nearest
 
 _QUEUES = (("prod", 0.5, 100), ("research", 0.375, 50), ("batch", 0.125, 10))
-"""Name, share of the cluster and of the load, and the priority of its gangs."""
-_SIZES = ((1, 1, 30), (1, 2, 12), (1, 4, 14), (1, 8, 22), (2, 8, 10), (4, 8, 8), (8, 8, 4))
+"""Name, share of the cluster that it deserves, and the priority of its gangs."""
+_SIZES = ((1, 1, 30), (1, 2, 12), (1, 4, 14), (1, 8, 22), (2, 8, 10), (4, 8, 5))
 """Members, GPUs of each, and how frequent: many small jobs, most of the work in large ones."""
 _DAY_S = 86_400.0
 _GIB = 2**30
@@ -62,7 +66,7 @@ def make_trace(spec: MadeTrace) -> JobTrace:
 
 
 def _job(draw: random.Random, spec: MadeTrace, number: int) -> TraceJob:
-    queue, _, priority = draw.choices(_QUEUES, [share for _, share, _ in _QUEUES])[0]
+    queue, _, priority = draw.choices(_QUEUES)[0]
     members, gpus, _ = draw.choices(_SIZES, [frequency for *_, frequency in _SIZES])[0]
     gpus = min(gpus, spec.gpus)
     return TraceJob(
