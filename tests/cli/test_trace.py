@@ -91,3 +91,30 @@ def test_what_asks_for_no_gpus_fills_no_cluster(tmp_path: Path) -> None:
     result = muster("compare", tmp_path / "jobs.csv", "--nodes", "1x8", "--fill", "100")
     assert result.code == 2
     assert "--fill is about GPUs, and no job of this history asks for any" in result.err
+
+
+def test_jobs_that_never_end_are_named_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "jobs.csv").write_text("name,arrival_s,run_s,members,gpus\nfits,0,60,1,8\nhuge,0,60,3,8\n")
+    result = muster("sim", tmp_path / "jobs.csv", "--nodes", "2x8")
+    assert result.code == 0
+    lines = result.out.splitlines()
+    at = next(number for number, line in enumerate(lines) if "never end" in line)
+    assert lines[at].strip() == "1 of 2 jobs never end with default, such as"
+    assert lines[at + 1].startswith(" huge  still waits: ")
+    assert "never end" not in muster("sim", tmp_path / "jobs.csv", "--nodes", "3x8").out
+
+
+def test_policies_of_one_name_are_told_apart_by_their_paths(tmp_path: Path) -> None:
+    (tmp_path / "jobs.csv").write_text("arrival_s,run_s,gpus\n0,60,1\n")
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "mine.yaml").write_text("base: default\n")
+    chosen = ("-p", "a/mine.yaml", "-p", "b/mine.yaml", "-p", "default")
+    result = muster("compare", "jobs.csv", "--nodes", "1x8", "--json", *chosen, cwd=tmp_path)
+    assert result.document["policies"] == ["a/mine.yaml", "b/mine.yaml", "default"]
+
+
+def test_a_history_is_read_or_made(tmp_path: Path) -> None:
+    (tmp_path / "jobs.csv").write_text("arrival_s,run_s,gpus\n0,60,1\n")
+    result = muster("compare", tmp_path / "jobs.csv", "--generate", "gangs=3")
+    assert (result.code, result.err.strip()) == (2, "muster: either a history or --generate, not both")

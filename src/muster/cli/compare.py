@@ -28,6 +28,7 @@ from muster.trace.sweep import HistorySource, NamedFile, PolicyRun, PolicyText, 
 from muster.trace.table_reader import read_trace
 
 DEFAULT = "default"
+_OPEN_SHOWN = 3
 _JOB_COLUMNS = (
     "policy", "seed", "job", "queue", "gpus", "arrival_s", "first_start_s", "end_s", "waited_s", "evictions", "lost_gpu_hours",
     "why",
@@ -78,7 +79,7 @@ def compare_policies(options: CompareOptions, *, command: str = "compare") -> in
 
 def run_comparison(options: CompareOptions) -> ComparedPolicies:
     """Play all, and write the files that were asked for."""
-    policies = [*([options.logged] if options.logged is not None else []), *map(_policy, list(options.policies) or [DEFAULT])]
+    policies = [*([options.logged] if options.logged is not None else []), *_policies(list(options.policies) or [DEFAULT])]
     source = _source(options)
     history = _history(source, options)
     if not history.jobs:
@@ -114,6 +115,15 @@ def _played(runs: Sequence[PolicyRun], options: CompareOptions) -> list[RunResul
         )
 
 
+def _policies(names: Sequence[str]) -> list[PolicyText]:
+    """Called after their files; by the whole path where two of them would have one name."""
+    found = list(map(_policy, names))
+    stems = [policy.name for policy in found]
+    return [
+        replace(policy, name=name) if stems.count(policy.name) > 1 else policy for policy, name in zip(found, names, strict=True)
+    ]
+
+
 def _policy(name: str) -> PolicyText:
     if name == DEFAULT:
         return PolicyText(DEFAULT, default_policy().source, "<default policy>")
@@ -121,7 +131,9 @@ def _policy(name: str) -> PolicyText:
 
 
 def _source(options: CompareOptions) -> HistorySource:
-    if (options.trace is None) == (options.generate is None):
+    if options.trace is not None and options.generate is not None:
+        raise UserError("either a history or --generate, not both")
+    if options.trace is None and options.generate is None:
         raise UserError("name a history, such as `muster compare jobs.csv --nodes 64x8`, or make one with --generate")
     if options.trace is None:
         return HistorySource(generate=options.generate or "")
@@ -168,6 +180,7 @@ def _headline(trace: JobTrace, options: CompareOptions) -> str:
 def print_comparison(screen: Screen, compared: ComparedPolicies) -> None:
     screen.print_lines(_table(compared, width=screen.width))
     screen.print_lines(_job_table(compared.names, compared.found.jobs, width=screen.width))
+    screen.print_lines(_open_jobs(compared))
 
 
 def _table(compared: ComparedPolicies, *, width: int | None) -> list[Text]:
@@ -206,6 +219,18 @@ def _job_table(names: Sequence[str], jobs: Sequence[JobDifference], *, width: in
         name = names[-1] if pair.worse is pair.last else names[0]
         if pair.worse.why:
             yield styled(f" {pair.worse.name}", (f"  with {name} ", DIM), pair.worse.why)
+
+
+def _open_jobs(compared: ComparedPolicies) -> Iterator[Text]:
+    """Jobs of the first seed that never end, which no mean of a wait or completion counts; the first of them with the reason."""
+    for at, name in enumerate(compared.names):
+        jobs = next(result.jobs for (number, _), result in compared.found.results.items() if number == at)
+        still = [job for job in jobs if job.end_s is None]
+        if still:
+            yield styled("")
+            yield styled(f" {len(still):,} of {count(len(jobs), 'job')} never end", (f" with {name}", DIM), ", such as")
+        for job in still[:_OPEN_SHOWN]:
+            yield styled(f" {job.name}", (f"  {job.why}", DIM))
 
 
 def comparison_document(compared: ComparedPolicies) -> JsonDocument:
