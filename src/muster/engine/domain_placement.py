@@ -83,14 +83,11 @@ class _DomainChoice:
         if self.ask.gang.mode is Mode.STRICT and not feasible.any():
             # It fails wherever it is tried; the domain that comes nearest explains it best.
             return self._place_at(order[0])
-        best = order[0]
         for at in order:
-            if best in self._results and (bool(feasible[at]), int(most[at])) < self._results[best][:2]:
+            if self._results and (bool(feasible[at]), int(most[at])) < max(self._results.values())[:2]:
                 break
             self._evaluate(at)
-            if self._results[at] > self._results[best] or (self._results[at] == self._results[best] and at < best):
-                best = at
-        return self._place_at(best)
+        return self._place_at(max(self._results, key=lambda at: (self._results[at], -at)))
 
     def _evaluate(self, at: int) -> None:
         if at not in self._results:

@@ -65,7 +65,7 @@ class Capacity:
 
 
 def _not_a_leaf(queue: str, children: tuple[str, ...]) -> Verdict:
-    named = ", ".join(child.rsplit("/", 1)[-1] for child in children[:_MAX_NAMED])
+    named = ", ".join(child.rpartition("/")[2] for child in children[:_MAX_NAMED])
     others = f" and {len(children) - _MAX_NAMED} more" if len(children) > _MAX_NAMED else ""
     why = f"{show_queue(queue)} has children, and gangs wait in leaves only: name one of {named}{others}"
     return Verdict(

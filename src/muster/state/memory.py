@@ -319,12 +319,12 @@ class Memory:
             replace(
                 now,
                 evictions=evictions,
-                evicted_at=_last(plan.at, before.evicted_at, now.evicted_at, adds=adds[0], total=evictions),
+                evicted_at=_last(plan.at, before.evicted_at, now.evicted_at, adds=adds[0]) if evictions else 0.0,
                 reclaims=reclaims,
-                reclaimed_at=_last(plan.at, before.reclaimed_at, now.reclaimed_at, adds=adds[1], total=reclaims),
+                reclaimed_at=_last(plan.at, before.reclaimed_at, now.reclaimed_at, adds=adds[1]) if reclaims else 0.0,
                 hours=hours,
                 crossings=_bounded_crossings(crossings),
-                moved_at=_last(plan.at, before.moved_at, now.moved_at, adds=float(plan.moves and bool(plan.hours)), total=1.0),
+                moved_at=_last(plan.at, before.moved_at, now.moved_at, adds=plan.moves and bool(plan.hours)),
             ),
         )
         for uid, _ in plan.hours:
@@ -393,10 +393,8 @@ def _plus(total: float, added: float) -> float:
     return found if found > 1e-6 else 0.0
 
 
-def _last(at: float, before: float, now: float, *, adds: float, total: float) -> float:
-    """When a gang lost something last: with a plan of this time, unless that took nothing after all, or nothing is left of it."""
-    if not total:
-        return 0.0
+def _last(at: float, before: float, now: float, *, adds: float) -> float:
+    """When a gang lost something last: with a plan of this time, unless that took nothing after all."""
     return at if adds else before if now == at else now
 
 

@@ -227,8 +227,6 @@ class DomainSearch:
         the estimate is lower; that is a guess, so where there are few units it does not count."""
         estimate = self._cost_estimate(self._worst_class(plan)) * _GOOD_ENOUGH
         few = len(self.search.units) <= 2 * _TRIED_ALONE
-        if plan.cost <= estimate and not few:
-            return plan
         tried: set[int] = set()
         for at in range(_IMPROVEMENT_ROUNDS if few else _FEW_ROUNDS):
             if plan.cost <= estimate and not few:

@@ -118,7 +118,7 @@ def action_for(s: Session, gang: Gang) -> str:
     wanted = GANG_PREEMPT
     if any(role.queue.startswith("quota/") for role in gang.roles):
         wanted = JOB_PREEMPT
-    elif (gang.min == 1 and gang.size == 1 and gang.is_single_pod) or _is_scheduled_per_pod(s, gang):
+    elif gang.is_single_pod or _is_scheduled_per_pod(s, gang):
         wanted = PREEMPT
     return wanted.name if wanted.name in s.policy.actions else GANG_PREEMPT.name
 
