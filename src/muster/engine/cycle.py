@@ -22,7 +22,7 @@ from muster.engine.recover import recover
 from muster.engine.session import Refusals, Session
 from muster.engine.unneeded_evictions import cancel_unneeded_evictions
 from muster.model.effects import Outcome
-from muster.model.pod import RESERVATIONS, Phase
+from muster.model.pod import RESERVATIONS, Phase, Placement
 from muster.state.gangs.broken_gangs import note_broken_gangs
 from muster.state.memory import BindingReservation
 from muster.state.placements import NetChange
@@ -98,8 +98,13 @@ def run_session(s: Session, *, on_step: StepCallback = _ignore_step, undone: boo
 
 def _remember_bindings(world: World, changes: Sequence[NetChange]) -> None:
     """A pod that is bound where it had a reservation goes back to that if its bind fails."""
+    moves = {move.successor: (uid, move.placement) for uid, move in world.memory.moves.items()}
     for change in changes:
-        before = change.before
-        if change.now.phase is Phase.BINDING and before.phase in RESERVATIONS and before.node == change.now.node:
+        before, now = change.before, change.now
+        if before.node is None and change.step.pod.uid in moves:
+            # It took what was kept for it in this very cycle.
+            plan, kept = moves[change.step.pod.uid]
+            before = Placement(Phase.NOMINATED, kept.node, now.since, now.devices, plan)
+        if now.phase is Phase.BINDING and before.phase in RESERVATIONS and before.node == now.node:
             note = BindingReservation(before, world.memory.plans.get(before.plan))
             world.memory.binding_reservations.set(change.step.pod.uid, note)
