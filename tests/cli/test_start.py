@@ -150,3 +150,28 @@ def test_nodes_that_will_be_kept_for_a_gang_are_kept_in_the_forecast(tmp_path: P
     (tmp_path / "kept.yaml").write_text(KEPT)
     result = muster("why", "big", "-c", "kept.yaml", cwd=tmp_path)
     assert "starts   in 2h, at 02:00Z, if nobody comes before it" in result.out
+
+
+CONTENDED = """\
+name: three gangs could have others evicted
+priorityClasses: [{name: high, value: 100}]
+nodes: [{name: "n[1-4]", gpu: 8}]
+gangs:
+- {name: low, pods: 4, requests: {gpu: 8}, min: 1, runningOn: "n[1-4]", age: 1h}
+- {name: first, requests: {gpu: 8}, priority: 300}
+- {name: second, requests: {gpu: 8}, priority: 200}
+- {name: third, requests: {gpu: 8}, priority: 100}
+"""
+
+
+def test_once_the_time_is_over_only_the_gang_that_is_asked_about_is_looked_for_whom_it_evicts(tmp_path: Path) -> None:
+    (tmp_path / "contended.yaml").write_text(CONTENDED)
+    all_of_it = muster("why", "third", "-c", "contended.yaml", cwd=tmp_path)
+    assert "default/third can run after evicting" in all_of_it.out
+    assert "told as if" not in all_of_it.out
+    hasty = muster("why", "third", "-c", "contended.yaml", "--seconds", "0", cwd=tmp_path)
+    assert "default/third can run after evicting" in hasty.out
+    assert "told as if 2 other waiting gangs had nobody evicted: the time to look whom was over (--seconds 0)" in hasty.out
+    (tmp_path / "job.yaml").write_text("{name: more, requests: {gpu: 8}}")
+    planned = muster("plan", "job.yaml", "-c", "contended.yaml", "--seconds", "0", "--json", cwd=tmp_path)
+    assert planned.document["gangs"][0]["unsearched"] == 3

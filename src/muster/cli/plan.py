@@ -13,7 +13,7 @@ from muster.cli.cluster_file import job_texts
 from muster.cli.cluster_state import ClusterOptions, read_cluster_state
 from muster.cli.errors import UserError
 from muster.cli.json_output import write_json
-from muster.cli.outlook_text import OUTLOOK_QUESTIONS, deadline, remedy_rows, start_rows
+from muster.cli.outlook_text import OUTLOOK_QUESTIONS, bounds_of, deadline, remedy_rows, start_rows
 from muster.cli.screen import BAD, BOLD, GOOD, NOTE, Line, rows_of, styled, to_stdout
 from muster.cli.text_format import compact_names, count, queue_name
 from muster.forecast.dry_run import (
@@ -65,7 +65,7 @@ def plan(job: str, cluster: ClusterOptions, options: JobOptions, *, json: bool) 
         screen.print_wrapped(start_rows(each.forecast, now=state.now, seconds=cluster.seconds))
         screen.print_wrapped(remedy_rows(each.forecast, seconds=cluster.seconds))
         screen.print_wrapped(rows_of("assumed", ["; ".join(each.assumed)] * bool(each.assumed)))
-    screen.print_wrapped(rows_of("note", notes))
+    screen.print_wrapped(rows_of("note", [*bounds_of(answers[0].forecast, seconds=cluster.seconds), *notes]))
     return code
 
 

@@ -11,12 +11,12 @@ from muster.cli import OK
 from muster.cli.cluster_state import ClusterOptions, ClusterState, read_cluster_state
 from muster.cli.errors import UserError
 from muster.cli.json_output import write_json
-from muster.cli.outlook_text import OUTLOOK_QUESTIONS, deadline, remedy_rows, start_rows
+from muster.cli.outlook_text import OUTLOOK_QUESTIONS, bounds_of, deadline, remedy_rows, start_rows
 from muster.cli.plan import forecast_lines, new_alternatives
 from muster.cli.screen import BOLD, GOOD, NOTE, Line, rows_of, styled, to_stdout
 from muster.cli.text_format import amount, compact_names, count, duration, join_names, queue_name
 from muster.engine.session import Session
-from muster.forecast.dry_run import CANNOT_RUN, DryRun, Forecast, dry_run, with_outlook
+from muster.forecast.dry_run import CANNOT_RUN, DryRun, Forecast, bound_searches, dry_run, with_outlook
 from muster.forecast.gang_report import GangAnswer, ObservedGang, ObservedSubgroup, before_cycle, described, find_gang, with_cycle
 from muster.json_values import to_json
 from muster.model.gang import Gang, Stage
@@ -37,6 +37,7 @@ def why(name: str, options: ClusterOptions, *, namespace: str, json: bool) -> in
     def look(session: Session) -> None:
         gang = _find(session.world, wanted, state)
         session.shows_all_domains = frozenset((gang.key,))
+        bound_searches(session, (gang.key,), partial(deadline, options.seconds / OUTLOOK_QUESTIONS))
         seen.append((gang, described(before_cycle(session), gang)))
 
     run = dry_run(state.policy, state.objects, now=state.now, look=look)
@@ -122,7 +123,7 @@ def _lines(told: GangAnswer, state: ClusterState, logged: tuple[str, ...], secon
         yield from start_rows(found, now=state.now, seconds=seconds)
     elif waits:
         yield from rows_of("domains", [f"{each.domain}: {each.why}" for each in new_alternatives(found) if each.domain][:6])
-    yield from rows_of("note", list(state.notes))
+    yield from rows_of("note", [*bounds_of(found, seconds=seconds), *state.notes])
 
 
 def _waiting_lines(told: GangAnswer, found: Forecast) -> Iterator[Line]:

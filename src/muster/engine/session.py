@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -81,6 +81,8 @@ class Session:
         """Why gangs that got a plan in this cycle could not do without, by key."""
         self.shows_all_domains: frozenset[str] = frozenset()
         """Gangs, by key, of which a person wants to know every domain: those that the decision does not need, too."""
+        self.may_search: Callable[[str], bool] | None = None
+        """May victims be searched for this gang? Set in dry runs only, to bound what gangs cost that nobody asks about."""
         self.eviction_attempts: list[EvictionAttempt] = []
         """What evicting actions found in each domain."""
         self.unsent_plans: dict[str, UnsentPlan] = {}

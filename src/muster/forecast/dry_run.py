@@ -27,6 +27,7 @@ from muster.state.world import World
 TimeLimit = Callable[[], MayGoOn]
 """Begins the time for one question."""
 
+UNSEARCHED = "gangs not searched for"
 RUNS_NOW, RUNS_AFTER_EVICTION, CANNOT_RUN = 0, 2, 3
 
 
@@ -93,6 +94,8 @@ class Forecast:
     """Changes with which it runs, where it cannot."""
     remedies_cut_short: bool = False
     """The time was over before all were tried."""
+    unsearched: int = 0
+    """For so many other gangs that wait nobody looked whom they would have evicted: the time was over."""
 
     @property
     def gpu_hours(self) -> float:
@@ -113,7 +116,8 @@ class DryRun:
         return self.session.world
 
     def forecast(self, gang: Gang) -> Forecast:
-        return _forecast(self.session, self.outcome, gang, self.gangs)
+        found = _forecast(self.session, self.outcome, gang, self.gangs)
+        return replace(found, unsearched=self.session.stats.get(UNSEARCHED, 0))
 
 
 def dry_run(
@@ -136,6 +140,26 @@ def dry_run(
             look(session)
 
     return DryRun(session, run_session(session, on_step=on_step), gangs, store)
+
+
+def bound_searches(s: Session, asked: Collection[str], limit: TimeLimit) -> None:
+    """Victims are searched for gangs that nobody asks about only as long as the time lasts, from the first of these on: thousands
+    of gangs that could have others evicted take minutes. It is counted for how many they were not."""
+    begun: list[MayGoOn] = []
+    left_out: set[str] = set()
+
+    def may_search(gang: str) -> bool:
+        if gang in asked:
+            return True
+        if not begun:
+            begun.append(limit())
+        if begun[0]():
+            return True
+        left_out.add(gang)
+        s.stats[UNSEARCHED] = len(left_out)
+        return False
+
+    s.may_search = may_search
 
 
 def observed(policy: Policy, objects: Iterable[ClusterObject], *, now: float) -> World:
@@ -184,6 +208,7 @@ def forecast(
         members = s.world.facts.members
         keys.update(dict.fromkeys(members[uid].gang for uid in sorted(asked) if uid in members))
         s.shows_all_domains = frozenset(keys)
+        bound_searches(s, keys, limit)
         positions.update(_positions(s, asked))
 
     run = dry_run(policy, objects, now=now, look=look, store=store)

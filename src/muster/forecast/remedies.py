@@ -150,10 +150,12 @@ class _RemedySearch:
         world.placements.clear_journal()
         try:
             with Trial(world, why="", cause=""):
+                session = Session(world, each.policy or self._policy)
+                session.may_search = lambda gang: gang == self._gang.key or self._may_go_on()
                 try:
-                    run_session(Session(world, each.policy or self._policy), on_step=self._stop_before_commit)
+                    run_session(session, on_step=self._stop_before_commit)
                 except _DecidedError:
-                    return self._decided(world, each)
+                    return self._decided(world, each) if self._is_whole() else None
                 return None
         finally:
             for before, now in each.objects:
@@ -162,6 +164,13 @@ class _RemedySearch:
                 else:
                     assert isinstance(now, Node)
                     self._store.fold(Delete("Node", now.name, next(self._versions)))
+
+    def _is_whole(self) -> bool:
+        """Was all of the cycle decided? Once the time is over, what others would have had evicted is not known."""
+        if self._may_go_on():
+            return True
+        self.cut_short = True
+        return False
 
     def _fold(self, obj: ClusterObject) -> None:
         self._store.fold(Upsert(replace(obj, version=next(self._versions))))

@@ -10,7 +10,7 @@ import heapq
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from math import exp, inf, log, sqrt
 from statistics import NormalDist, fmean
@@ -18,7 +18,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from muster.engine.consolidate.movable_pods import CONSOLIDATE
-from muster.engine.cycle import run_cycle
+from muster.engine.cycle import run_session
 from muster.engine.evict.evict_actions import EVICT_ACTIONS
 from muster.engine.hooks import Policy
 from muster.engine.run_times import run_time
@@ -275,7 +275,7 @@ class _VirtualRun:
         started: dict[str, _Moment] = {}
         missing, cut_short = set(uids.values()), False
         while True:
-            outcome = self._first or run_cycle(self._store.world(self._now), self._policy)
+            outcome = self._first or self._decided(missing, may_go_on)
             self._first = None
             moment = _Moment(self._now, self._ended.copy(), len(self._unknown))
             for effect in outcome.effects:
@@ -292,6 +292,12 @@ class _VirtualRun:
                 cut_short = True
                 break
         return _Passed(started, _Moment(self._now, self._ended, len(self._unknown)), cut_short)
+
+    def _decided(self, asked: Set[str], may_go_on: MayGoOn) -> Outcome:
+        """One cycle. Once the time is over nobody is looked for whom those that are not asked about would have evicted."""
+        session = Session(self._store.world(self._now), self._policy)
+        session.may_search = lambda gang: gang in asked or may_go_on()
+        return run_session(session)
 
     def _bind(self, effect: Bind) -> None:
         pod = self._pods[effect.uid]

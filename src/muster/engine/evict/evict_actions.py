@@ -55,6 +55,8 @@ def evict_for_refused(s: Session, refusals: Refusals, *, policy: EvictionPolicy)
     cache = ActionCache()
     for key, refusal in list(refusals.items()):
         gang = s.world.facts.gangs[key]
+        if s.may_search is not None and not s.may_search(key):
+            continue
         if action_for(s, gang) == policy.name or policy is GANG_RECLAIM:
             if (plan := _plan_for(s, gang, policy, cache, refusal)) is not None:
                 del refusals[key]

@@ -269,22 +269,37 @@ class VictimSelection:
             (self._whole.add if by > 0 else self._whole.discard)(gang)
 
     def reprieve(self, units: Iterable[int], *, fits: Callable[[], bool]) -> bool:
-        """Each of these in turn is put back if the ask still fits, in the unit in which it was evicted. Was any?"""
-        any_back = False
-        for unit in units:
-            mark, with_unit = self.trial.mark(), self.before
-            # Judged as the plan would be without the unit.
-            self.before = {other: pairs for other, pairs in with_unit.items() if other != unit}
-            for pod, placement in with_unit[unit]:
-                self.trial.restore(pod, placement)
-            if fits():
-                self._count(unit, -1)
-                self.excluded[unit] = False
+        """Each of these in turn is put back if the ask still fits, in the unit in which it was evicted. Was any? Of many more and
+        more are put back together as long as that goes well: most are on nodes that nobody needs."""
+        left, any_back, together = list(units), False, 1
+        grows = len(left) > _FEW_UNITS
+        while left:
+            some = left[:together]
+            if self._put_back(some, fits=fits):
                 any_back = True
-            else:
-                self.trial.undo_to(mark)
-                self.before = with_unit
+                together *= 2 if grows else 1
+            elif len(some) > 1:
+                together = len(some) // 2
+                continue
+            del left[: len(some)]
         return any_back
+
+    def _put_back(self, units: list[int], *, fits: Callable[[], bool]) -> bool:
+        """All of these or none."""
+        mark, with_units = self.trial.mark(), self.before
+        # Judged as the plan would be without them.
+        self.before = {other: pairs for other, pairs in with_units.items() if other not in units}
+        for unit in units:
+            for pod, placement in with_units[unit]:
+                self.trial.restore(pod, placement)
+        if not fits():
+            self.trial.undo_to(mark)
+            self.before = with_units
+            return False
+        for unit in units:
+            self._count(unit, -1)
+            self.excluded[unit] = False
+        return True
 
     def evict_all(self, units: list[int]) -> bool:
         """Evict all of these. Limits may allow them in one order and not in another: most is allowed with the largest last."""
@@ -353,6 +368,7 @@ class VictimSelection:
 
 
 _NOTHING: Final[Counter[SurplusPart]] = Counter()
+_FEW_UNITS: Final = 16
 
 PlacedMembers = tuple[tuple[Pod, Placement], ...]
 
