@@ -12,7 +12,8 @@ from tests.cli.commands import muster
 
 def crowded(seed: int) -> dict[str, object]:
     """Gangs of one to five members on shared nodes, so that whoever needs whole nodes evicts many of them."""
-    random, seats, gangs = Random(seed), [f"n{node}" for node in range(1, 13) for _ in range(8)], []
+    random, seats = Random(seed), [f"n{node}" for node in range(1, 13) for _ in range(8)]
+    gangs: list[dict[str, object]] = []
     random.shuffle(seats)
     while seats:
         number, pods = len(gangs), min(random.choice((1, 1, 2, 3, 5)), len(seats))

@@ -364,3 +364,18 @@ def test_on_the_address_of_the_probes_only_this_machine_is_answered(remote: str,
 
 async def _none() -> list[str]:
     return []
+
+
+OF_OTHERS = """
+name: another scheduler serves a gang
+nodes: [{name: n1, gpu: 8}]
+gangs:
+- {name: llm, pods: 2, requests: {gpu: 1}, schedulerName: volcano}
+- {name: own, pods: 2, requests: {gpu: 1}}
+"""
+
+
+def test_why_names_the_other_scheduler_that_serves_a_gang(tmp_path: Path) -> None:
+    with serving_file(scenario(tmp_path, OF_OTHERS)) as address:
+        assert get(address, "why/default/llm")["otherSchedulers"] == {"volcano": 2}
+        assert get(address, "why/default/own")["otherSchedulers"] == {}

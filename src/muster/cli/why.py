@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -17,7 +17,16 @@ from muster.cli.screen import BOLD, GOOD, NOTE, Line, rows_of, styled, to_stdout
 from muster.cli.text_format import amount, compact_names, count, duration, join_names, queue_name
 from muster.engine.session import Session
 from muster.forecast.dry_run import CANNOT_RUN, DryRun, Forecast, bound_searches, dry_run, with_outlook
-from muster.forecast.gang_report import GangAnswer, ObservedGang, ObservedSubgroup, before_cycle, described, find_gang, with_cycle
+from muster.forecast.gang_report import (
+    GangAnswer,
+    ObservedGang,
+    ObservedSubgroup,
+    before_cycle,
+    described,
+    find_gang,
+    other_schedulers,
+    with_cycle,
+)
 from muster.json_values import to_json
 from muster.model.gang import Gang, Stage
 from muster.model.pod import Pod
@@ -43,8 +52,9 @@ def why(name: str, options: ClusterOptions, *, namespace: str, json: bool) -> in
     run = dry_run(state.policy, state.objects, now=state.now, look=look)
     (gang, known), *_ = seen
     told = _with_outlook(with_cycle(known, run, gang), run, state, gang, options)
+    told = replace(told, other_schedulers=other_schedulers(state.objects, lambda pod: pod.gang_key == gang.key))
     logged = state.logged.get(gang.full_name, ())
-    others = _served_by_others(state, lambda pod: pod.gang_key == gang.key)
+    others = _served(told.other_schedulers)
     if json:
         state = replace(state, notes=(*(f"{gang.full_name} {each}" for each in others), *state.notes))
         write_json("why", ok=True, errors=[], **to_json(told), logged=list(logged), notes=list(state.notes))
@@ -60,14 +70,13 @@ def why(name: str, options: ClusterOptions, *, namespace: str, json: bool) -> in
 
 def _served_by_others(state: ClusterState, is_meant: Callable[[Pod], bool]) -> list[str]:
     """What other schedulers serve of a gang. Of those pods nothing is known here but what they use."""
-    pods = (
-        obj
-        for obj in state.objects
-        if isinstance(obj, Pod) and not obj.ours and obj.scheduler and not obj.finished and is_meant(obj)
-    )
+    return _served(other_schedulers(state.objects, is_meant))
+
+
+def _served(others: Iterable[tuple[str, int]]) -> list[str]:
     return [
         f"is served by the scheduler {name} ({count(number, 'pod')}): --as-scheduler {name} looks through it"
-        for name, number in sorted(Counter(pod.scheduler for pod in pods).items())
+        for name, number in others
     ]
 
 

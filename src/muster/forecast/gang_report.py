@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from muster.engine.session import Session
 from muster.forecast.dry_run import DryRun, Forecast
 from muster.model.effects import Evict
+from muster.model.events import ClusterObject
 from muster.model.gang import Gang, Stage, Subgroup
-from muster.model.pod import PLACED, UNPLACED, Phase
+from muster.model.pod import PLACED, UNPLACED, Phase, Pod
 from muster.model.resource_amounts import NOTHING
 from muster.plugins.pdb import budgets_covering
 from muster.queue_report import QueueRow, ResourceAmounts, queue_rows
@@ -80,6 +81,14 @@ class GangAnswer:
     budgets: tuple[str, ...]
     work_hours: float
     """The work of its pod that would lose most."""
+    other_schedulers: tuple[tuple[str, int], ...] = ()
+    """Schedulers that are not looked through here, and how many of its pods they serve: of those is known only what they use."""
+
+
+def other_schedulers(objects: Iterable[ClusterObject], is_meant: Callable[[Pod], bool]) -> tuple[tuple[str, int], ...]:
+    """Of the pods that are meant, how many which other schedulers serve."""
+    others = (obj for obj in objects if isinstance(obj, Pod) and not obj.ours and obj.scheduler and not obj.finished)
+    return tuple(sorted(Counter(pod.scheduler for pod in others if is_meant(pod)).items()))
 
 
 def observed_gangs(world: World) -> list[ObservedGang]:

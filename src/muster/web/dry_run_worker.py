@@ -25,7 +25,7 @@ from muster.config import default_policy, load_policy
 from muster.engine.hooks import Policy
 from muster.engine.session import Session
 from muster.forecast.dry_run import DryRun, NoSuchJob, dry_run, forecast, starts_with_evictions, warmed_store, with_outlook
-from muster.forecast.gang_report import BeforeCycle, before_cycle, described, with_cycle
+from muster.forecast.gang_report import BeforeCycle, before_cycle, described, other_schedulers, with_cycle
 from muster.forecast.start_time import RunTimes
 from muster.jobs.job_input import BadJob, JobOptions, plan_answers, plan_document, read_job
 from muster.jobs.workloads import WorkloadOptions
@@ -150,6 +150,7 @@ def _why(question: dict[str, Any], cluster: QuestionedCluster) -> DryRunAnswer:
     if gang is None:
         return DryRunAnswer(NOT_FOUND, {"error": f"there is no gang {name} in the cluster"})
     found = with_cycle(described(cluster.before, gang), cluster.run, gang)
+    found = replace(found, other_schedulers=other_schedulers(cluster.objects, lambda pod: pod.gang_key == gang.key))
     if question["outlook"] and found.position and found.forecast is not None:
         asked = [(gang, found.forecast)]
         [more] = with_outlook(cluster.run, cluster.objects, asked, RunTimes(), limit=_deadline)

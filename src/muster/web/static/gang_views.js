@@ -82,6 +82,7 @@ function whyAnswer(found) {
   return el("div", {}, forecastNode({ ...found.forecast, why: "", start: null }), el("dl", { class: "facts" }, [
     ["position", found.position ? found.position + " of " + found.waitingInQueue + " in its queue" : ""], ["before it", ahead.length ? ahead : ""],
     ["starts", startText(found.forecast)], ["decides", reasons[0] || ""], ["then", reasons.slice(1).map((each) => el("div", {}, each))],
+    ["served by", Object.entries(found.otherSchedulers).map(([scheduler, pods]) => "the scheduler " + scheduler + " (" + count(pods, "pod") + "): not looked through here").join(", ")],
     ["may lose", found.workHours ? "at most " + grouped(found.workHours) + " h of work of a pod, if it is evicted now" : ""], ["budgets", found.budgets.join(", ")],
   ].filter(([, value]) => value.length).flatMap(([title, value]) => [el("dt", {}, title), el("dd", {}, value)])));
 }
