@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.cli.commands import ROOT
+from tests.cli.commands import ROOT, muster
 from tests.web.served import ask, scenario, serving_file
 
 from muster.cli.cluster_state import ClusterOptions, ClusterState
@@ -379,3 +379,18 @@ def test_why_names_the_other_scheduler_that_serves_a_gang(tmp_path: Path) -> Non
     with serving_file(scenario(tmp_path, OF_OTHERS)) as address:
         assert get(address, "why/default/llm")["otherSchedulers"] == {"volcano": 2}
         assert get(address, "why/default/own")["otherSchedulers"] == {}
+
+
+def test_a_report_says_with_which_changes_gangs_that_wait_would_run(tmp_path: Path) -> None:
+    ran = muster("sim", "-q", ROOT / "scenarios" / "demo.yaml", "--html", tmp_path / "report.html")
+    assert ran.code == 0, ran.err
+    [document] = re.findall(r'<script type="application/json" id="report">(.*?)</script>', (tmp_path / "report.html").read_text())
+    remedies = json.loads(document)["remedies"]
+    waiting = {
+        row["gang"]
+        for frame in json.loads(document)["frames"][-1:]
+        for row in frame["gangs"]["changed"]
+        if row["placed"] < row["min"]
+    }
+    assert waiting <= remedies.keys()
+    assert "its minimum were 6" in [each["what"] for each in remedies["research/llm-13b"]["remedies"]]

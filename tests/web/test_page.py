@@ -525,5 +525,8 @@ def test_a_report_opens_from_a_file_and_shows_the_same(browser: Any, views: Reco
     assert "prod/xl" not in shown.text("main")
     shown.run("location.hash = '#/gang/research%2Fllm'")
     shown.until(lambda: "on 2 nodes" in shown.text("main"))
+    shown.run("const m = document.getElementById('moment'); m.dispatchEvent(new KeyboardEvent('keydown', {key: 'End'}))")
+    shown.run("location.hash = '#/gang/research%2Fhuge'")
+    shown.until(lambda: "It would run if" in shown.text("main"))
     assert shown.run("return window.pwned === undefined")
     assert shown.errors() == []

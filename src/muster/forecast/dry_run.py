@@ -237,7 +237,8 @@ def with_outlook(
         if waiting:
             under = without_evictions(policy) if evicts else policy
             begun = None if evicts else (run.store, run.outcome)
-            starts |= starts_of(under, objects, waiting, run_times, now=now, may_go_on=limit(), begun=begun)
+            time = limit()
+            starts |= starts_of(under, objects, waiting, run_times, now=now, may_go_on=time, within=time, begun=begun)
     found = [replace(each, start=starts.get(gang.key)) for gang, each in gangs]
     barred = [at for at, each in enumerate(found) if each.code == CANNOT_RUN]
     for at in barred[:1]:

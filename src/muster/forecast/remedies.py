@@ -18,7 +18,7 @@ from muster.engine.cycle import run_session
 from muster.engine.explain import plural
 from muster.engine.hooks import Policy
 from muster.engine.session import Session
-from muster.forecast.start_time import MayGoOn
+from muster.forecast.start_time import MayGoOn, always
 from muster.model.budget import Budget
 from muster.model.events import ClusterObject, Delete, PriorityClass, Upsert
 from muster.model.gang import Gang, PodGroup
@@ -80,12 +80,20 @@ class _DecidedError(Exception):
 
 class _RemedySearch:
     def __init__(
-        self, policy: Policy, objects: Sequence[ClusterObject], gang: Gang, *, now: float, limit: Callable[[], MayGoOn]
+        self,
+        policy: Policy,
+        objects: Sequence[ClusterObject],
+        gang: Gang,
+        *,
+        now: float,
+        limit: Callable[[], MayGoOn],
+        bounds_cycles: bool,
     ) -> None:
         self.cut_short = False
         """The time was over before all was tried."""
         self._policy, self._objects, self._now = policy, objects, now
         self._may_go_on = limit()
+        self._within = self._may_go_on if bounds_cycles else always
         self._store = new_store(policy)
         self._versions = count(_MANY)
         for obj in objects:
@@ -151,7 +159,7 @@ class _RemedySearch:
         try:
             with Trial(world, why="", cause=""):
                 session = Session(world, each.policy or self._policy)
-                session.may_search = lambda gang: gang == self._gang.key or self._may_go_on()
+                session.may_search = lambda gang: gang == self._gang.key or self._within()
                 try:
                     run_session(session, on_step=self._stop_before_commit)
                 except _DecidedError:
@@ -167,7 +175,7 @@ class _RemedySearch:
 
     def _is_whole(self) -> bool:
         """Was all of the cycle decided? Once the time is over, what others would have had evicted is not known."""
-        if self._may_go_on():
+        if self._within():
             return True
         self.cut_short = True
         return False
@@ -380,10 +388,17 @@ def _merge(spec: dict[str, object]) -> str:
 
 
 def remedies_of(
-    policy: Policy, objects: Iterable[ClusterObject], gang: Gang, *, now: float, limit: Callable[[], MayGoOn]
+    policy: Policy,
+    objects: Iterable[ClusterObject],
+    gang: Gang,
+    *,
+    now: float,
+    limit: Callable[[], MayGoOn],
+    bounds_cycles: bool = True,
 ) -> tuple[tuple[Remedy, ...], bool]:
-    """Those that were found, and whether the time was over before all were tried. Reading the cluster again counts."""
+    """Those that were found, and whether the time was over before all were tried. Reading the cluster again counts. The limit is
+    asked before every try, and, unless it counts these (`bounds_cycles`), within each."""
     if not limit()():
         return (), True
-    search = _RemedySearch(policy, tuple(objects), gang, now=now, limit=limit)
+    search = _RemedySearch(policy, tuple(objects), gang, now=now, limit=limit, bounds_cycles=bounds_cycles)
     return tuple(search.remedies()), search.cut_short

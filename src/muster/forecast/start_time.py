@@ -50,6 +50,10 @@ _SAME = 0.1
 MayGoOn = Callable[[], bool]
 
 
+def always() -> bool:
+    return True
+
+
 Begun = tuple[Store, Outcome]
 """All objects, and what one cycle decided about them."""
 
@@ -169,16 +173,18 @@ def starts_of(
     *,
     now: float,
     may_go_on: MayGoOn,
+    within: MayGoOn = always,
     begun: Begun | None = None,
 ) -> dict[str, Start]:
-    """When these gangs start, by key. `may_go_on` is asked before every cycle. `begun`: the first one was run already."""
+    """When these gangs start, by key. `may_go_on` is asked before every cycle, `within` in each before victims are searched for
+    other gangs. `begun`: the first one was run already."""
     uids = {pod.uid: gang.key for gang in gangs for pod in gang.pods()}
     if begun is None and not may_go_on():
         return {}
 
     def passed(draw: int, *, unknown_end: bool = False, begun: Begun | None = None) -> _Passed:
         run = _VirtualRun(policy, objects, run_times, now=now, draw=draw, unknown_end=unknown_end, begun=begun)
-        return run.until_started(uids, may_go_on)
+        return run.until_started(uids, may_go_on, within)
 
     middle = passed(0, begun=begun)
     runs = [middle]
@@ -271,11 +277,11 @@ class _VirtualRun:
                 self._pods[obj.uid] = obj
                 self._expect_end(obj)
 
-    def until_started(self, uids: Mapping[str, str], may_go_on: MayGoOn) -> _Passed:
+    def until_started(self, uids: Mapping[str, str], may_go_on: MayGoOn, within: MayGoOn) -> _Passed:
         started: dict[str, _Moment] = {}
         missing, cut_short = set(uids.values()), False
         while True:
-            outcome = self._first or self._decided(missing, may_go_on)
+            outcome = self._first or self._decided(missing, within)
             self._first = None
             moment = _Moment(self._now, self._ended.copy(), len(self._unknown))
             for effect in outcome.effects:
@@ -293,10 +299,10 @@ class _VirtualRun:
                 break
         return _Passed(started, _Moment(self._now, self._ended, len(self._unknown)), cut_short)
 
-    def _decided(self, asked: Set[str], may_go_on: MayGoOn) -> Outcome:
+    def _decided(self, asked: Set[str], within: MayGoOn) -> Outcome:
         """One cycle. Once the time is over nobody is looked for whom those that are not asked about would have evicted."""
         session = Session(self._store.world(self._now), self._policy)
-        session.may_search = lambda gang: gang in asked or may_go_on()
+        session.may_search = lambda gang: gang in asked or within()
         return run_session(session)
 
     def _bind(self, effect: Bind) -> None:

@@ -10,10 +10,13 @@ from typing import Any, Final
 from muster.config import load_policy
 from muster.cycle_log import CycleLog
 from muster.decision_log import BadDecisionLog, LogHeader, read_decision_log
+from muster.engine.gang_order import order_gangs
 from muster.engine.hooks import Policy
 from muster.engine.session import Session
-from muster.forecast.dry_run import dry_run, observed, starts_with_evictions
+from muster.forecast.dry_run import TimeLimit, dry_run, observed, starts_with_evictions
+from muster.forecast.remedies import remedies_of
 from muster.forecast.start_time import RunTimes
+from muster.json_values import to_json
 from muster.model.effects import Outcome, PodEffect
 from muster.model.events import ClusterObject
 from muster.model.gang import Gang
@@ -72,6 +75,28 @@ class RecordedViews:
         run = dry_run(self._policy, self._objects, now=now, look=look)
         found = starts_with_evictions(run, self._objects, waiting, RunTimes(), may_go_on=may_go_on) if waiting else {}
         return start_rows(found, waiting, now=now)
+
+    def remedies(self, *, most: int, limit: TimeLimit) -> dict[str, Any]:
+        """With which changes the gangs that wait at the end would run: of the first so many in their order."""
+        waiting: list[Gang] = []
+
+        def look(session: Session) -> None:
+            gangs = session.world.facts.gangs
+            waiting.extend(order_gangs(session, [gangs[key] for key in sorted(session.world.placements.unplaced_members)]))
+
+        dry_run(
+            Policy(self._policy.plugins, ("allocate",), settings=self._policy.settings),
+            self._objects,
+            now=self.times[-1],
+            look=look,
+        )
+        found = {}
+        for gang in waiting[:most]:
+            remedies, cut_short = remedies_of(
+                self._policy, self._objects, gang, now=self.times[-1], limit=limit, bounds_cycles=False
+            )
+            found[gang.full_name] = {"remedies": [to_json(each) for each in remedies], "remediesCutShort": cut_short}
+        return found
 
     async def question_state(self) -> bytes:
         return encode_state(self._objects, now=self.times[-1], policy=self._policy.source)

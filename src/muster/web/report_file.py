@@ -17,6 +17,9 @@ from muster.web.recorded_views import RecordedViews
 MAX_REPORT_FRAMES: Final = 100
 _MAX_CYCLES: Final = 100
 """For which the cluster is run on, to say when gangs are expected to start."""
+_MAX_REMEDIED: Final = 10
+_MAX_TRIES: Final = 30
+"""For so many gangs that wait so many changes are tried."""
 _ROWS: Final = (("gangs", "gang"), ("nodes", "node"), ("domains", "domain"))
 
 
@@ -56,6 +59,7 @@ def _document(views: RecordedViews) -> dict[str, Any]:
         "evictions": view.evictions,
         "samples": view.timeline["samples"],
         "starts": views.starts(may_go_on=_cycles(_MAX_CYCLES)),
+        "remedies": views.remedies(most=_MAX_REMEDIED, limit=lambda: _cycles(_MAX_TRIES)),
         "history": {row["gang"]: entries for row in view.gangs if (entries := views.entries(row["gang"]))},
     }
 

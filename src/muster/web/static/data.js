@@ -72,6 +72,8 @@ class ReportData {
     return found;
   }
   async starts() { return this.report.starts; }
+  /** Of gangs that wait at the end. */
+  remedies(gang, time) { return time === this.report.times[this.report.times.length - 1] ? this.report.remedies[gang] : undefined; }
   async gang(gang, at) {
     const cluster = await this.cluster(at), row = cluster.gangs.find((each) => each.gang === gang);
     if (!row) throw new Error("there is no gang " + gang + " at this moment");

@@ -60,6 +60,7 @@ function gangView(gang) {
         ["where", row.nodes.length ? name((row.domain ? row.domain + ": " : "") + compact(row.nodes)) : ""], ["priority", row.priority], ["age", duration(row.ageSeconds)], ["expected start", expectedStart(row)], ["attempts", row.attempts || ""],
         ["queue", queue ? [name(queueName(row.queue)), ": " + amount(resource, queue.used[resource] || 0) + " " + unit(resource) + " used" + (queue.deserved[resource] !== undefined ? " of " + amount(resource, queue.deserved[resource]) + " deserved" : "") + (queue.limit[resource] !== undefined ? ", limit " + amount(resource, queue.limit[resource]) : "")] : name(queueName(row.queue))],
       ].filter(([, value]) => value !== "").flatMap(([title, value]) => [el("dt", {}, title), el("dd", {}, value)])));
+    if (!data.canAsk) answer.replaceChildren(remediesNode(data.remedies(gang, cluster.time) || { remedies: [], remediesCutShort: false }));
     const entries = found.history.filter((each) => each.time <= cluster.time + 1).reverse();
     replaceKeepingFocus(history, entries.length ? table("History", [
       { title: "time", cell: (each) => clock(each.time) },
