@@ -12,11 +12,11 @@ from tests.cli.commands import muster
 
 def crowded(seed: int) -> dict[str, object]:
     """Gangs of one to five members on shared nodes, so that whoever needs whole nodes evicts many of them."""
-    random, seats = Random(seed), [f"n{node}" for node in range(1, 13) for _ in range(8)]
+    random, places = Random(seed), [f"n{node}" for node in range(1, 13) for _ in range(8)]
     gangs: list[dict[str, object]] = []
-    random.shuffle(seats)
-    while seats:
-        number, pods = len(gangs), min(random.choice((1, 1, 2, 3, 5)), len(seats))
+    random.shuffle(places)
+    while places:
+        number, pods = len(gangs), min(random.choice((1, 1, 2, 3, 5)), len(places))
         gangs.append(
             {
                 "name": f"g{number}",
@@ -24,11 +24,11 @@ def crowded(seed: int) -> dict[str, object]:
                 "min": random.randint(1, pods),
                 "requests": {"gpu": 1},
                 "priority": random.choice((1, 1, 2, 3)),
-                "runningOn": seats[:pods],
+                "runningOn": places[:pods],
                 "age": f"{random.randint(1, 600)}m",
             }
         )
-        del seats[:pods]
+        del places[:pods]
     return {"name": "crowded", "nodes": [{"name": "n[1-12]", "gpu": 8}], "gangs": gangs}
 
 

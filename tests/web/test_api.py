@@ -390,7 +390,7 @@ def test_a_report_says_with_which_changes_gangs_that_wait_would_run(tmp_path: Pa
         row["gang"]
         for frame in json.loads(document)["frames"][-1:]
         for row in frame["gangs"]["changed"]
-        if row["placed"] < row["min"]
+        if row["stage"] == "waiting"
     }
     assert waiting <= remedies.keys()
     assert "its minimum were 6" in [each["what"] for each in remedies["research/llm-13b"]["remedies"]]
