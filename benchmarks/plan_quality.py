@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache
 
-from tests.checks.eviction_rules import EvictionRules
+from tests.checks.eviction_rules import EvictionJudge
 from tests.oracles.best_moves import MOST_MOVES, best_moves, move_findings, price_of
 from tests.oracles.best_plan import BestPlan, best_plan, missing_members
 from tests.oracles.legality import claimants_of, judge
@@ -111,7 +111,7 @@ def world_quality(document: Document) -> WorldQuality:
     """Run one cycle, and compare. A policy is read once for all clusters that have it: that takes longer than the cycle."""
     policy = policy_of(json.dumps(document["policy"]))
     scenario = from_document({key: value for key, value in document.items() if key != "policy"})
-    rules = EvictionRules()
+    rules = EvictionJudge()
     rules.start(policy, ())
     scheduler = Scheduler(policy, on_step=lambda name: rules.on_step(name, scheduler.world))
     runner = ScenarioRunner(scenario)

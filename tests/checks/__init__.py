@@ -3,7 +3,7 @@ oracles that judge every eviction."""
 
 from __future__ import annotations
 
-from tests.checks.eviction_rules import EvictionRules
+from tests.checks.eviction_rules import EvictionJudge
 from tests.checks.rollback_check import RollbackCheck
 from tests.checks.scheduler_twin import SchedulerTwin
 
@@ -12,7 +12,7 @@ from muster.scenario.run_check import RunCheck
 
 def run_checks(*, twin: bool = True) -> tuple[RunCheck, ...]:
     """New checks for one run. Every eviction of every run is judged."""
-    checks = (RollbackCheck(), EvictionRules())
+    checks = (RollbackCheck(), EvictionJudge())
     return (*checks, SchedulerTwin()) if twin else checks
 
 

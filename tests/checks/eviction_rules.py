@@ -40,7 +40,7 @@ EVICTION_RULES = "evictions follow the rules"
 JUDGED_ACTIONS = ("preempt", "gang-preempt", "job-preempt", "gang-reclaim", STALE_GANGS)
 
 
-class EvictionRules:
+class EvictionJudge:
     """A `RunCheck`. What it knows of earlier cycles (broken gangs, crossings) outlives a restart of the scheduler."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ import pytest
 from benchmarks.plan_quality import policy_of
 from benchmarks.quality_rows import ROWS, make_world
 from benchmarks.quality_worlds import ASKER, Document
-from tests.checks.eviction_rules import EvictionRules
+from tests.checks.eviction_rules import EvictionJudge
 from tests.oracles.judged_worlds import world
 from tests.oracles.sentence_claims import untrue_claims, untrue_eviction
 from tests.oracles.snapshot import Snapshot
@@ -59,7 +59,7 @@ def with_more_protection(document: Document, chance: Random) -> Document:
 def decided(document: Document) -> tuple[Snapshot, Outcome]:
     """The cluster as the actions of its first cycle found it, and what they decided."""
     policy = policy_of(json.dumps(document["policy"]))
-    rules = EvictionRules()
+    rules = EvictionJudge()
     rules.start(policy, ())
     scheduler = Scheduler(policy, on_step=lambda name: rules.on_step(name, scheduler.world))
     runner = ScenarioRunner(from_document({key: value for key, value in document.items() if key != "policy"}))

@@ -62,7 +62,7 @@ class ClusterOptions:
     at: str = ""
     """A time in a decision log or a scenario."""
     to_the_end: bool = False
-    """Of a scenario all steps are run, and what is decided in them is told."""
+    """Of a scenario all steps are run, and what is decided in them is kept."""
     history: Path | None = None
     """A decision log that says for how long pods ran."""
     run_time: str = ""

@@ -51,18 +51,18 @@ def why(name: str, options: ClusterOptions, *, namespace: str, json: bool) -> in
 
     run = dry_run(state.policy, state.objects, now=state.now, look=look)
     (gang, known), *_ = seen
-    told = _with_outlook(with_cycle(known, run, gang), run, state, gang, options)
-    told = replace(told, other_schedulers=other_schedulers(state.objects, lambda pod: pod.gang_key == gang.key))
+    answer = _with_outlook(with_cycle(known, run, gang), run, state, gang, options)
+    answer = replace(answer, other_schedulers=other_schedulers(state.objects, lambda pod: pod.gang_key == gang.key))
     logged = state.logged.get(gang.full_name, ())
-    others = _served(told.other_schedulers)
+    others = _served(answer.other_schedulers)
     if json:
         state = replace(state, notes=(*(f"{gang.full_name} {each}" for each in others), *state.notes))
-        write_json("why", ok=True, errors=[], **to_json(told), logged=list(logged), notes=list(state.notes))
+        write_json("why", ok=True, errors=[], **to_json(answer), logged=list(logged), notes=list(state.notes))
         return OK
     screen = to_stdout()
     screen.print_wrapped(styled((gang.full_name, BOLD), f" {each}.") for each in others)
     if gang.size or not others:
-        screen.print_wrapped(_lines(told, state, logged, options.seconds))
+        screen.print_wrapped(_lines(answer, state, logged, options.seconds))
     elif options.scheduler:
         screen.print_wrapped(rows_of("note", list(state.notes)))
     return OK
@@ -80,13 +80,13 @@ def _served(others: Iterable[tuple[str, int]]) -> list[str]:
     ]
 
 
-def _with_outlook(told: GangAnswer, run: DryRun, state: ClusterState, gang: Gang, options: ClusterOptions) -> GangAnswer:
-    found = told.forecast
-    if not told.position or found is None:
-        return told
+def _with_outlook(answer: GangAnswer, run: DryRun, state: ClusterState, gang: Gang, options: ClusterOptions) -> GangAnswer:
+    found = answer.forecast
+    if not answer.position or found is None:
+        return answer
     limit = partial(deadline, options.seconds / OUTLOOK_QUESTIONS)
     [more] = with_outlook(run, state.objects, [(gang, found)], state.run_times, limit=limit)
-    return replace(told, forecast=more)
+    return replace(answer, forecast=more)
 
 
 def _find(world: World, name: str, state: ClusterState) -> Gang:
@@ -112,19 +112,19 @@ def _not_one(name: str, names: list[str], *, found: int) -> str:
     return f"there is no gang {name!r} in the cluster{hint}"
 
 
-def _lines(told: GangAnswer, state: ClusterState, logged: tuple[str, ...], seconds: float) -> Iterator[Line]:
-    found = told.forecast
+def _lines(answer: GangAnswer, state: ClusterState, logged: tuple[str, ...], seconds: float) -> Iterator[Line]:
+    found = answer.forecast
     assert found is not None
-    waits = told.position > 0
-    yield styled((told.gang.gang, BOLD), " ", *_headline(told, waits=waits))
+    waits = answer.position > 0
+    yield styled((answer.gang.gang, BOLD), " ", *_headline(answer, waits=waits))
     yield styled("")
-    yield from _waiting_lines(told, found) if waits else _running_lines(told)
+    yield from _waiting_lines(answer, found) if waits else _running_lines(answer)
     if found.code == CANNOT_RUN:
         yield from start_rows(found, now=state.now, seconds=seconds)
         yield from remedy_rows(found, seconds=seconds)
-    yield from rows_of("parts", list(_parts(told.gang.subgroups)))
-    yield from rows_of("queue", [_queue(told)] * (told.queue is not None))
-    yield from rows_of("holds", list(_reservations(told)))
+    yield from rows_of("parts", list(_parts(answer.gang.subgroups)))
+    yield from rows_of("queue", [_queue(answer)] * (answer.queue is not None))
+    yield from rows_of("holds", list(_reservations(answer)))
     yield from rows_of("log", list(logged))
     if waits and found.code != CANNOT_RUN:
         yield styled("")
@@ -135,27 +135,27 @@ def _lines(told: GangAnswer, state: ClusterState, logged: tuple[str, ...], secon
     yield from rows_of("note", [*bounds_of(found, seconds=seconds), *state.notes])
 
 
-def _waiting_lines(told: GangAnswer, found: Forecast) -> Iterator[Line]:
-    reasons = found.why_not_now or found.why or _other_reason(told)
+def _waiting_lines(answer: GangAnswer, found: Forecast) -> Iterator[Line]:
+    reasons = found.why_not_now or found.why or _other_reason(answer)
     first, *rest = [part for part in reasons.split("; ") if part]
     yield from rows_of("decides", [first])
     yield from rows_of("then", rest)
-    yield from rows_of("before it", [_ahead(told)] * bool(told.ahead))
+    yield from rows_of("before it", [_ahead(answer)] * bool(answer.ahead))
 
 
-def _running_lines(told: GangAnswer) -> Iterator[Line]:
-    yield from rows_of("where", [_where(told.gang)] * bool(told.gang.nodes))
-    yield from rows_of("may lose", list(_may_lose(told)))
-    yield from rows_of("evicted", list(told.loses))
-    yield from rows_of("budgets", [", ".join(told.budgets)] * bool(told.budgets))
+def _running_lines(answer: GangAnswer) -> Iterator[Line]:
+    yield from rows_of("where", [_where(answer.gang)] * bool(answer.gang.nodes))
+    yield from rows_of("may lose", list(_may_lose(answer)))
+    yield from rows_of("evicted", list(answer.loses))
+    yield from rows_of("budgets", [", ".join(answer.budgets)] * bool(answer.budgets))
 
 
-def _headline(told: GangAnswer, *, waits: bool) -> Iterator[str | tuple[str, str]]:
-    gang, since = told.gang, duration(told.since_s)
+def _headline(answer: GangAnswer, *, waits: bool) -> Iterator[str | tuple[str, str]]:
+    gang, since = answer.gang, duration(answer.since_s)
     if waits:
         placed = f", {gang.placed} of {gang.size} members placed" if gang.placed else ""
         yield (f"is {gang.stage}", NOTE)
-        yield f" for {since}{placed}, {told.position} of {told.waiting_in_queue} in queue {queue_name(gang.queue)}."
+        yield f" for {since}{placed}, {answer.position} of {answer.waiting_in_queue} in queue {queue_name(gang.queue)}."
         return
     yield (f"is {gang.stage}", GOOD if gang.stage == Stage.RUNNING.value else NOTE)
     yield f" for {since}: {gang.placed} members, its minimum is {gang.min}; priority {gang.priority}."
@@ -173,18 +173,18 @@ def _parts(subgroups: tuple[ObservedSubgroup, ...], indent: str = "") -> Iterato
         yield from _parts(each.subgroups, f"{indent}  ")
 
 
-def _other_reason(told: GangAnswer) -> str:
-    gang = told.gang
-    if told.reservations:
+def _other_reason(answer: GangAnswer) -> str:
+    gang = answer.gang
+    if answer.reservations:
         return "capacity is being released on its nominated nodes"
     if gang.size >= gang.min:
         return "nothing: the next cycle places it"
     return f"{gang.size} of at least {count(gang.min, 'member exists', 'members exist')}"
 
 
-def _ahead(told: GangAnswer) -> str:
-    shown = [f"{gang.gang} ({_requested(gang)})" for gang in told.ahead[-_MAX_AHEAD:]]
-    more = len(told.ahead) - len(shown)
+def _ahead(answer: GangAnswer) -> str:
+    shown = [f"{gang.gang} ({_requested(gang)})" for gang in answer.ahead[-_MAX_AHEAD:]]
+    more = len(answer.ahead) - len(shown)
     return ", ".join(([f"{more} more"] if more else []) + shown)
 
 
@@ -198,17 +198,17 @@ def _where(gang: ObservedGang) -> str:
     return f"{count(len(gang.nodes), 'node')}: {compact_names(gang.nodes)}"
 
 
-def _may_lose(told: GangAnswer) -> Iterator[str]:
-    surplus = told.gang.placed - told.gang.min
+def _may_lose(answer: GangAnswer) -> Iterator[str]:
+    surplus = answer.gang.placed - answer.gang.min
     if surplus > 0:
         yield f"{surplus} above its minimum, evicted first when capacity is needed"
-    if told.work_hours:
-        yield f"at most {told.work_hours:.1f} h of work of a pod, if it is evicted now"
+    if answer.work_hours:
+        yield f"at most {answer.work_hours:.1f} h of work of a pod, if it is evicted now"
 
 
-def _queue(told: GangAnswer) -> str:
-    assert told.queue is not None
-    row = told.queue
+def _queue(answer: GangAnswer) -> str:
+    assert answer.queue is not None
+    row = answer.queue
     parts = []
     used, deserved, limit = dict(row.used), dict(row.deserved), dict(row.limit)
     for resource in sorted({*deserved, *limit}):
@@ -218,7 +218,7 @@ def _queue(told: GangAnswer) -> str:
     return f"{queue_name(row.queue)}: {'; '.join(parts) or 'no share or limit is configured'}"
 
 
-def _reservations(told: GangAnswer) -> Iterator[str]:
-    for phase in dict.fromkeys(phase for phase, _ in told.reservations):
-        nodes = Counter(node for each, node in told.reservations if each == phase)
+def _reservations(answer: GangAnswer) -> Iterator[str]:
+    for phase in dict.fromkeys(phase for phase, _ in answer.reservations):
+        nodes = Counter(node for each, node in answer.reservations if each == phase)
         yield f"{phase}: {compact_names(sorted(nodes))}"

@@ -184,7 +184,7 @@ def _idle(s: Session, nodes: Iterable[str]) -> float:
     return float((free / np.maximum(table.allocatable.sum(axis=0), 1)).max(initial=0.0))
 
 
-# -- when its queues have room ---------------------------------------------------------------------------------------------------
+# -- when its queues take it -----------------------------------------------------------------------------------------------------
 
 
 def _best(s: Session, gang: Gang) -> BackfillReservation | None:

@@ -66,8 +66,8 @@ class _DomainChoice:
         scores = self.s.score_domains(self.ask, self.domains)
         if scores is None:
             return None
-        roomy = np.flatnonzero(self.domain_bounds.most >= len(self.ask.pods))
-        for at in roomy[np.lexsort((roomy, -scores[roomy]))].tolist():
+        large_enough = np.flatnonzero(self.domain_bounds.most >= len(self.ask.pods))
+        for at in large_enough[np.lexsort((large_enough, -scores[large_enough]))].tolist():
             mark = self.trial.mark()
             found = self._place_at(at)
             if found.placed.first_refused is None:

@@ -41,7 +41,7 @@ def record_use(s: Session) -> None:
     log = world.changes.ledger
     changed = log.since(memory.noted_use)
     memory.noted_use = log.position
-    queues = [key for key in world.facts.tree.nodes if changed is None or key in {*changed}]
+    queues = world.facts.tree.nodes.keys() if changed is None else world.facts.tree.nodes.keys() & changed
     for key in sorted({above for queue in queues for above in world.ledger.path(queue)[:-1]}):
         amounts = zip(world.columns.names, world.ledger.used(key).tolist(), strict=True)
         used = tuple(sorted((name, value) for name, value in amounts if value))

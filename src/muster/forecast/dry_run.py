@@ -338,7 +338,7 @@ def _evicted_gangs(world: World, tried: EvictionAttempt, gangs: dict[str, Gang],
 
 def _evicted_gang(world: World, gang: Gang, pods: list[Pod], now: float) -> EvictedGang:
     left = gang.size - len(pods) + sum(role.succeeded for role in gang.roles)
-    hours = [lost_hours(pod, now) for pod in pods]
+    hours = [pod.hours_lost(since=now, now=now) for pod in pods]
     return EvictedGang(
         gang=gang.full_name,
         queue=gang.queue,
@@ -351,11 +351,6 @@ def _evicted_gang(world: World, gang: Gang, pods: list[Pod], now: float) -> Evic
         gpu_hours=sum(each * pod.signature.request[GPU] for each, pod in zip(hours, pods, strict=True)),
         budgets=tuple(dict.fromkeys(key for pod in pods for key in budgets_covering(world, pod))),
     )
-
-
-def lost_hours(pod: Pod, now: float) -> float:
-    saved = pod.checkpoint if pod.checkpoint is not None else pod.started
-    return (max(0.0, now - (saved if saved is not None else now)) + pod.restart_s) / 3600
 
 
 def _alternative(world: World, tried: EvictionAttempt, gangs: dict[str, Gang], now: float) -> Alternative:

@@ -200,9 +200,9 @@ def described(before: BeforeCycle, gang: Gang) -> GangAnswer:
     )
 
 
-def with_cycle(told: GangAnswer, run: DryRun, gang: Gang) -> GangAnswer:
+def with_cycle(answer: GangAnswer, run: DryRun, gang: Gang) -> GangAnswer:
     """And what the cycle decides."""
-    return replace(told, forecast=run.forecast(gang), loses=tuple(_losses(run, gang)))
+    return replace(answer, forecast=run.forecast(gang), loses=tuple(_losses(run, gang)))
 
 
 def _reservations(gang: Gang, world: World) -> Iterator[tuple[str, str]]:

@@ -14,7 +14,6 @@ from typing import Final, TypeVar
 
 from muster.engine.cycle import StepCallback, run_cycle_undone
 from muster.engine.hooks import Policy
-from muster.forecast.dry_run import lost_hours
 from muster.model.effects import Bind, Evict, Nominate, Outcome
 from muster.model.gang import Gang
 from muster.model.pod import RELEASING, UNPLACED, Phase, Pod
@@ -173,7 +172,7 @@ class ShadowComparison:
         if pod.uid in self._placed and pod.uid not in self._deleting and not pod.finished:
             self._deleting.add(pod.uid)
             self._counts["deleted"] += 1
-            self._deleted_hours += lost_hours(pod, now) * _gpus(pod)
+            self._deleted_hours += pod.hours_lost(since=now, now=now) * _gpus(pod)
 
     def _pass_time(self, now: float) -> None:
         """Until now all was as the last look left it."""
@@ -242,7 +241,7 @@ class ShadowComparison:
                 self._evicted.add((effect.uid, effect.for_gang))
                 pod = world.facts.pods[effect.uid]
                 self._counts["evictions"] += 1
-                self._lost_hours += lost_hours(pod, world.now) * _gpus(pod)
+                self._lost_hours += pod.hours_lost(since=world.now, now=world.now) * _gpus(pod)
 
     @property
     def later(self) -> list[str]:

@@ -251,3 +251,13 @@ class Pod:
     @property
     def finished(self) -> bool:
         return self.status_phase is PodStatusPhase.SUCCEEDED or self.status_phase is PodStatusPhase.FAILED
+
+    def saved_at(self, since: float) -> float:
+        """When it last saved its work: at its last checkpoint, else when it started; `since` where its node has not said so yet."""
+        if self.checkpoint is not None:
+            return self.checkpoint
+        return self.started if self.started is not None else since
+
+    def hours_lost(self, *, since: float, now: float) -> float:
+        """The work that its eviction loses, and its restart."""
+        return (max(0.0, now - self.saved_at(since)) + self.restart_s) / 3600.0

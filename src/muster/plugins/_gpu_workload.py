@@ -84,7 +84,11 @@ class GpuWorkload:
         key = (gpus, cpu, memory)
         found = self._found.get(key)
         if found is None:
-            useful = sum(weight for n, least, room, weight in self._rows if n <= gpus and least <= cpu and room <= memory)
+            useful = sum(
+                weight
+                for gpus_asked, cpu_asked, memory_asked, weight in self._rows
+                if gpus_asked <= gpus and cpu_asked <= cpu and memory_asked <= memory
+            )
             if len(self._found) >= _MOST_REMEMBERED:
                 self._found.clear()
             found = self._found[key] = WHOLE_CORES * gpus * (self.pods - useful)

@@ -16,8 +16,6 @@ from muster.model.pod import Phase, Placement, Pod
 from muster.plugins._free_gpus import gpus_asked
 from muster.state.node_table import BoolColumn, FloatColumn, RowIndex
 
-_HOUR = 3600.0
-
 
 @dataclass(frozen=True)
 class Worth:
@@ -67,9 +65,7 @@ def _evicted(s: Session, ask: Ask) -> list[tuple[Pod, Placement]]:
 def _lost_gpu_hours(s: Session, pod: Pod, placement: Placement) -> float:
     if placement.phase is not Phase.BOUND:
         return 0.0
-    started = pod.started if pod.started is not None else placement.since
-    saved = pod.checkpoint if pod.checkpoint is not None else started
-    return gpus_asked(pod.signature) * (max(s.now - saved, 0.0) + pod.restart_s) / _HOUR
+    return gpus_asked(pod.signature) * pod.hours_lost(since=placement.since, now=s.now)
 
 
 def _known_end(pod: Pod) -> float:

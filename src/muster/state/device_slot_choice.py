@@ -82,8 +82,8 @@ def assume(devices: tuple[Device, ...], state: State, asks: Sequence[DeviceReque
     slots: list[DeviceSlot] = []
     for ask in asks:
         kind = [place for place, device in enumerate(devices) if device.kind == ask.kind]
-        roomy = _eligible(devices, state, ask)
-        for place in (*roomy, *(place for place in kind if place not in roomy))[: ask.count]:
+        eligible = _eligible(devices, state, ask)
+        for place in (*eligible, *(place for place in kind if place not in eligible))[: ask.count]:
             slot = ask.slot_on(devices[place])
             slots.append(slot)
             take(state, place, slot)

@@ -22,7 +22,7 @@ from muster.state.resource_columns import Amounts, Columns, widened
 LedgerRows = npt.NDArray[np.intp]
 
 # What is kept: each amount for all pods, and some of them for the non-preemptible ones alone. The others follow from these.
-_PLANNED, _USED, _RELEASING, _REQUESTED, _FIXED_PLANNED, _FIXED_USED, _FIXED_REQUESTED = range(7)
+_PLANNED, _USED, _RELEASING, _REQUESTED, _NON_PREEMPTIBLE_PLANNED, _NON_PREEMPTIBLE_USED, _NON_PREEMPTIBLE_REQUESTED = range(7)
 
 _ALL: dict[Phase, tuple[int, ...]] = {
     Phase.PENDING: (),
@@ -34,12 +34,12 @@ _ALL: dict[Phase, tuple[int, ...]] = {
     Phase.OVERDUE: (),
     Phase.MOVING: (_PLANNED,),
 }
-_FIXED = {_PLANNED: _FIXED_PLANNED, _USED: _FIXED_USED, _REQUESTED: _FIXED_REQUESTED}
+_NON_PREEMPTIBLE = {_PLANNED: _NON_PREEMPTIBLE_PLANNED, _USED: _NON_PREEMPTIBLE_USED, _REQUESTED: _NON_PREEMPTIBLE_REQUESTED}
 
 
 def _planes(amounts: tuple[int, ...], *, preemptible: bool) -> LedgerRows:
-    fixed = () if preemptible else tuple(_FIXED[amount] for amount in amounts if amount in _FIXED)
-    return np.array([[amount] for amount in (*amounts, *fixed)], dtype=np.intp).reshape(-1, 1)
+    non_preemptible = () if preemptible else tuple(_NON_PREEMPTIBLE[amount] for amount in amounts if amount in _NON_PREEMPTIBLE)
+    return np.array([[amount] for amount in (*amounts, *non_preemptible)], dtype=np.intp).reshape(-1, 1)
 
 
 _CHARGED = {(phase, part): _planes(amounts, preemptible=part) for phase, amounts in _ALL.items() for part in (True, False)}
@@ -147,15 +147,15 @@ class Ledger:
 
     def has_non_preemptible(self, queue: str) -> bool:
         """Does anybody who is not preemptible live in this queue or below it?"""
-        return bool(np.count_nonzero(self._amounts[_FIXED_REQUESTED, self.row[queue]]))
+        return bool(np.count_nonzero(self._amounts[_NON_PREEMPTIBLE_REQUESTED, self.row[queue]]))
 
     def _of(self, queue: str, amount: int) -> Amounts:
         amounts: Amounts = self._amounts[amount, self.row[queue]].copy()
         return amounts
 
     def _part(self, queue: str, amount: int, *, preemptible: bool) -> Amounts:
-        fixed = self._of(queue, _FIXED[amount])
-        return self._of(queue, amount) - fixed if preemptible else fixed
+        non_preemptible = self._of(queue, _NON_PREEMPTIBLE[amount])
+        return self._of(queue, amount) - non_preemptible if preemptible else non_preemptible
 
     # -- looking at several ----------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from muster.cycle_log import CycleLogEntry
-from muster.forecast.dry_run import lost_hours
 from muster.json_values import to_json
 from muster.model.effects import Bind, Evict, Outcome
 from muster.model.gang import Gang
@@ -105,7 +104,7 @@ def first_bound(world: World, outcome: Outcome) -> list[Gang]:
 def _lost_work(world: World, group: list[Evict], queues: dict[str, str], now: float) -> EvictedWork:
     first = group[0]
     pods = [pod for effect in group if (pod := world.facts.pods.get(effect.uid)) is not None]
-    hours = [lost_hours(pod, now) for pod in pods]
+    hours = [pod.hours_lost(since=now, now=now) for pod in pods]
     return EvictedWork(
         time=now,
         gang=first.gang,

@@ -39,10 +39,10 @@ class MovablePods:
 
 @dataclass(frozen=True, slots=True)
 class GangPrice:
-    """`spare` members can be moved at their own price; with one more the gang is below its minimum for a while, and all of it
+    """`surplus` members can be moved at their own price; with one more the gang is below its minimum for a while, and all of it
     loses its work: `whole`."""
 
-    spare: int
+    surplus: int
     whole: float
 
 
@@ -237,5 +237,5 @@ def _gang_prices(s: Session, table: VictimTable, bound: RowIndex, gangs: Sequenc
     count = np.bincount(of, minlength=len(table.gangs)) + table.gang_succeeded[: len(table.gangs)]
     for number in gangs:
         gang = table.gangs[number]
-        spare = gang.size if table.gang_per_pod[number] else max(0, int(count[number] - table.gang_min[number]))
-        yield number, (spare, round(float(whole[number]), 12))
+        surplus = gang.size if table.gang_per_pod[number] else max(0, int(count[number] - table.gang_min[number]))
+        yield number, (surplus, round(float(whole[number]), 12))

@@ -56,7 +56,7 @@ class MoveProblem:
         total = 0.0
         for gang, theirs in by_gang.items():
             known = self.gangs[gang]
-            total += known.whole if len(theirs) > known.spare else sum(float(self.price[pod]) for pod in theirs)
+            total += known.whole if len(theirs) > known.surplus else sum(float(self.price[pod]) for pod in theirs)
         return round(total, 9), len(by_gang)
 
 

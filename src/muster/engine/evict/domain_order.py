@@ -29,14 +29,14 @@ class BoundedDomain:
     bound: PlanKey
 
 
-def domains_in_order(asked: EvictionAsk, domains: Sequence[Domain]) -> list[BoundedDomain]:
+def domains_in_order(eviction_ask: EvictionAsk, domains: Sequence[Domain]) -> list[BoundedDomain]:
     """The domains in which the ask could fit after evictions, the lowest class of victims first, then what lacks least."""
     if len(domains) == 1:
         return [BoundedDomain(domains[0], ())]
-    s, search = asked.s, VictimSearch(asked, WHOLE_CLUSTER)
+    s, search = eviction_ask.s, VictimSearch(eviction_ask, WHOLE_CLUSTER)
     units = search.units
-    now = domain_bounds(s, asked.ask, domains, CurrentCapacity(s, CapacityView.AFTER_RELEASES))
-    lacking = len(asked.ask.pods) - now.most
+    now = domain_bounds(s, eviction_ask.ask, domains, CurrentCapacity(s, CapacityView.AFTER_RELEASES))
+    lacking = len(eviction_ask.ask.pods) - now.most
     level = np.where(now.feasible, -1, len(units) + 1)
     classes = np.unique(units.unit_class)
     if len(classes) > _MAX_LEVELS:
@@ -46,7 +46,7 @@ def domains_in_order(asked: EvictionAsk, domains: Sequence[Domain]) -> list[Boun
     for step in classes.tolist():
         free = amounts.free()
         _add_freed(free, units, units.unit_class[units.unit] <= step)
-        found = domain_bounds(s, asked.ask, domains, CapacityAfterEvictions(s, free))
+        found = domain_bounds(s, eviction_ask.ask, domains, CapacityAfterEvictions(s, free))
         level[found.feasible & (level > len(units))] = lowest
         lowest = int(step) + 1
     reachable = np.flatnonzero(level <= len(units))
@@ -54,9 +54,9 @@ def domains_in_order(asked: EvictionAsk, domains: Sequence[Domain]) -> list[Boun
     return [BoundedDomain(domains[at], _bound(search, int(level[at]))) for at in order.tolist()]
 
 
-def why_unreachable(asked: EvictionAsk, domains: Sequence[Domain]) -> NoPlan:
+def why_unreachable(eviction_ask: EvictionAsk, domains: Sequence[Domain]) -> NoPlan:
     """Why none of these domains is worth a search."""
-    search = VictimSearch(asked, WHOLE_CLUSTER)
+    search = VictimSearch(eviction_ask, WHOLE_CLUSTER)
     if not search.units.any_left:
         return search.no_victims()
     return search.no_plan(f"it would fit into none of {len(domains)} domains even if every evictable pod were evicted")

@@ -54,10 +54,10 @@ Choice = Callable[[FreedAmounts, VictimSelection, MemberDemand], bool]
 NO_BETTER_PLAN = NoPlan("no plan there is better")
 
 
-def plan_in_domain(asked: EvictionAsk, domain: Domain, *, bound: PlanKey = (), best: PlanKey | None = None) -> Plan | NoPlan:
+def plan_in_domain(eviction_ask: EvictionAsk, domain: Domain, *, bound: PlanKey = (), best: PlanKey | None = None) -> Plan | NoPlan:
     """The best plan found in one domain, or why there is none. The world is as before. `bound`: the first keys of any plan there;
     `best`: the key of a plan that it must be better than."""
-    found = DomainSearch(asked, domain)
+    found = DomainSearch(eviction_ask, domain)
     search = found.search
     if not search.units.any_left:
         return search.no_victims()
@@ -74,13 +74,13 @@ def plan_in_domain(asked: EvictionAsk, domain: Domain, *, bound: PlanKey = (), b
 
 
 class DomainSearch:
-    def __init__(self, asked: EvictionAsk, domain: Domain) -> None:
-        node_amounts = NodeAmounts(asked.s.world, asked.ask.pods)
-        self.demands = member_demands(asked.s, asked.ask, domain, node_amounts)
-        self.search = VictimSearch(asked, domain)
+    def __init__(self, eviction_ask: EvictionAsk, domain: Domain) -> None:
+        node_amounts = NodeAmounts(eviction_ask.s.world, eviction_ask.ask.pods)
+        self.demands = member_demands(eviction_ask.s, eviction_ask.ask, domain, node_amounts)
+        self.search = VictimSearch(eviction_ask, domain)
         self.amounts = FreedAmounts(node_amounts, self.search.units, self.search.victim_table, self.demands)
         self._queue_shortfall = QueueShortfall(self.search)
-        self._by_amounts = all(asked.s.needs_capacity_only(demand.pods[0]) for demand in self.demands)
+        self._by_amounts = all(eviction_ask.s.needs_capacity_only(demand.pods[0]) for demand in self.demands)
         self._estimates: dict[int, float] = {}
 
     def could_ever_fit(self) -> bool:
@@ -149,7 +149,7 @@ class DomainSearch:
             plan = self.search.attempt(_GivenUnits(self.search, self.amounts, units))
             if plan is not None:
                 return plan
-            if self.search.asked.placements_left <= 0:
+            if self.search.eviction_ask.placements_left <= 0:
                 break
         return None
 
@@ -319,7 +319,7 @@ class _InDomain:
         return verdict.ok
 
     def place(self, trial: Trial, pods: Sequence[Pod]) -> bool:
-        self.search.asked.placements_left -= 1
+        self.search.eviction_ask.placements_left -= 1
         mark = trial.mark()
         if place_gang(self.search.s, trial, pods, domain=self.search.domain, phase=Phase.NOMINATED).count == len(pods):
             return True
@@ -398,7 +398,7 @@ class _Greedy(_InDomain):
         if not self.choose(self.amounts, selection, demand):
             return False
         more = 1
-        while self.search.asked.placements_left > 0:
+        while self.search.eviction_ask.placements_left > 0:
             mark = selection.trial.mark()
             if self.place(selection.trial, demand.pods):
                 return True

@@ -32,7 +32,7 @@ from muster.engine.evict.taking_roles import taking_roles
 from muster.engine.evict.unit_membership import has_unsent_plan
 from muster.engine.evict.victim_search import ActionCache, EvictionAsk, nobody_eligible
 from muster.engine.evict.victims import victim_table_of
-from muster.engine.hooks import AllowedDomains, Ask, Purpose
+from muster.engine.hooks import WHOLE_CLUSTER, AllowedDomains, Ask, Purpose
 from muster.engine.nominations import members_needed, plan_name
 from muster.engine.place import passes_filters, without_rows
 from muster.engine.session import EvictionAttempt, Refusals, Session, UnsentPlan
@@ -185,17 +185,19 @@ def _best_plan(s: Session, ask: Ask, policy: EvictionPolicy, cache: ActionCache)
     found: Plan | NoPlan = NoPlan("no member needs a node")
     rules: EvictionRules | None = None
     for each in asks:
-        asked = EvictionAsk(s, each, policy, contested(s, each, usable_domains(s, each)), cache, s.policy.settings.max_placements)
-        if len(asked.contested) > 1 and ask.gang.topology is None:
-            taking = taking_roles(s, each, asked.rules, asked.contested)
+        eviction_ask = EvictionAsk(
+            s, each, policy, contested(s, each, usable_domains(s, each)), cache, s.policy.settings.max_placements
+        )
+        if len(eviction_ask.contested) > 1 and ask.gang.topology is None:
+            taking = taking_roles(s, each, eviction_ask.rules, eviction_ask.contested)
             if isinstance(taking, NoPlan):
-                found, rules = taking, asked.rules
+                found, rules = taking, eviction_ask.rules
                 continue
-            asked = replace(asked, contested=taking)
-        found, rules = _search_domains(asked), asked.rules
+            eviction_ask = replace(eviction_ask, contested=taking)
+        found, rules = _search_domains(eviction_ask), eviction_ask.rules
         if isinstance(found, Plan):
             break
-        charge_search(s, ask.gang, placements=s.policy.settings.max_placements - asked.placements_left)
+        charge_search(s, ask.gang, placements=s.policy.settings.max_placements - eviction_ask.placements_left)
     return found, rules
 
 
@@ -283,16 +285,16 @@ def _undo_plan(s: Session, trial: Trial, key: str) -> None:
             s.world.memory.moves.drop(uid)
 
 
-def _search_domains(asked: EvictionAsk) -> Plan | NoPlan:
+def _search_domains(eviction_ask: EvictionAsk) -> Plan | NoPlan:
     """The best plan of the domains that the ask may use, or why there is none."""
-    s, ask = asked.s, asked.ask
+    s, ask = eviction_ask.s, eviction_ask.ask
     where = allowed_domains(s, ask)
     domains = without_rows(where.domains, s.left_out)
     if not domains:
         return _no_domain(where)
-    order = domains_in_order(asked, domains)
+    order = domains_in_order(eviction_ask, domains)
     if not order:
-        return why_unreachable(asked, domains)
+        return why_unreachable(eviction_ask, domains)
     whys: list[str] = []
     times: list[float] = []
     plans: list[Plan] = []
@@ -303,13 +305,13 @@ def _search_domains(asked: EvictionAsk) -> Plan | NoPlan:
         decides = decides and not _is_found(best, each, searched=searched, most=most)
         if not decides and searched >= shown:
             break
-        found = _plan_in(asked, each, best=None if shown else best)
+        found = _plan_in(eviction_ask, each, best=None if shown else best)
         searched += isinstance(found, Plan) or found is NO_BETTER_PLAN
-        s.eviction_attempts.append(EvictionAttempt(ask.gang.key, asked.policy.name, each.domain.name, found, decides))
+        s.eviction_attempts.append(EvictionAttempt(ask.gang.key, eviction_ask.policy.name, each.domain.name, found, decides))
         if isinstance(found, Plan):
             plans.extend([found] * decides)
             continue
-        whys.append(found.why if each.domain.rows is None else f"{each.domain.name}: {found.why}")
+        whys.append(found.why if each.domain.name == WHOLE_CLUSTER.name else f"{each.domain.name}: {found.why}")
         times.extend([] if found.at is None else [found.at])
     if plans:
         return min(plans, key=lambda plan: plan.key)
@@ -331,16 +333,16 @@ def _no_domain(where: AllowedDomains) -> NoPlan:
     return NoPlan(where.verdict.why or "all nodes that it may use are kept for others")
 
 
-def _plan_in(asked: EvictionAsk, where: BoundedDomain, *, best: PlanKey | None) -> Plan | NoPlan:
+def _plan_in(eviction_ask: EvictionAsk, where: BoundedDomain, *, best: PlanKey | None) -> Plan | NoPlan:
     """For one pod every node is a domain of its own; where its queue is full, pods of the queue on other nodes count, too."""
-    if not asked.rules.eligible.any():
-        return nobody_eligible(asked, where.domain)
-    if len(asked.ask.pods) > 1 or asked.s.policy.selects_victims:
-        return plan_in_domain(asked, where.domain, bound=where.bound, best=best)
-    found = plan_on_one_node(asked, where.domain)
-    if not breaks_limit(asked) and not asked.rules.needs_other_nodes():
+    if not eviction_ask.rules.eligible.any():
+        return nobody_eligible(eviction_ask, where.domain)
+    if len(eviction_ask.ask.pods) > 1 or eviction_ask.s.policy.selects_victims:
+        return plan_in_domain(eviction_ask, where.domain, bound=where.bound, best=best)
+    found = plan_on_one_node(eviction_ask, where.domain)
+    if not breaks_limit(eviction_ask) and not eviction_ask.rules.needs_other_nodes():
         return found
-    anywhere = plan_in_domain(asked, where.domain)
+    anywhere = plan_in_domain(eviction_ask, where.domain)
     if isinstance(found, NoPlan) or (isinstance(anywhere, Plan) and anywhere.key < found.key):
         return anywhere
     return found

@@ -36,8 +36,10 @@ def evictable_now(
 def _choosable(
     s: Session, ask: Ask, policy: EvictionPolicy, *, nodes: Set[str], by_gang: Mapping[str, Sequence[Pod]], left: Set[str]
 ) -> tuple[set[str], tuple[str, ...]]:
-    asked = EvictionAsk(s, ask, policy, contested(s, ask, usable_domains(s, ask)), ActionCache(), s.policy.settings.max_placements)
-    search = VictimSearch(asked, WHOLE_CLUSTER)
+    eviction_ask = EvictionAsk(
+        s, ask, policy, contested(s, ask, usable_domains(s, ask)), ActionCache(), s.policy.settings.max_placements
+    )
+    search = VictimSearch(eviction_ask, WHOLE_CLUSTER)
     candidates = {search.victim_table.pods[at].uid for at in search.units.victim.tolist()}
     found: set[str] = set()
     for key, theirs in by_gang.items():
@@ -46,9 +48,9 @@ def _choosable(
             may = not any(_is_protected(search.victim_table, victim) for victim in theirs if victim.uid in left)
         else:
             may = candidates.issuperset(victim.uid for victim in theirs) and _frees_what_is_needed(s, ask, theirs, nodes)
-            may = may and allows_eviction(s, ask, asked.rules, theirs, priority=s.world.facts.gangs[key].priority).ok
+            may = may and allows_eviction(s, ask, eviction_ask.rules, theirs, priority=s.world.facts.gangs[key].priority).ok
         found.update(victim.uid for victim in theirs if may)
-    return found, asked.rules.crossing_gangs([victim for theirs in by_gang.values() for victim in theirs])
+    return found, eviction_ask.rules.crossing_gangs([victim for theirs in by_gang.values() for victim in theirs])
 
 
 def _is_protected(victim_table: VictimTable, pod: Pod) -> bool:

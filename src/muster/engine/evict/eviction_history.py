@@ -147,7 +147,7 @@ def _record(s: Session, gang: Gang, lost: list[tuple[Pod, Placement]], plan: Uns
     if plan.name in before.plans:
         return
     s.world.memory.losses.set(key, replace(before, plans=(*before.plans, plan.name)[-KEPT_PLANS:]))
-    hours = tuple((pod.uid, _hours_lost(s, pod, placement) / max(1, gang.size) * part) for pod, placement in lost)
+    hours = tuple((pod.uid, pod.hours_lost(since=was.since, now=s.now) / max(1, gang.size) * part) for pod, was in lost)
     per_pod = gang.size if gang.match_policy is MatchPolicy.ONCE_SATISFIED else 0
     s.world.memory.count_losses(
         PlanLosses(
@@ -163,12 +163,6 @@ def _record(s: Session, gang: Gang, lost: list[tuple[Pod, Placement]], plan: Uns
             crosses_for=crosses_for,
         )
     )
-
-
-def _hours_lost(s: Session, pod: Pod, placement: Placement) -> float:
-    started = pod.started if pod.started is not None else placement.since
-    saved = pod.checkpoint if pod.checkpoint is not None else started
-    return (max(0.0, s.now - saved) + pod.restart_s) / 3600.0
 
 
 def paused_until(s: Session, gang: Gang) -> float:

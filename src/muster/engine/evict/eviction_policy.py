@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
-from typing import Protocol
 
 from muster.engine.evict.contested import Contested
 from muster.engine.evict.victims import VictimTable, mask_of
@@ -19,55 +19,51 @@ from muster.state.derived_values import Derived
 from muster.state.node_table import BoolColumn, IntColumn
 
 
-class EvictionRules(Protocol):
-    """Which pods one ask may evict. Made before any eviction, so that what the ask is compared with stays the same."""
+class EvictionRules(ABC):
+    """Which pods one ask may evict. Made before any eviction, so that what the ask is compared with stays the same. What most
+    actions have in common is the default."""
 
-    @property
-    def eligible(self) -> BoolColumn:
-        """A column over gangs: those that the ask may evict in principle."""
-        ...
+    eligible: BoolColumn
+    """A column over gangs: those that the ask may evict in principle."""
+    preempted_by: tuple[str, BoolColumn] | None = None
+    """Gangs, as a column, that another action may evict for the ask as well, by its name: what protects them is what protects them
+    there."""
 
-    @property
-    def preempted_by(self) -> tuple[str, BoolColumn] | None:
-        """Gangs, as a column, that another action may evict for the ask as well, by its name: what protects them is what protects
-        them there."""
-        ...
+    @abstractmethod
+    def allows_eviction(self, pods: Sequence[Pod], *, priority: int) -> Verdict:
+        """Asked before each unit is evicted, with the units before it already evicted. `priority`: of the unit."""
+
+    @abstractmethod
+    def may_take(self, queue: str) -> bool:
+        """May any pod be evicted for the members of the ask in this queue?"""
+
+    @abstractmethod
+    def why_nobody(self) -> str:
+        """The sentence for an ask that may evict no pod at all."""
+
+    @abstractmethod
+    def why_evicted(self, pod: Pod) -> str:
+        """Why this pod is evicted for the ask, before anything of the plan is done: queue, share or priority of both sides."""
 
     def queue_rank(self) -> IntColumn | None:
         """A rank over gangs by their queues, where that goes before their priority; None where priority alone decides."""
-        ...
+        return None
 
-    def allows_eviction(self, pods: Sequence[Pod], *, priority: int) -> Verdict:
-        """Asked before each unit is evicted, with the units before it already evicted. `priority`: of the unit."""
-        ...
-
-    def allows_plan(self, units: Sequence[Sequence[Pod]]) -> Verdict:
+    def allows_plan(self, units: Sequence[Sequence[Pod]]) -> Verdict:  # noqa: ARG002
         """Asked of a finished plan, with its units evicted and the members of the ask nominated."""
-        ...
+        return YES
 
-    def crossing_gangs(self, victims: Sequence[Pod]) -> tuple[str, ...]:
+    def crossing_gangs(self, victims: Sequence[Pod]) -> tuple[str, ...]:  # noqa: ARG002
         """Gangs, by key, that bring a queue of theirs below its share when these are evicted in this order."""
-        ...
-
-    def may_take(self, queue: str) -> bool:
-        """May any pod be evicted for the members of the ask in this queue?"""
-        ...
+        return ()
 
     def needs_other_nodes(self) -> bool:
         """May pods on other nodes have to be evicted for one pod, for its queue's sake?"""
-        ...
-
-    def why_nobody(self) -> str:
-        """The sentence for an ask that may evict no pod at all."""
-        ...
+        return False
 
     def barred_by_queue(self) -> Iterable[tuple[str, IntColumn]]:
         """Why other queues do not give, and the gangs that the ask could evict otherwise, by their numbers."""
-        ...
-
-    def why_evicted(self, pod: Pod) -> str:
-        """Why this pod is evicted for the ask, before anything of the plan is done: queue, share or priority of both sides."""
-        ...
+        return ()
 
 
 STALE_GANGS_ACTION = "stale-gangs"
@@ -99,18 +95,13 @@ def allows_eviction(s: Session, ask: Ask, rules: EvictionRules, pods: Sequence[P
 NO_LOWER_PRIORITY = "no pod of lower priority in its queue is placed"
 
 
-class PreemptRules:
+class PreemptRules(EvictionRules):
     """Strictly lower priority, in the asking gang's own queue."""
-
-    preempted_by = None
 
     def __init__(self, s: Session, ask: Ask, victim_table: VictimTable, contested: Contested) -> None:
         self._s, self._ask, self._victim_table = s, ask, victim_table
         self._queues = set(contested)
-        self.eligible: BoolColumn = lower_priority_in_same_queue(s, ask, victim_table, self._queues)
-
-    def queue_rank(self) -> IntColumn | None:
-        return None
+        self.eligible = lower_priority_in_same_queue(s, ask, victim_table, self._queues)
 
     def allows_eviction(self, pods: Sequence[Pod], *, priority: int) -> Verdict:
         members = [self._s.world.placements.charged(pod) for pod in pods]
@@ -119,23 +110,11 @@ class PreemptRules:
             return Verdict(ok=False, why=f"a gang of its queue has members in {show_queue(other)}, too")
         return lower_priority(self._ask, pods, priority)
 
-    def allows_plan(self, units: Sequence[Sequence[Pod]]) -> Verdict:  # noqa: ARG002
-        return YES
-
-    def crossing_gangs(self, victims: Sequence[Pod]) -> tuple[str, ...]:  # noqa: ARG002
-        return ()
-
     def may_take(self, queue: str) -> bool:
         return bool((self.eligible & in_queues(self._victim_table, {queue})).any())
 
-    def needs_other_nodes(self) -> bool:
-        return False
-
     def why_nobody(self) -> str:
         return NO_LOWER_PRIORITY
-
-    def barred_by_queue(self) -> Iterable[tuple[str, IntColumn]]:
-        return ()
 
     def why_evicted(self, pod: Pod) -> str:
         return priority_against(self._s, pod, self._ask.gang)

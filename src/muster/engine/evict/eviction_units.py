@@ -332,9 +332,9 @@ class _UnitsBuilder:
         priority = np.where((kind == SURPLUS) | (divides > 0), LOWEST, table.gang_priority[gang])
         np.maximum.at(priority, unit, np.where(priority[unit] == LOWEST, table.pod_priority[pod], LOWEST))
         rank = ranks[gang] if ranks is not None else np.zeros(units, dtype=np.int64)
-        cost, gain, waste = self._costs(pod, unit, in_domain[entries.at], units)
+        cost, gain, size = self._costs(pod, unit, in_domain[entries.at], units)
         budgets = self._budget_use(pod, unit, units)
-        order = self._order(unit, pod, gang, kind, priority, rank, pods, cost, gain, waste, budgets, queues_first=ranks is not None)
+        order = self._order(unit, pod, gang, kind, priority, rank, pods, cost, gain, size, budgets, queues_first=ranks is not None)
         position = np.empty(units, dtype=np.int64)
         position[order] = np.arange(units)
         by_unit = np.lexsort((table.rank[pod], position[unit]))
@@ -353,7 +353,7 @@ class _UnitsBuilder:
             priority=priority[order],
             gang=gang[order],
             cost=cost[order],
-            size=waste[order],
+            size=size[order],
             pods=pods[order],
             created=table.gang_created[gang][order],
             evicts=pods[order] > 0,
@@ -380,7 +380,7 @@ class _UnitsBuilder:
         pods: IntColumn,
         cost: FloatColumn,
         gain: FloatColumn,
-        waste: FloatColumn,
+        size: FloatColumn,
         budgets: BudgetUse | None,
         *,
         queues_first: bool,
@@ -389,12 +389,12 @@ class _UnitsBuilder:
         roi = np.where((kind == WHOLE) & (cost > 0), np.round(gain / np.where(cost > 0, cost, 1.0) / ROI_STEP), 0.0)
         first, last = (rank, priority) if queues_first else (priority, np.zeros(units, dtype=np.int64))
         leading = (kind, first) if self.s.policy.settings.order == "priority" else (first, kind)
-        # Within a gang: what covers most of the need, the lowest priority, the least waste, the youngest.
+        # Within a gang: what covers most of the need, the lowest priority, the smallest, the youngest.
         member, started = np.zeros(units, dtype=np.int64), np.zeros(units)
         member[unit], started[unit] = table.rank[pod], -table.since[pod]
         own_priority = np.full(units, LOWEST, dtype=np.int64)
         np.maximum.at(own_priority, unit, table.pod_priority[pod])
-        within_gang = (member, started, waste, own_priority, -gain)
+        within_gang = (member, started, size, own_priority, -gain)
         between_gangs = (table.gang_rank[gang], -table.gang_created[gang], pods, last, -roi)
         return np.lexsort((*within_gang, *between_gangs, *leading, violates_budget(budgets, np.arange(units))))
 

@@ -10,7 +10,14 @@ from collections.abc import Iterable, Sequence
 
 from muster.engine.evict.contested import Contested
 from muster.engine.evict.eviction_history import MAX_CROSSINGS, crossed_often
-from muster.engine.evict.eviction_policy import EvictionPolicy, exclude_own_gang, in_queues, lower_priority, priority_against
+from muster.engine.evict.eviction_policy import (
+    EvictionPolicy,
+    EvictionRules,
+    exclude_own_gang,
+    in_queues,
+    lower_priority,
+    priority_against,
+)
 from muster.engine.evict.giving_queues import GivingQueues, freed_by_unit
 from muster.engine.evict.victims import VictimTable
 from muster.engine.hooks import Ask
@@ -36,10 +43,8 @@ def why_may_not_preempt(s: Session, gang: Gang) -> str:
     return ""
 
 
-class JobRules:
+class JobRules(EvictionRules):
     """Gangs of strictly lower priority in the job's own quota, and in other queues that are over their share."""
-
-    preempted_by = None
 
     def __init__(self, s: Session, ask: Ask, victim_table: VictimTable, contested: Contested) -> None:
         self._s, self._ask, self._victim_table = s, ask, victim_table
@@ -48,11 +53,8 @@ class JobRules:
         lower: BoolColumn = victim_table.gang_priority[:count] < ask.gang.priority
         self._lower = exclude_own_gang(ask, victim_table, lower)
         own = in_queues(victim_table, set(self._queues.comparisons))
-        self.eligible: BoolColumn = exclude_own_gang(ask, victim_table, lower & self._queues.gangs(victim_table, also=own))
+        self.eligible = exclude_own_gang(ask, victim_table, lower & self._queues.gangs(victim_table, also=own))
         self._gave_way = {victim_table.gangs[number].key for number in crossed_often(s, ask.gang, victim_table)}
-
-    def queue_rank(self) -> IntColumn | None:
-        return None
 
     def allows_eviction(self, pods: Sequence[Pod], *, priority: int) -> Verdict:
         """Pods of another queue are evicted only while it is over its share, checked before each unit, and never below it."""
@@ -80,9 +82,6 @@ class JobRules:
         """Priority decides among those who only borrow. Others may take what was taken so by their shares, and again, and again:
         so the same gang gives way to the same job a few times only."""
         return self._queues.borrowing_gangs(victims)
-
-    def needs_other_nodes(self) -> bool:
-        return False
 
     def why_nobody(self) -> str:
         return "no preemptible pod of lower priority is placed, in its quota or in a queue that is over its share"

@@ -59,5 +59,5 @@ def queue_lacks(s: Session, ask: Ask) -> list[tuple[str, RowIndex, Amounts]]:
     return found
 
 
-def breaks_limit(asked: EvictionAsk) -> bool:
-    return bool(queue_lacks(asked.s, asked.ask))
+def breaks_limit(eviction_ask: EvictionAsk) -> bool:
+    return bool(queue_lacks(eviction_ask.s, eviction_ask.ask))

@@ -15,6 +15,7 @@ from muster.engine.evict.eviction_history import MAX_CROSSINGS, crossed_often
 from muster.engine.evict.eviction_policy import (
     GANG_PREEMPT,
     EvictionPolicy,
+    EvictionRules,
     exclude_own_gang,
     in_queues,
     lower_priority,
@@ -30,26 +31,25 @@ from muster.model.effects import YES, Verdict
 from muster.model.pod import Pod
 from muster.model.topics import Topic
 from muster.state.derived_values import Derived
-from muster.state.node_table import BoolColumn, IntColumn
+from muster.state.node_table import IntColumn
 from muster.state.resource_columns import Amounts
 
 _RANKS: Derived[IntColumn] = Derived("gangs by the order of their queues", follows=Topic.GANGS, most=16)
 
 
-class ReclaimRules:
+class ReclaimRules(EvictionRules):
     """Gangs in other queues that are over their share, and those that the asking gang could preempt in its own."""
 
     def __init__(self, s: Session, ask: Ask, victim_table: VictimTable, contested: Contested) -> None:
         self._s, self._ask, self._victim_table = s, ask, victim_table
         self._queues = GivingQueues(s, ask, contested, may_cross=not s.policy.settings.strict_deserved, takes_by_share=True)
         self._own = lower_priority_in_same_queue(s, ask, victim_table, set(contested))
-        self.preempted_by: tuple[str, BoolColumn] | None = None
         if self._own.any():
             for queue, comparison in self._queues.comparisons.items():
                 comparison.own_evictable = self._evictable_in(queue)
             in_one_queue = ~mask_of(list(victim_table.multi_queue), len(self._own))
             self.preempted_by = (GANG_PREEMPT.name, self._own & in_one_queue)
-        self.eligible: BoolColumn = exclude_own_gang(ask, victim_table, self._queues.gangs(victim_table, also=self._own))
+        self.eligible = exclude_own_gang(ask, victim_table, self._queues.gangs(victim_table, also=self._own))
         self._may_not_cross = crossed_often(s, ask.gang, victim_table)
         """Gangs that brought their queues below their shares for this ask often enough."""
         self._rank: IntColumn | None = None

@@ -26,9 +26,9 @@ from muster.state.resource_columns import Amounts
 NodeCost = tuple[Comparable, ...]
 
 
-def plan_on_one_node(asked: EvictionAsk, domain: Domain) -> Plan | NoPlan:
+def plan_on_one_node(eviction_ask: EvictionAsk, domain: Domain) -> Plan | NoPlan:
     """The best node for the one pod of the ask, and who is evicted from it; or why there is none. The world is as before."""
-    search = VictimSearch(asked, domain)
+    search = VictimSearch(eviction_ask, domain)
     if not search.units.any_left:
         return search.no_victims()
     best = _NodeSearch(search).best()
@@ -66,7 +66,7 @@ class _NodeSearch:
 
     def _node_costs(self) -> NodeCosts:
         """The node costs of the last ask, if it looked alike, or new ones."""
-        s, cache = self.s, self.search.asked.cache
+        s, cache = self.s, self.search.eviction_ask.cache
         match: BoolColumn = s.match(self.pod) & self.search.domain.mask(len(s.world.table))
         found = cache.node_costs
         if found is None or found.order.units is not self.units or not np.array_equal(found.match, match):
@@ -114,7 +114,7 @@ class _NodeSearch:
             return self.search.attempt(_GreedyOnNode(self, row, costs.units_on(row)))
         for units in found:
             plan = self.search.attempt(_GivenUnitsOnNode(self, row, units))
-            if plan is not None or self.search.asked.placements_left <= 0:
+            if plan is not None or self.search.eviction_ask.placements_left <= 0:
                 return plan
         return None
 
@@ -150,7 +150,7 @@ class _OnNode:
         """With the pods nominated to the node that need not yield, which the amounts contain; and again without them, because they
         may never come."""
         nodes, table, row = self.nodes, self.nodes.s.world.table, self.row
-        nodes.search.asked.placements_left -= 1
+        nodes.search.eviction_ask.placements_left -= 1
         if not (table.planned[row] + nodes.request <= table.allocatable[row])[nodes.requested].all():
             return False
         if not nodes.needs_capacity_only and not (self._passes_filters() and self._passes_without_nominated()):

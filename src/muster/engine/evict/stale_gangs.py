@@ -7,13 +7,13 @@ gangs that each lost a member do not lock each other out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from muster.engine.evict.contested import Contested
 from muster.engine.evict.eviction_history import paused_until
-from muster.engine.evict.eviction_policy import STALE_GANGS_ACTION, EvictionPolicy
+from muster.engine.evict.eviction_policy import STALE_GANGS_ACTION, EvictionPolicy, EvictionRules
 from muster.engine.evict.queue_comparison import QueueComparison
 from muster.engine.evict.victims import VictimTable
 from muster.engine.hooks import Ask
@@ -24,7 +24,6 @@ from muster.model.gang import Gang, MatchPolicy
 from muster.model.pod import PLACED, Pod
 from muster.state.gangs.broken_gangs import is_below_min, stale_from
 from muster.state.gangs.gang_stage import count, is_running
-from muster.state.node_table import BoolColumn, IntColumn
 from muster.state.resource_columns import Amounts
 
 
@@ -62,22 +61,17 @@ def _may_complete(s: Session, gang: Gang) -> bool:
     return paused_until(s, gang) > s.now
 
 
-class StaleGangRules:
+class StaleGangRules(EvictionRules):
     """Whole gangs that are stale, of the asking gang's priority and after it in the order."""
-
-    preempted_by = None
 
     def __init__(self, s: Session, ask: Ask, victim_table: VictimTable, contested: Contested) -> None:
         self._s, self._ask = s, ask
-        self.eligible: BoolColumn = np.zeros(len(victim_table.gangs), dtype=np.bool_)
+        self.eligible = np.zeros(len(victim_table.gangs), dtype=np.bool_)
         for gang in stale_gangs_for(s, ask.gang):
             if gang.key in victim_table.gang_number:
                 self.eligible[victim_table.gang_number[gang.key]] = True
         demands = total_by_queue(s.world, ask.pods)
         self._comparisons = [QueueComparison(s, queue, columns, demands[queue]) for queue, columns in contested.items()]
-
-    def queue_rank(self) -> IntColumn | None:
-        return None
 
     def allows_eviction(self, pods: Sequence[Pod], *, priority: int) -> Verdict:  # noqa: ARG002
         """What is guaranteed to other queues stays."""
@@ -91,23 +85,11 @@ class StaleGangRules:
                     return Verdict(ok=False, why=why)
         return YES
 
-    def allows_plan(self, units: Sequence[Sequence[Pod]]) -> Verdict:  # noqa: ARG002
-        return YES
-
-    def crossing_gangs(self, victims: Sequence[Pod]) -> tuple[str, ...]:  # noqa: ARG002
-        return ()
-
     def may_take(self, queue: str) -> bool:  # noqa: ARG002
         return bool(self.eligible.any())
 
-    def needs_other_nodes(self) -> bool:
-        return False
-
     def why_nobody(self) -> str:
         return "no gang of its priority that is after it has been below its minimum for long"
-
-    def barred_by_queue(self) -> Iterable[tuple[str, IntColumn]]:
-        return ()
 
     def why_evicted(self, pod: Pod) -> str:
         gang = self._s.world.gang_of(pod)

@@ -84,19 +84,26 @@ class VictimSearch:
     """What all attempts in one domain share: whom the ask may evict there, as units in their order, and why a unit was refused."""
 
     def __init__(self, eviction_ask: EvictionAsk, domain: Domain) -> None:
-        asked = self.asked = eviction_ask
-        s = self.s = asked.s
-        self.ask, self.rules, self.domain = asked.ask, asked.rules, domain
-        self.victim_table = asked.victim_table
-        contested: BoolColumn = np.logical_or.reduce(list(asked.contested.values()))
+        self.eviction_ask = eviction_ask
+        s = self.s = eviction_ask.s
+        self.ask, self.rules, self.domain = eviction_ask.ask, eviction_ask.rules, domain
+        self.victim_table = eviction_ask.victim_table
+        contested: BoolColumn = np.logical_or.reduce(list(eviction_ask.contested.values()))
         self.units: EvictionUnits = eviction_units(
-            s, asked.ask, asked.rules, asked.victim_table, domain, need=asked.need, contested=contested, cache=asked.cache.units
+            s,
+            self.ask,
+            self.rules,
+            self.victim_table,
+            domain,
+            need=eviction_ask.need,
+            contested=contested,
+            cache=eviction_ask.cache.units,
         )
         self.order = PlanOrder(
             self.units,
-            queues_first=asked.rules.queue_rank() is not None,
+            queues_first=self.rules.queue_rank() is not None,
             priority_first=s.policy.settings.order == "priority",
-            sums_priorities=len(asked.ask.pods) == 1,
+            sums_priorities=len(self.ask.pods) == 1,
             budgets=self.units.budgets,
         )
         self.refusal = ""
@@ -105,7 +112,7 @@ class VictimSearch:
 
     def attempt(self, strategy: Strategy, *, excluded: BoolColumn | None = None) -> Plan | None:
         """Evict, put back, write down, and undo everything. `excluded`: units that this attempt must do without."""
-        if self.asked.placements_left <= 0:
+        if self.eviction_ask.placements_left <= 0:
             self.refusal = self.refusal or "the search ended after as many placements as the policy allows"
             return None
         with self.s.trial("simulated", cause="Simulated") as trial:
@@ -139,7 +146,7 @@ class VictimSearch:
         self.refusal = self.refusal or f"{after}{why}"
 
     def no_plan(self, why: str) -> NoPlan:
-        barred, kept = self._barred_texts(), _kept_texts(self.asked, self.domain)
+        barred, kept = self._barred_texts(), _kept_texts(self.eviction_ask, self.domain)
         text = "; ".join([f"{why} ({', '.join(barred)})" if barred else why, *kept])
         return NoPlan(text, self.units.evictable_at if self.units.evictable_at < np.inf else None)
 
@@ -147,7 +154,7 @@ class VictimSearch:
         """Why no pod at all may be evicted, and from when on one may."""
         if self.units.barred:
             return self.no_plan("no pod that it could evict is evictable now")
-        return nobody_eligible(self.asked, self.domain)
+        return nobody_eligible(self.eviction_ask, self.domain)
 
     def _barred_texts(self) -> list[str]:
         barred = [barred.text(self.s, self.victim_table) for barred in self.units.barred]
@@ -156,19 +163,19 @@ class VictimSearch:
         return barred
 
 
-def nobody_eligible(asked: EvictionAsk, domain: Domain) -> NoPlan:
+def nobody_eligible(eviction_ask: EvictionAsk, domain: Domain) -> NoPlan:
     """Why no gang at all may be evicted for this ask: a search would find nobody."""
-    return NoPlan("; ".join(_kept_texts(asked, domain)) or asked.rules.why_nobody())
+    return NoPlan("; ".join(_kept_texts(eviction_ask, domain)) or eviction_ask.rules.why_nobody())
 
 
-def _kept_texts(asked: EvictionAsk, domain: Domain) -> list[str]:
+def _kept_texts(eviction_ask: EvictionAsk, domain: Domain) -> list[str]:
     """Why other queues do not give, each with the number of their pods in the domain: those with most pods."""
-    table, used = asked.victim_table, len(asked.victim_table.pods)
+    table, used = eviction_ask.victim_table, len(eviction_ask.victim_table.pods)
     rows = table.row[:used]
     here = table.alive[:used] & (rows >= 0)
-    here[here] = domain.mask(len(asked.s.world.table))[rows[here]]
+    here[here] = domain.mask(len(eviction_ask.s.world.table))[rows[here]]
     pods_of = np.bincount(table.gang[:used][here], minlength=len(table.gangs))
-    counts = [(int(pods_of[gangs].sum()), why) for why, gangs in asked.rules.barred_by_queue()]
+    counts = [(int(pods_of[gangs].sum()), why) for why, gangs in eviction_ask.rules.barred_by_queue()]
     said = sorted([(-count, why) for count, why in counts if count])
     texts = [f"{why} ({plural(-count, 'pod', 'pods')})" for count, why in said[:_MOST_QUEUES_EXPLAINED]]
     more = -sum(count for count, _ in said[_MOST_QUEUES_EXPLAINED:])
@@ -344,8 +351,8 @@ class VictimSelection:
         return [pod for pairs in self.before.values() for pod, placement in pairs if placement.phase is Phase.BOUND]
 
     def allows_plan(self) -> bool:
-        """With the members of the ask nominated: do the action's rules allow the plan as it is? Claims that end count like
-        victims: only who could evict a gang ends its reservations."""
+        """With the members of the ask nominated: do the action's rules allow the plan as it is? Reservations that end count
+        like victims: only who could evict a gang ends them."""
         verdict = self.search.rules.allows_plan([[pod for pod, _ in pairs] for pairs in self.before.values()])
         if not verdict.ok:
             self.refuse(verdict.why)

@@ -162,8 +162,7 @@ class VictimTable:
         self.phase[at] = placement.phase
         self.since[at] = placement.since
         self.started[at] = pod.started if pod.started is not None else np.inf
-        started = pod.started if pod.started is not None else placement.since
-        self.saved[at] = pod.checkpoint if pod.checkpoint is not None else started
+        self.saved[at] = pod.saved_at(placement.since)
         self.restart_s[at] = pod.restart_s
         self.not_evictable[at] = bool(pod.protected) or is_protected(pod) or uid in world.memory.refused_evictions
         self.non_preemptible[at] = not member.preemptible

@@ -383,7 +383,7 @@ PLAN_NOT_SAVED = FailedEffect("its plan could not be saved, so a restart would n
 
 
 def failure_event(effect: WrittenEffect, failed: FailedEffect) -> FailureEvent | None:
-    """What the scheduler is told. A release that failed concerns nobody: the watch shows what became of the pod."""
+    """The event by which the scheduler learns of it. A failed release concerns nobody: the watch shows what became of the pod."""
     match effect:
         case Bind():
             return BindFailed(effect.uid, effect.node, failed.why)
