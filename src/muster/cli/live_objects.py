@@ -12,7 +12,7 @@ from muster.cli.progress_bar import Counting
 from muster.kube.read.decoder import BadObject, Decoder
 from muster.kube.read.object_references import GroupKind
 from muster.kube.watch.access import AccessError, read_access
-from muster.kube.watch.client import ApiError, Client
+from muster.kube.watch.client import NO_RESPONSE, ApiError, Client
 from muster.model.events import ClusterObject
 from muster.snapshot.capture import list_raw
 
@@ -26,7 +26,8 @@ def read_live_objects(decoder: Decoder, *, kubeconfig: Path | None, context: str
     except AccessError as error:
         raise UserError(str(error)) from None
     except ApiError as error:
-        raise UserError(f"the cluster cannot be read: {error}") from None
+        answer = str(error) if error.status != NO_RESPONSE else f"no response: {error.message.partition(': ')[2] or error.reason}"
+        raise UserError(f"the cluster cannot be read: {answer}") from None
 
 
 async def _read(decoder: Decoder, kubeconfig: Path | None, context: str, *, quiet: bool) -> LiveObjects:

@@ -257,7 +257,7 @@ class _VirtualRun:
         begun: Begun | None,
     ) -> None:
         self._policy, self._run_times, self._draw, self._unknown_end = policy, run_times, draw, unknown_end
-        self._began = self._now = now
+        self._began = self._now = self._last_end = now
         self._store = new_store(policy) if begun is None else begun[0]
         self._first = None if begun is None else begun[1]
         self._pods: dict[str, Pod] = {}
@@ -297,7 +297,8 @@ class _VirtualRun:
             if not may_go_on():
                 cut_short = True
                 break
-        return _Passed(started, _Moment(self._now, self._ended, len(self._unknown)), cut_short)
+        until = self._now if cut_short or not missing else self._last_end
+        return _Passed(started, _Moment(until, self._ended, len(self._unknown)), cut_short)
 
     def _decided(self, asked: Set[str], within: MayGoOn) -> Outcome:
         """One cycle. Once the time is over nobody is looked for whom those that are not asked about would have evicted."""
@@ -359,7 +360,7 @@ class _VirtualRun:
         due += EVENS_OUT * (due - self._began)
         while self._ends and self._ends[0][0] <= due:
             at, uid, source = heapq.heappop(self._ends)
-            self._now = max(self._now, at)
+            self._now = self._last_end = max(self._now, at)
             self._end(uid, source)
         return True
 

@@ -11,6 +11,7 @@ import os
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -139,7 +140,7 @@ async def _load_with_official_client(paths: str, *, context: str) -> Login:
             config_file=paths, context=context or None, client_configuration=settings, persist_config=False
         )
     except (config.ConfigException, OSError, ValueError, TypeError, KeyError, yaml.YAMLError) as error:
-        raise AccessError(f"kubeconfig {paths}: {error}") from error
+        raise AccessError(f"kubeconfig {paths}: {_context_fault(paths, context) or error}") from error
     return Login(
         settings.host,
         settings.api_key.get("BearerToken", ""),
@@ -151,6 +152,23 @@ async def _load_with_official_client(paths: str, *, context: str) -> Login:
         proxy=settings.proxy or "",
         user=loader._user.value if loader._user is not None else {},
         expiry=getattr(loader, "exec_plugin_expiry", None),
+    )
+
+
+def _context_fault(paths: str, context: str) -> str:
+    """What is wrong with the context that is asked for, or the current one; empty where it is there."""
+    names: list[str] = []
+    wanted = context
+    for path in paths.split(os.pathsep):
+        with suppress(OSError, yaml.YAMLError, AttributeError, TypeError, KeyError):
+            document = yaml.safe_load(Path(path).expanduser().read_text(encoding="utf-8"))
+            wanted = wanted or document.get("current-context") or ""
+            names += [str(each["name"]) for each in document.get("contexts") or ()]
+    if wanted in names:
+        return ""
+    known = f"its contexts are {', '.join(sorted(names))}" if names else "it has no context at all"
+    return (
+        f"there is no context {wanted!r}; {known}" if wanted else f"it names no current context: choose one with --context; {known}"
     )
 
 
