@@ -16,21 +16,25 @@ _PLAIN: Final = frozenset((str, int, float, bool, type(None)))
 
 def to_json(value: object) -> Any:
     """Dataclasses as objects with camelCase keys; pairs of a name and a number as one object."""
-    if type(value) in _PLAIN:
+    kind: type = type(value)
+    if kind in _PLAIN:
         return value
-    if is_dataclass(value) and not isinstance(value, type):
-        return {
-            key: dict(getattr(value, name)) if is_amounts else to_json(getattr(value, name))
-            for name, key, is_amounts in _json_fields(type(value))
-        }
     if isinstance(value, list | tuple):
-        return [to_json(item) for item in value]
+        return [item if type(item) in _PLAIN else to_json(item) for item in value]
+    if (found := _json_fields(kind)) is not None:
+        document = {}
+        for name, key, is_amounts in found:
+            field = getattr(value, name)
+            document[key] = field if type(field) in _PLAIN else dict(field) if is_amounts else to_json(field)
+        return document
     return msgspec.to_builtins(value)
 
 
 @cache
-def _json_fields(kind: type) -> tuple[tuple[str, str, bool], ...]:
-    """Name, JSON key, and whether it holds amounts by name, of each field of a dataclass."""
+def _json_fields(kind: type) -> tuple[tuple[str, str, bool], ...] | None:
+    """Name, JSON key, and whether it holds amounts by name, of each field of a dataclass; None of anything else."""
+    if not is_dataclass(kind):
+        return None
     hints = get_type_hints(kind)
     return tuple((field.name, camel_case(field.name), _is_amounts(hints[field.name])) for field in fields(kind))
 

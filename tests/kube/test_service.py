@@ -104,6 +104,27 @@ def _get(url: str) -> tuple[int, str]:
             return error.code, ""
 
 
+def test_a_page_of_another_site_reads_no_names_of_queues() -> None:
+    """It was resolved to this machine, and names itself."""
+    metrics = Metrics()
+    metrics.count_wait("queue/team", 3.0)
+
+    async def steps() -> list[bool]:
+        async with ProbeServer(state(), metrics).served(("127.0.0.1", 0)) as (host, port):
+            found = []
+            for named in (f"localhost:{port}", f"{host}:{port}", f"evil.example:{port}"):
+                request = urllib.request.Request(f"http://{host}:{port}/metrics", headers={"Host": named})
+                found.append("queue/team" in (await asyncio.to_thread(_text, request)))
+            return found
+
+    assert asyncio.run(steps()) == [True, True, False]
+
+
+def _text(request: urllib.request.Request) -> str:
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        return str(answer.read().decode())
+
+
 def test_addresses_are_read_as_they_are_usually_written() -> None:
     assert read_address("127.0.0.1:10259") == ("127.0.0.1", 10259)
     assert read_address("[::1]:0") == ("::1", 0)

@@ -322,6 +322,7 @@ def test_an_empty_cluster_is_a_page_too(browser: Any) -> None:
     with serving(at_one_moment(default_policy(), [], now=0.0)) as address:
         shown = Shown(browser, f"{address}/#/")
         shown.until(lambda: "No gang waits." in shown.text("main"))
+        assert "There are no nodes." in shown.text("main")
         assert "no gangs" in shown.text("#headline")
         assert shown.errors() == []
 

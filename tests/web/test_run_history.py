@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from pathlib import Path
 
 import pytest
+from tests.web.served import scenario
 
+from muster.cli.cluster_state import read_cluster_state
+from muster.config import default_policy
 from muster.cycle_log import CycleLogEntry
-from muster.forecast.dry_run import world_of
+from muster.engine.session import Session
+from muster.forecast.dry_run import dry_run, world_of
 from muster.model.effects import Bind, Evict, Outcome
 from muster.model.node import Node
 from muster.model.pod import Pod, PodSignature
 from muster.model.resource_amounts import GPU, Resources
+from muster.queue_report import queue_rows
 from muster.service.prometheus_metrics import Metrics
 from muster.state.world import World
 from muster.web.run_history import MAX_ENTRIES, RunHistory, first_bound
@@ -25,8 +32,6 @@ def pod(name: str, *, node: str | None = None, started: float | None = None, che
 
 
 def world(*pods: Pod) -> World:
-    from muster.config import default_policy
-
     node = Node("n1", allocatable=Resources.of({GPU: 8}))
     return world_of(default_policy(), [node, *pods], now=2 * HOUR)
 
@@ -71,3 +76,25 @@ def test_series_of_queues_are_bounded() -> None:
         metrics.count_lost(f"queue/q{number % 70}", f"queue/q{number // 70}", 1.0)
     assert len(re.findall(r"^muster_lost_gpu_hours_total\{", metrics.page().decode(), re.MULTILINE)) == 2001
     assert "gang_wait" not in metrics.page(queues=False).decode()
+
+
+def test_gauges_of_ten_thousand_queues_and_names_of_resources_are_bounded(tmp_path: Path) -> None:
+    """One tenant makes queues, another asks for resources that no node has."""
+    queues = "\n".join(f"- {{name: q{number}}}" for number in range(10_000))
+    gang = "- {{name: g, namespace: ns{0}, queue: q{0}, pods: 1, requests: {{example.com/r{0}: 1}}}}"
+    gangs = "\n".join(gang.format(number) for number in range(9_000, 9_600))
+    text = f"name: many\nnodes: [{{name: n1, gpu: 8}}]\nqueues:\n{queues}\ngangs:\n{gangs}\nsteps: [cycle: 1]\n"
+    state = read_cluster_state(scenario(tmp_path, text))
+    metrics, policy = Metrics(), default_policy()
+
+    def look(session: Session) -> None:
+        metrics.update_gauges(session.world, queue_rows(session.world, policy))
+
+    dry_run(policy, list(state.objects), now=state.now, look=look)
+    page = metrics.page().decode()
+    series = Counter(line.partition("{")[0] for line in page.splitlines() if not line.startswith("#"))
+    assert series["muster_queue_share"] == 500
+    assert max(series.values()) == 500
+    assert "example.com" not in page
+    (waiting,) = re.findall(r'^muster_queue_pending_gangs\{code="[^"]*",queue="other"\} (.*)$', page, re.MULTILINE)
+    assert 0 < float(waiting) <= 600

@@ -97,20 +97,23 @@ def observed_gangs(world: World) -> list[ObservedGang]:
 
 def observed_gang(world: World, gang: Gang) -> ObservedGang:
     placements = world.placements.by_uid
-    placed = [pod for pod in gang.pods() if placements.get(pod.uid, UNPLACED).phase in PLACED]
-    requested = NOTHING
+    requested, placed, nodes = NOTHING, 0, set[str]()
     for pod in gang.pods():
-        if pod.uid not in placements:
+        placement = placements.get(pod.uid)
+        if placement is None:
             requested = requested.plus(pod.signature.request)
+        elif placement.phase in PLACED:
+            placed += 1
+            nodes.add(placement.node or "")
     return ObservedGang(
         gang=gang.full_name,
         queue=gang.queue,
         priority=gang.priority,
         stage=stage(world, gang).value,
-        placed=len(placed),
+        placed=placed,
         min=gang.min,
         size=gang.size,
-        nodes=tuple(sorted({placements[pod.uid].node or "" for pod in placed})),
+        nodes=tuple(sorted(nodes)),
         age_s=max(0.0, world.now - gang.created),
         requested=requested.items,
         subgroups=tuple(_observed_subgroup(world, each) for each in gang.subgroups),

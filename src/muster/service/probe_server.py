@@ -12,7 +12,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from muster.kube.read.api_resources import resource_of
 from muster.kube.read.object_references import GroupKind
 from muster.service.prometheus_metrics import Metrics, ServiceState
-from muster.web.api_access import is_local
+from muster.web.api_access import is_local, names_this_machine
 from muster.web.http_server import served
 
 MAX_LOOP_AGE_S: Final = 60.0
@@ -75,7 +75,7 @@ class ProbeServer:
         return _response(*self.readiness())
 
     async def _render_metrics(self, request: web.Request) -> web.Response:
-        queues = self._queue_metrics or is_local(request.remote or "")
+        queues = self._queue_metrics or (is_local(request.remote or "") and names_this_machine(request.host))
         return web.Response(body=self._metrics.page(queues=queues), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 

@@ -66,8 +66,7 @@ class LoopbackAccess:
     async def reader(self, *, remote: str, host: str, token: str) -> Reader:  # noqa: ARG002
         if not is_local(remote):
             raise Denied(FORBIDDEN, "only this machine may ask here: use kubectl port-forward, or --api-address")
-        name = host.rpartition(":")[0] if ":" in host and not host.endswith("]") else host
-        if name != "localhost" and not is_local(name.strip("[]")):
+        if not names_this_machine(host):
             raise Denied(FORBIDDEN, "the address must be named as localhost or 127.0.0.1")
         return Everything()
 
@@ -80,6 +79,12 @@ def is_local(address: str) -> bool:
         return False
     mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
     return (mapped or found).is_loopback
+
+
+def names_this_machine(host: str) -> bool:
+    """The `Host` of a request: that of a page of somebody else is another, whatever it resolves to."""
+    name = host.rpartition(":")[0] if ":" in host and not host.endswith("]") else host
+    return name == "localhost" or is_local(name.strip("[]"))
 
 
 @dataclass(frozen=True, slots=True)

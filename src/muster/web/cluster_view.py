@@ -12,7 +12,7 @@ from muster.forecast.gang_report import observed_gangs, observed_nodes
 from muster.forecast.start_time import Start
 from muster.json_values import to_json
 from muster.model.gang import Gang, Stage
-from muster.model.pod import RELEASING, Phase
+from muster.model.pod import RELEASING, Phase, PodSignature
 from muster.model.resource_amounts import short_name
 from muster.plugins.topology import Topology
 from muster.queue_report import QueueRow, main_resource, queue_rows
@@ -125,19 +125,7 @@ def _members(world: World, name: str) -> list[JsonRow]:
 
 def _nodes(world: World, tree: DomainTree, resource: str) -> list[JsonRow]:
     """Each with its gangs, and how much of the main resource each of them has, nominations included."""
-    held: dict[str, Counter[tuple[str, str, str]]] = {}
-    releasing: Counter[str] = Counter()
-    facts = world.facts
-    for uid, placement in world.placements.by_uid.items():
-        pod, node = facts.pods.get(uid), placement.node
-        if pod is None or node is None:
-            continue
-        member, amount = facts.members.get(uid, _NO_MEMBER), pod.signature.request[resource]
-        gang = facts.gangs.get(member.gang)
-        key = (gang.full_name if gang is not None else pod.full_name, member.queue, _state(placement.phase))
-        held.setdefault(node, Counter())[key] += amount
-        if placement.phase in RELEASING:
-            releasing[node] += amount
+    held, releasing = _held(world, resource)
     homes = _homes(tree, world.table.names)
     rows = []
     for row in observed_nodes(world):
@@ -152,10 +140,35 @@ def _nodes(world: World, tree: DomainTree, resource: str) -> list[JsonRow]:
     return rows
 
 
+def _held(world: World, resource: str) -> tuple[dict[str, dict[tuple[str, str, str], int]], Counter[str]]:
+    """By node: what each gang has there by queue and state, and what is being released."""
+    held: dict[str, dict[tuple[str, str, str], int]] = {}
+    releasing: Counter[str] = Counter()
+    facts, amounts = world.facts, dict[PodSignature, int]()
+    names = {key: gang.full_name for key, gang in facts.gangs.items()}
+    for uid, placement in world.placements.by_uid.items():
+        pod, node = facts.pods.get(uid), placement.node
+        if pod is None or node is None:
+            continue
+        member, state = facts.members.get(uid, _NO_MEMBER), _STATES[placement.phase]
+        # Equal pods share a signature, and there are many of them.
+        if (amount := amounts.get(pod.signature)) is None:
+            amount = amounts[pod.signature] = pod.signature.request[resource]
+        on_node = held.setdefault(node, {})
+        key = (names.get(member.gang) or pod.full_name, member.queue, state)
+        on_node[key] = on_node.get(key, 0) + amount
+        if placement.phase in RELEASING:
+            releasing[node] += amount
+    return held, releasing
+
+
 def _state(phase: Phase) -> str:
     if phase in RELEASING:
         return "releasing"
     return "nominated" if phase is Phase.NOMINATED else "reserved" if phase is Phase.RESERVED else "running"
+
+
+_STATES: Final = {phase: _state(phase) for phase in Phase}
 
 
 def _homes(tree: DomainTree, names: list[str]) -> dict[str, str]:

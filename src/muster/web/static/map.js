@@ -122,6 +122,7 @@ class ClusterMap {
       : this.colour === "released" ? [["free", "--empty"], ["in use", "--low"], ["being released", "--release"], ["nominated to a gang", "--nominated"]]
         : [...found].slice(0, 14).map(([key, colour]) => [key ? queueName(this.colour === "queue" ? key : key + "").replace(/^$/, key) : "another tenant's", colour]);
     if (this.colour === "gang") swatches.forEach((each, at) => { each[0] = [...found.keys()][at] || "another tenant's"; });
+    if (!cluster.nodes.length) { this.legend.replaceChildren("There are no nodes."); return; }
     this.legend.replaceChildren(...swatches.map(([text, colour]) => {
       const made = el("span", { class: "name" }, text);
       made.style.setProperty("--swatch", colour.startsWith("--") ? scheme.colour(colour.slice(2)) : colour);
