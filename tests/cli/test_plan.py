@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -418,3 +419,37 @@ def test_times_of_yaml_count_however_they_are_quoted() -> None:
         )
         times.append(newest_time(node))
     assert times == [1899381600.0] * 3
+
+
+NEEDS_ONE = """\
+name: one node is free, and a surplus pod runs on each other
+nodes: [{name: "n[1-4]", gpu: 8}]
+queues: [{name: prod, deserved: {gpu: 16}}, {name: research, deserved: {gpu: 16}}]
+gangs:
+- {name: sweep, queue: research, pods: 3, min: 1, requests: {gpu: 8}, runningOn: "n[1-3]", age: 4h, priority: 5}
+- {name: llm, queue: research, pods: 4, requests: {gpu: 8}, age: 3h, priority: 10}
+"""
+
+
+def test_a_plan_evicts_what_the_scheduler_would_and_no_more(workspace: Path) -> None:
+    (workspace / "one.yaml").write_text(NEEDS_ONE)
+    (workspace / "job.yaml").write_text("{name: mine, queue: prod, pods: 2, requests: {gpu: 8}, priority: 5}\n")
+    [gang] = muster("plan", "job.yaml", "-c", "one.yaml", "--json", cwd=workspace).document["gangs"]
+    assert [(each["gang"], len(each["pods"]), each["wholeGang"]) for each in gang["evictedGangs"]] == [("default/sweep", 1, False)]
+
+
+def test_kubectls_list_and_a_snapshot_of_the_same_objects_have_one_answer(workspace: Path) -> None:
+    node = {
+        "kind": "Node",
+        "apiVersion": "v1",
+        "metadata": {"name": "n1", "uid": "n1"},
+        "status": {"allocatable": {"cpu": "4", "pods": "9"}},
+    }
+    running = observed_pod("old", "muster", "n1")
+    (workspace / "list.json").write_text(listed(node, running))
+    newest = max(re.findall(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", listed(node, running)))
+    snapshot = json.loads(listed(node, running)) | {"metadata": {"annotations": {"muster.dev/snapshot-at": newest}}}
+    (workspace / "snapshot.json").write_text(json.dumps(snapshot))
+    (workspace / "job.yaml").write_text("{name: mine, pods: 2, requests: {cpu: 1}, priority: 100}\n")
+    answers = [muster("plan", "job.yaml", "-c", f"{name}.json", "--json", cwd=workspace).document for name in ("list", "snapshot")]
+    assert answers[0] == answers[1]
