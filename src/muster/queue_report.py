@@ -95,7 +95,7 @@ def _row(s: Session, queue: str, depth: int, waiting: dict[str, int], requested:
         past_use=tuple(sorted((s.world.columns.names[column], round(use)) for column, use in past_use(s, queue).items())),
         guarantee=() if node is None else node.guarantee.items,
         limit=() if node is None else node.limit.items,
-        reclaimable=all(level.reclaimable for key in ledger.path(queue) if (level := s.world.facts.tree.nodes.get(key))),
+        reclaimable=all(s.world.facts.tree.node(key).reclaimable for key in ledger.path(queue)),
         share=share,
         share_of=share_of,
         waiting=waiting.get(queue, 0),

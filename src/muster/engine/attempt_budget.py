@@ -9,8 +9,7 @@ so that equal events lead to equal decisions; what one attempt costs above the b
 from __future__ import annotations
 
 import heapq
-from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 
 from muster.engine import explain
 from muster.engine.nominations import AttemptResult
@@ -18,6 +17,7 @@ from muster.engine.session import Session
 from muster.model.gang import Gang
 from muster.model.pod import RESERVATIONS
 from muster.model.topics import Topic
+from muster.state.derived.gangs_by import GangsBy, gangs_by
 from muster.state.derived_values import Derived
 from muster.state.memory import Attempts
 
@@ -149,37 +149,11 @@ def charge_search(s: Session, gang: Gang, *, placements: int) -> None:
     s.world.memory.charge_attempts(namespace_of(gang), placements // _PLACEMENTS_OF_ONE)
 
 
-class _Namespaces:
-    """How many gangs each namespace has."""
-
-    def __init__(self) -> None:
-        self.of_gang: dict[str, str] = {}
-        self.gangs: Counter[str] = Counter()
-
-
-_NAMESPACES: Derived[_Namespaces] = Derived("namespaces of gangs", follows=Topic.GANGS)
+_NAMESPACES: Derived[GangsBy] = Derived("gangs by namespace", follows=Topic.GANGS)
 
 
 def _has_several_namespaces(s: Session) -> bool:
-    facts = s.world.facts
-
-    def put(known: _Namespaces, keys: Iterable[str]) -> None:
-        for key in dict.fromkeys(keys):
-            before, gang = known.of_gang.pop(key, None), facts.gangs.get(key)
-            if before is not None:
-                known.gangs[before] -= 1
-                if not known.gangs[before]:
-                    del known.gangs[before]
-            if gang is not None:
-                known.of_gang[key] = namespace_of(gang)
-                known.gangs[namespace_of(gang)] += 1
-
-    def build() -> _Namespaces:
-        known = _Namespaces()
-        put(known, facts.gangs)
-        return known
-
-    return len(_NAMESPACES.of(s.world, build, update=put).gangs) > 1
+    return len(gangs_by(_NAMESPACES, s.world, namespace_of)) > 1
 
 
 def namespace_of(gang: Gang) -> str:

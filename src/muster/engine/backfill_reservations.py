@@ -206,12 +206,9 @@ def best_nodes(
 
 def _usable_rows(s: Session, gang: Gang, among: Collection[str] | None) -> BoolColumn:
     """Nodes that are kept for nobody else, and among these where any are named."""
-    row = s.world.table.row
-    usable = np.full(len(row), among is None)
-    usable[[row[node] for node in among or () if node in row]] = True
-    kept = [each.nodes for key, each in s.world.memory.backfill_reservations.items() if key != gang.key]
-    usable[[row[node] for nodes in kept for node in nodes if node in row]] = False
-    return usable
+    table, kept = s.world.table, [each.nodes for key, each in s.world.memory.backfill_reservations.items() if key != gang.key]
+    usable = ~table.mask(node for nodes in kept for node in nodes)
+    return usable if among is None else usable & table.mask(among)
 
 
 def _reservation(s: Session, nodes: tuple[str, ...], start: float) -> BackfillReservation:

@@ -72,13 +72,8 @@ class KeptCapacity:
 
     def left_out(self, closed: Sequence[_KeptFor]) -> BoolColumn | None:
         """The rows of these nodes as a column, or None where there are none."""
-        row = self._s.world.table.row
-        rows = [row[node] for _, kept in closed for node in kept.nodes if node in row]
-        if not rows:
-            return None
-        column = np.zeros(len(row), dtype=np.bool_)
-        column[rows] = True
-        return column
+        column = self._s.world.table.mask(node for _, kept in closed for node in kept.nodes)
+        return column if column.any() else None
 
     def admits(self, gang: Gang, closed: Sequence[_KeptFor], pods: Sequence[Pod]) -> Verdict:
         """Do these members fit into their queues beside what is kept there?"""

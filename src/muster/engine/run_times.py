@@ -20,6 +20,5 @@ def run_time(world: World, pod: Pod) -> float | None:
 
 def _of_queue(world: World, queue: str) -> float | None:
     """The next queue up the tree that sets one decides."""
-    nodes = world.facts.tree.nodes
-    above = (nodes[level].run_s for level in world.facts.tree.path(queue) if level in nodes)
+    above = (world.facts.tree.node(level).run_s for level in world.facts.tree.path(queue))
     return next((run_s for run_s in above if run_s is not None), None)

@@ -43,8 +43,7 @@ class Capacity:
         prepare_shares(s)
 
     def queue_key(self, s: Session, queue: str) -> tuple[int, int, float]:
-        node = s.world.facts.tree.nodes.get(queue)
-        return (-node.priority if node is not None else 0, *share_key(s, queue, _deserved(s).by_queue.get(queue, ())))
+        return (-s.world.facts.tree.node(queue).priority, *share_key(s, queue, _deserved(s).by_queue.get(queue, ())))
 
     def admit(self, s: Session, ask: Ask) -> Verdict:
         for role in ask.gang.roles:
@@ -60,8 +59,7 @@ class Capacity:
         return _deserved(s).rows
 
     def configured_share(self, s: Session, queue: str) -> Resources:
-        node = s.world.facts.tree.nodes.get(queue)
-        return node.deserved if node is not None else Resources()
+        return s.world.facts.tree.node(queue).deserved
 
 
 def _not_a_leaf(queue: str, children: tuple[str, ...]) -> Verdict:

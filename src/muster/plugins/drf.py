@@ -35,7 +35,7 @@ class Drf:
         used: list[float] = [*s.world.ledger.planned_list(queue)]
         for column, past in past_use(s, queue).items():
             used[column] += past
-        return largest_share(used, dimensions(s)) / _weight(s, queue)
+        return largest_share(used, dimensions(s)) / s.world.facts.tree.node(queue).weight
 
     def deserved(self, s: Session) -> Amounts:
         return _DESERVED.of(s.world, lambda: _compute_deserved(s))
@@ -48,16 +48,11 @@ class Drf:
 _DESERVED: Derived[Amounts] = Derived("shares by drf", Topic.CYCLE)
 
 
-def _weight(s: Session, queue: str) -> int:
-    node = s.world.facts.tree.nodes.get(queue)
-    return node.weight if node is not None else 1
-
-
 def _compute_deserved(s: Session) -> Amounts:
     """Every branch that requests anything gets its part by weight of what its parent has."""
     world, tree = s.world, all_branches(s)
     requests = world.ledger.requested_in().any(axis=1)
-    weight = np.array([_weight(s, queue) for queue in world.ledger.names], dtype=np.int64) * requests
+    weight = np.array([world.facts.tree.node(queue).weight for queue in world.ledger.names], dtype=np.int64) * requests
     nothing = np.zeros((len(world.ledger), len(world.columns.names)), dtype=np.int64)
     claims = Claims(nothing + UNLIMITED, nothing + weight[:, None], nothing, nothing)
     return share_out(all_to_share(s), tree, claims, [column for column, _ in dimensions(s)])

@@ -73,8 +73,7 @@ class ElasticQuotas:
         return _deserved(s).rows
 
     def configured_share(self, s: Session, queue: str) -> Resources:
-        node = s.world.facts.tree.nodes.get(queue)
-        return node.deserved if node is not None else Resources()
+        return s.world.facts.tree.node(queue).deserved
 
     # -- admission -------------------------------------------------------------------------------------------------------------
 

@@ -39,8 +39,7 @@ class Proportion:
         prepare_shares(s)
 
     def queue_key(self, s: Session, queue: str) -> tuple[int, float]:
-        node = s.world.facts.tree.nodes.get(queue)
-        return (-node.priority if node is not None else 0, self._largest_share(s, queue))
+        return (-s.world.facts.tree.node(queue).priority, self._largest_share(s, queue))
 
     def _largest_share(self, s: Session, queue: str) -> float:
         """The largest part of what it deserves of any resource that the queue uses."""

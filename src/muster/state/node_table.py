@@ -7,7 +7,7 @@ Only the world changes these amounts. Row numbers are good until a node comes or
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from typing import TypeVar
 
@@ -125,6 +125,12 @@ class NodeTable:
         self.used, self.planned, self.allocatable = used, planned, allocatable
         self._laid_out()
         return fresh
+
+    def mask(self, nodes: Iterable[str]) -> BoolColumn:
+        """The rows of these nodes, as far as there are any, as a column."""
+        column = np.zeros(len(self), dtype=np.bool_)
+        column[[self.row[node] for node in nodes if node in self.row]] = True
+        return column
 
     def label_codes(self, key: str) -> LabelCodes:
         """The values of one label as small numbers, -1 where a node does not have it, and what each value's number is."""

@@ -47,6 +47,9 @@ class Fault:
     why: str
 
 
+_NOT_CONFIGURED = Queue("")
+
+
 class QueueTree:
     def __init__(self, queues: Mapping[str, Queue]) -> None:
         self.nodes: dict[str, Queue] = {key: queues[key] for key in sorted(queues) if not is_root(key)}
@@ -64,6 +67,10 @@ class QueueTree:
         self.children = _children(self.parents)
         self._paths: dict[str, tuple[str, ...]] = {}
         self._closed_to: dict[str, Fault | None] = {}
+
+    def node(self, key: str) -> Queue:
+        """The queue; the root, and what gangs only name, configure nothing."""
+        return self.nodes.get(key, _NOT_CONFIGURED)
 
     def path(self, key: str) -> tuple[str, ...]:
         """The queue, its parent, and so on; the root is left out. A queue that does not exist stands alone."""

@@ -103,12 +103,7 @@ def _at(movable: MovablePods) -> float | None:
 def _kept_for_others(s: Session, gang: Gang) -> BoolColumn | None:
     """Nodes that are kept for gangs that have waited for long."""
     kept = [one.nodes for key, one in s.world.memory.backfill_reservations.items() if key != gang.key]
-    if not kept:
-        return None
-    row = s.world.table.row
-    column = np.zeros(len(row), dtype=np.bool_)
-    column[[row[node] for nodes in kept for node in nodes if node in row]] = True
-    return column
+    return s.world.table.mask(node for nodes in kept for node in nodes) if kept else None
 
 
 # -- the best plan -----------------------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from muster.model.gang import Gang, MatchPolicy
 from muster.model.pod import Placement, Pod
 from muster.model.saved_state import Losses
 from muster.model.topics import Topic
+from muster.state.derived.gangs_by import GangsBy, gangs_by
 from muster.state.derived_values import Derived
 from muster.state.memory import PlanLosses
 
@@ -85,36 +86,12 @@ def crossing_history(s: Session, gang: Gang) -> str:
 _CROSSING_ASKERS: Derived[set[str]] = Derived("histories of gangs for which queues crossed their shares", Topic.CYCLE)
 
 
-class _HistoryKeys:
-    """Which gangs have which history."""
-
-    def __init__(self) -> None:
-        self.of_gang: dict[str, str] = {}
-        self.gangs: dict[str, set[str]] = {}
-
-
-_HISTORY_KEYS: Derived[_HistoryKeys] = Derived("history of gangs", follows=Topic.GANGS)
+_BY_HISTORY: Derived[GangsBy] = Derived("gangs by history", follows=Topic.GANGS)
 
 
 def gangs_by_history(s: Session) -> dict[str, set[str]]:
     """The gangs that share a history, by its key."""
-
-    def put(known: _HistoryKeys, keys: Iterable[str]) -> None:
-        for key in dict.fromkeys(keys):
-            before = known.of_gang.pop(key, None)
-            if before is not None:
-                known.gangs[before].discard(key)
-            gang = s.world.facts.gangs.get(key)
-            if gang is not None:
-                known.of_gang[key] = history_key(s, gang)
-                known.gangs.setdefault(known.of_gang[key], set()).add(key)
-
-    def build() -> _HistoryKeys:
-        known = _HistoryKeys()
-        put(known, s.world.facts.gangs)
-        return known
-
-    return _HISTORY_KEYS.of(s.world, build, update=put).gangs
+    return gangs_by(_BY_HISTORY, s.world, lambda gang: history_key(s, gang))
 
 
 def record_evictions(s: Session) -> None:

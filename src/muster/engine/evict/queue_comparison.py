@@ -94,8 +94,7 @@ class QueueComparison:
         return pair is not None and len(pair.taking) == 1 and self._preempts_within_parent(self.queue)
 
     def _preempts_within_parent(self, queue: str) -> bool:
-        node = self.s.world.facts.tree.nodes.get(queue)
-        own = node.preempt_within_parent if node is not None else ""
+        own = self.s.world.facts.tree.node(queue).preempt_within_parent
         return (own or self.s.policy.settings.preempt_within_parent) == "LowerPriority"
 
     def why_not_within_parent(self) -> str:
@@ -189,9 +188,7 @@ class QueueComparison:
         return next(filter(None, whys), "")
 
     def _why_protected(self, level: str, freed: Amounts) -> str:
-        node = self.s.world.facts.tree.nodes.get(level)
-        if node is None:
-            return ""
+        node = self.s.world.facts.tree.node(level)
         if not node.reclaimable:
             return f"{show_queue(level)} is not reclaimable"
         if not node.guarantee or (found := guarantees(self.s)) is None:
@@ -287,8 +284,7 @@ class QueueComparison:
         return f"{show_queue(taker)} would have a larger share of the cluster ({gets:.0%}) than {show_queue(giver)} {keeps}"
 
     def _weight(self, level: str) -> int:
-        node = self.s.world.facts.tree.nodes.get(level)
-        return max(node.weight, 1) if node is not None else 1
+        return max(self.s.world.facts.tree.node(level).weight, 1)
 
     def _is_oversubscribed(self, pair: QueuePair) -> bool:
         """Do the shares of the siblings add up to more than there is, in something contested?"""
@@ -448,8 +444,7 @@ class QueueComparison:
         furthest over its share. Judged just below the common ancestor."""
         pair = self.pair(other)
         level = pair.giving[-1] if pair is not None else other
-        node = self.s.world.facts.tree.nodes.get(level)
-        priority = node.priority if node is not None else 0
+        priority = self.s.world.facts.tree.node(level).priority
         if level not in self.s.world.ledger:
             return (priority, 0.0, 0.0)
         usage = self.s.world.ledger.planned_list(level)
