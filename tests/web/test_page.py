@@ -16,7 +16,7 @@ from tests.cli.commands import muster
 from tests.web.axe import HOW as HOW_AXE
 from tests.web.axe import find_axe
 from tests.web.chromium import HOW, find_chromium
-from tests.web.page_speed import FRAME_MS, MOMENTS, NODES, large_views, measured, opened_browser
+from tests.web.page_speed import MOMENTS, NODES, large_views, measured, opened_browser
 from tests.web.served import BUSY, ask, scenario, serving
 from tests.web.shown_page import Shown
 from tests.web.test_tenants import FakeReviews
@@ -28,6 +28,8 @@ from muster.web.cluster_view import ClusterView
 from muster.web.recorded_views import RecordedViews, at_one_moment
 from muster.web.report_file import report_html
 
+MAP_MS, TIME_LINE_MS = 8.0, 12.0
+"""Of a processor for one frame; 60 a second leave 16.7 ms."""
 HOSTILE = "<script>window.pwned=1</script><img src=x onerror='window.pwned=1'> \x1b[31mred \u202eder \u2028 </script>"
 
 
@@ -165,7 +167,7 @@ def test_five_thousand_nodes_are_drawn_at_once_and_dragged_smoothly(browser: Any
     """In CPU time of the page's own thread, since the machines of tests are busy; `page_speed` prints all that it measures."""
     found = measured(browser, tmp_path)
     assert browser.execute_script("return state.cluster.nodes.length") == NODES
-    assert max(found.over_map.cpu_ms, found.over_time.cpu_ms) < 2 * FRAME_MS, found
+    assert (found.over_map.cpu_ms < MAP_MS, found.over_time.cpu_ms < TIME_LINE_MS) == (True, True), found
 
 
 AXE = """
