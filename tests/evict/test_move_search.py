@@ -58,7 +58,7 @@ def test_where_many_nodes_have_to_be_cleared_these_are_the_cheapest(seed: int) -
     chance = Random(seed)
     nodes, stores, wanted = 12, 6, MAX_TRIED + chance.randint(1, 3)
     used, pods = [0] * nodes, []
-    for node in range(nodes):
+    for node in range(1, nodes):  # One is empty as it is.
         for _ in range(chance.choice((1, 1, 2))):
             size = chance.randint(1, 3)
             used[node] += size
@@ -66,12 +66,12 @@ def test_where_many_nodes_have_to_be_cleared_these_are_the_cheapest(seed: int) -
     chance.shuffle(pods)
     free = [*([SIZE - gpus, 50] for gpus in used), *([SIZE, 50] for _ in range(stores))]
     usable = [*[True] * nodes, *[False] * stores]
-    problem = problem_of(free, [([SIZE, 2], wanted, usable)], pods)
+    problem = problem_of(free, [([SIZE, 2], wanted + 1, usable)], pods)
     found = next(cheapest_moves(problem))
     left = free_after(problem, found)
     assert all(min(row) >= 0 for row in left)
-    assert all_fit(left, [([SIZE, 2], usable)] * wanted)
-    price_of = [sum(price for row, _, price in pods if row == node) for node in range(nodes)]
+    assert all_fit(left, [([SIZE, 2], usable)] * (wanted + 1))
+    price_of = [sum(price for row, _, price in pods if row == node) for node in range(1, nodes)]
     assert found.key[0] == pytest.approx(sum(sorted(price_of)[:wanted]))
 
 
@@ -83,13 +83,13 @@ def test_where_few_have_to_be_moved_nothing_cheaper_would_do(seed: int) -> None:
         node, size = chance.randrange(nodes), chance.randint(1, 4)
         if used[node] + size <= SIZE:
             used[node] += size
-            pods.append((node, [size, 1], float(chance.randint(1, 9))))
+            pods.append((node, [size, 1, 0], float(chance.randint(1, 9))))
     for node in range(nodes):
         used[node] += chance.randint(0, SIZE - used[node]) // 2
-    free = [[SIZE - gpus, 3] for gpus in used]
+    free = [[SIZE - gpus, 3, 0] for gpus in used]
     kinds = [
-        ([chance.choice((4, 6, 7, 8)), 1], 1, [chance.random() < 0.8 for _ in range(nodes)]),
-        ([chance.randint(2, 5), 1], 2, [True] * nodes),
+        ([chance.choice((4, 6, 7, 8)), 1, 0], 1, [chance.random() < 0.8 for _ in range(nodes)]),
+        ([chance.randint(2, 5), 1, 0], 2, [True] * nodes),
     ]
     problem = problem_of(free, kinds, pods)
     members = [(request, rows) for request, count, rows in kinds for _ in range(count)]
