@@ -157,7 +157,7 @@ def eviction_units(
     preempted = None if rules.preempted_by is None else rules.preempted_by[1]
     if (
         cached is not None
-        and np.array_equal(cached.eligible, rules.eligible)
+        and _same_eligible(victim_table, cached.eligible, rules.eligible)
         and _same_column(preempted, cached.preempted)
         and _same_column(ranks, cached.ranks)
         and _still_valid(s, victim_table, cached)
@@ -168,6 +168,11 @@ def eviction_units(
     units = build.units(rules.eligible, ranks, domain.mask(len(s.world.table)))
     cache[key] = CachedUnits(units, rules.eligible, preempted, ranks, position)
     return units
+
+
+def _same_eligible(victim_table: VictimTable, one: BoolColumn, other: BoolColumn) -> bool:
+    """Of gangs that are still placed: what became of the others, the log of placements says."""
+    return one.shape == other.shape and not ((one != other) & victim_table.is_placed[: len(one)]).any()
 
 
 def _same_column(one: BoolColumn | IntColumn | None, other: BoolColumn | IntColumn | None) -> bool:
