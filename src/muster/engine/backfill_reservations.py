@@ -247,6 +247,8 @@ def _ending_in_queues(s: Session, gang: Gang) -> list[tuple[float, Pod]]:
     beside = [number for queue, number in table.queue_number.items() if not own.isdisjoint(path(queue))]
     runs = (table.phase[:used] == Phase.BOUND) | (table.phase[:used] == Phase.BINDING)
     here = table.alive[:used] & runs & np.isin(table.gang_queue[table.gang[:used]], beside)
-    pods = [table.pods[number] for number in np.flatnonzero(here).tolist()]
-    ending = [(ends_at(s, pod), pod) for pod in pods if pod.ours]
-    return sorted((each for each in ending if each[0] < NEVER), key=lambda each: (each[0], each[1].uid))[:_MOST_ENDING]
+    at = np.flatnonzero(here & table.ours[:used])
+    ending = [
+        (end, table.pods[number]) for end, number in zip(ends_at(s, table, at).tolist(), at.tolist(), strict=True) if end < NEVER
+    ]
+    return sorted(ending, key=lambda each: (each[0], each[1].uid))[:_MOST_ENDING]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from muster.model.pod import Pod
 from muster.state.world import World
 
@@ -14,11 +16,11 @@ def run_time(world: World, pod: Pod) -> float | None:
     if member is None:
         return None
     gang = world.facts.gangs.get(member.gang)
-    found = (None if gang is None else gang.run_s, _of_queue(world, member.queue))
-    return min((run_s for run_s in found if run_s is not None), default=None)
+    run_s = min(math.inf if gang is None or gang.run_s is None else gang.run_s, run_time_of_queue(world, member.queue))
+    return None if run_s == math.inf else run_s
 
 
-def _of_queue(world: World, queue: str) -> float | None:
-    """The next queue up the tree that sets one decides."""
+def run_time_of_queue(world: World, queue: str) -> float:
+    """The next queue up the tree that sets one decides; infinite where none does."""
     above = (world.facts.tree.node(level).run_s for level in world.facts.tree.path(queue))
-    return next((run_s for run_s in above if run_s is not None), None)
+    return next((run_s for run_s in above if run_s is not None), math.inf)

@@ -14,12 +14,12 @@ import numpy as np
 
 from muster.engine.domain_placement import place_gang
 from muster.engine.evict.contested import usable_domains
-from muster.engine.evict.victims import victim_table_of
+from muster.engine.evict.victims import VictimTable, victim_table_of
 from muster.engine.fit_counts import EqualMembers, equal_members
 from muster.engine.hooks import Ask, Domain, Purpose
 from muster.engine.members_to_place import unplaced_members
 from muster.engine.place import has_filters
-from muster.engine.run_times import run_time
+from muster.engine.run_times import run_time_of_queue
 from muster.engine.session import Session
 from muster.model.gang import Gang
 from muster.model.pod import Phase, Pod
@@ -53,17 +53,21 @@ def soonest_nodes(s: Session, gang: Gang, usable: BoolColumn, *, endless_since: 
     return search.best(usable_domains(s, Ask(gang, (), Purpose.ALLOCATE)))
 
 
-def ends_at(s: Session, pod: Pod) -> float:
-    """When a pod that runs is known to end; NEVER where nobody says so, or where what was said did not come true."""
-    run_s = run_time(s.world, pod)
-    if run_s is None:
-        return NEVER
-    end = started_at(s, pod) + run_s
-    return max(s.now, end) if end + OVERDUE_S >= s.now else NEVER
+def ends_at(s: Session, table: VictimTable, victims: RowIndex) -> FloatColumn:
+    """When pods that run are known to end; NEVER where nobody says so, or where what was said did not come true."""
+    of_queue = np.array([run_time_of_queue(s.world, queue) for queue in table.queue_number], dtype=np.float64)
+    queue = table.run_queue[victims]
+    declared = table.run_s[victims]
+    run_s = np.where(queue < 0, declared, np.minimum(declared, of_queue[queue]))
+    ends = started_at(table, victims) + run_s
+    found: FloatColumn = np.where(ends + OVERDUE_S >= s.now, np.maximum(ends, s.now), NEVER)
+    return found
 
 
-def started_at(s: Session, pod: Pod) -> float:
-    return pod.started if pod.started is not None else s.world.placement(pod).since
+def started_at(table: VictimTable, victims: RowIndex) -> FloatColumn:
+    started = table.started[victims]
+    found: FloatColumn = np.where(started < np.inf, started, table.since[victims])
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,10 +216,11 @@ class _EndingPods:
         runs = (table.phase[:used] == Phase.BOUND) | (table.phase[:used] == Phase.BINDING)
         here = table.alive[:used] & runs & (table.row[:used] >= 0)
         here[here] = usable[table.row[:used][here]]
-        at = np.array([number for number in np.flatnonzero(here).tolist() if table.pods[number].ours], dtype=np.intp)
-        ends = np.array([ends_at(s, table.pods[number]) for number in at.tolist()], dtype=np.float64)
+        at = np.flatnonzero(here & table.ours[:used])
+        started = started_at(table, at)
+        ends = ends_at(s, table, at)
         if endless_since is not None:
-            kept = [end < NEVER or started_at(s, table.pods[number]) >= endless_since for number, end in zip(at, ends, strict=True)]
+            kept = (ends < NEVER) | (started >= endless_since)
             at, ends = at[kept], ends[kept]
         order = np.lexsort((at, ends, table.row[at]))
         self.row, self.ends, self.request = table.row[at][order], ends[order], table.request[at][order]

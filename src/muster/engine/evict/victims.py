@@ -37,6 +37,9 @@ POD_COLUMNS = (
     "started",
     "saved",
     "restart_s",
+    "run_s",
+    "run_queue",
+    "ours",
     "not_evictable",
     "non_preemptible",
     "request",
@@ -74,6 +77,11 @@ class VictimTable:
         self.saved: FloatColumn = np.zeros(size)
         """When the pod last saved its work, or started."""
         self.restart_s: FloatColumn = np.zeros(size)
+        self.run_s: FloatColumn = np.zeros(size)
+        """For how long the pod runs by what its owner declares or its gang's classes set; infinite where neither does."""
+        self.run_queue: IntColumn = np.zeros(size, dtype=np.int64)
+        """The queue whose run time counts as well; below zero where the owner declares it."""
+        self.ours: BoolColumn = np.zeros(size, dtype=np.bool_)
         self.not_evictable: BoolColumn = np.zeros(size, dtype=np.bool_)
         """True for pods that may never be evicted."""
         self.non_preemptible: BoolColumn = np.zeros(size, dtype=np.bool_)
@@ -164,6 +172,10 @@ class VictimTable:
         self.started[at] = pod.started if pod.started is not None else np.inf
         self.saved[at] = pod.saved_at(placement.since)
         self.restart_s[at] = pod.restart_s
+        self.ours[at] = pod.ours
+        run_s = self.gangs[number].run_s if pod.run_s is None else pod.run_s
+        self.run_s[at] = np.inf if run_s is None else run_s
+        self.run_queue[at] = self.queue_number[member.queue] if pod.run_s is None else -1
         self.not_evictable[at] = bool(pod.protected) or is_protected(pod) or uid in world.memory.refused_evictions
         self.non_preemptible[at] = not member.preemptible
         self.request[at] = world.request(pod)
