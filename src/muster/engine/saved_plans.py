@@ -6,11 +6,13 @@ no longer evicted. Members that were bound and victims that are gone need no wri
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from muster.engine.session import Session
 from muster.model.effects import DeletePlan, SavePlan
-from muster.model.pod import RESERVATIONS, Phase, Placement, Pod
+from muster.model.gang import Gang
+from muster.model.pod import RESERVATIONS, UNPLACED, Phase, Placement, Pod
 from muster.model.saved_state import UNKNOWN, SavedEvictions, SavedMember, SavedMove, SavedPlan, saved_plan_name
 from muster.state.reserve_pods import Move
 from muster.state.world import World
@@ -23,6 +25,8 @@ def plan_effects(s: Session) -> list[SavePlan | DeletePlan]:
     moving = {move.for_gang for move in world.memory.moves.values()}
     for key in sorted({*saved, *_gangs_with_reservations(world), *moving}, key=lambda key: _order(world, key)):
         before = saved.get(key)
+        if before is not None and not moving and _is_unchanged(world, before):
+            continue
         plan = _plan_of(world, key, before or SavedPlan(key, name=saved_plan_name(key)))
         if plan.is_empty:
             if before is not None:
@@ -43,6 +47,35 @@ def _order(world: World, key: str) -> tuple[str, str]:
 
 def _gangs_with_reservations(world: World) -> set[str]:
     return {world.facts.members[uid].gang for uid in world.placements.reservations}
+
+
+def _is_unchanged(world: World, saved: SavedPlan) -> bool:
+    """Does all of a saved plan that keeps nodes still stand as it was written, as most do from one cycle to the next?"""
+    gang, evictions = world.facts.gangs.get(saved.gang), {entry.plan: entry for entry in saved.evictions}
+    if gang is None or not saved.members or saved.cancelled or saved.moves or saved.version == UNKNOWN:
+        return False
+    if evictions.keys() != {member.plan for member in saved.members}:
+        return False
+    for name, entry in evictions.items():
+        plan = world.memory.plans.get(name)
+        if plan is None or (plan.action, plan.since, plan.victims) != (entry.action, entry.since, entry.victims):
+            return False
+    return _are_reserved_as_saved(world, gang, saved.members)
+
+
+def _are_reserved_as_saved(world: World, gang: Gang, members: Iterable[SavedMember]) -> bool:
+    left = iter(members)
+    for pod in gang.pods():
+        now = world.placements.by_uid.get(pod.uid, UNPLACED)
+        if now.phase is Phase.BINDING:
+            return False
+        if now.phase in RESERVATIONS:
+            was = next(left, None)
+            if was is None or pod.node is not None or pod.uid != was.uid:
+                return False
+            if (now.node, now.phase, now.since, now.plan, now.devices) != (was.node, was.phase, was.since, was.plan, was.devices):
+                return False
+    return next(left, None) is None
 
 
 def _plan_of(world: World, key: str, before: SavedPlan) -> SavedPlan:
