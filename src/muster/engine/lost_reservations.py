@@ -40,10 +40,11 @@ def possibly_lost(s: Session) -> list[Pod]:
     """Pods whose reservation may be lost, found with one look at all nodes and queues: a release makes no other one worse."""
     world, table = s.world, s.world.table
     over: BoolColumn = np.any(table.planned > table.allocatable, axis=1)
-    matches: dict[PodSignature, BoolColumn] = {}
     found: list[Pod] = []
     filtered: list[Pod] = []
     within_quota: dict[object, bool] = {}
+    # Of pods that share what they say, one is enough.
+    kinds: dict[tuple[int, int, str], tuple[BoolColumn, bool]] = {}
     is_bounded = s.has_bounded_queues
     for uid in list(world.placements.reservations):
         pod, placement = world.facts.pods[uid], world.placements.by_uid[uid]
@@ -51,12 +52,13 @@ def possibly_lost(s: Session) -> list[Pod]:
         if row is None or over[row] or uid in world.memory.unwritten_reservations:
             found.append(pod)
             continue
-        match = matches.get(pod.signature)
-        if match is None:
-            match = matches[pod.signature] = s.match(pod)
+        kind = id(pod.signature), id(pod.labels), pod.namespace
+        if kind not in kinds:
+            kinds[kind] = s.match(pod), has_filters(s, pod)
+        match, is_filtered = kinds[kind]
         if not match[row] or (is_bounded and not _is_within_quota(s, pod, within_quota)):
             found.append(pod)
-        elif has_filters(s, pod):
+        elif is_filtered:
             filtered.append(pod)
     fitting = _fitting(s, filtered)
     return [*found, *(pod for pod in filtered if pod.uid not in fitting)]
