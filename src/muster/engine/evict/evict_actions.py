@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import groupby
 
 from muster.engine import explain
 from muster.engine.attempt_budget import charge_search
@@ -74,30 +75,31 @@ def could_have_evicted(s: Session, gang: Gang, holder: Gang, nominations: Sequen
     if queues == {role.queue for role in holder.roles} and len(queues) == 1:
         return gang.priority > holder.priority and action_for(s, gang) in s.policy.actions
     policies = [_OF_ACTIONS[name] for name in (action_for(s, gang), GANG_RECLAIM.name) if name in s.policy.actions]
-    with s.trial("simulated", cause="Simulated") as trial:
-        for pod, node in nominations:
-            trial.restore(pod, Placement(Phase.NOMINATED, node, s.now))
-        return any(_may_take_all(s, trial, gang, holder, nominations, policy) for policy in policies)
+    if any(s.world.facts.members[pod.uid].queue not in queues for pod, _ in nominations):
+        policies = [policy for policy in policies if not policy.is_preempting]
+    return any(_may_take_all(s, gang, holder, nominations, policy) for policy in policies)
 
 
-def _may_take_all(
-    s: Session, trial: Trial, gang: Gang, holder: Gang, nominations: Sequence[tuple[Pod, str]], policy: EvictionPolicy
-) -> bool:
+def _may_take_all(s: Session, gang: Gang, holder: Gang, nominations: Sequence[tuple[Pod, str]], policy: EvictionPolicy) -> bool:
     ask = Ask(gang, preemptor_pods(s, gang), Purpose.EVICT, policy.name)
     if not ask.pods:
         return False
-    rules = policy.rules(s, ask, victim_table_of(s.world), contested(s, ask, usable_domains(s, ask)))
     pods = [pod for pod, _ in nominations]
-    if not rules.allows_eviction(pods, priority=holder.priority).ok:
-        return False
-    mark = trial.mark()
-    for pod in pods:
-        trial.release(pod)
-    for pod in ask.pods:
-        trial.restore(pod, Placement(Phase.NOMINATED, nominations[0][1], s.now))
-    allowed = rules.allows_plan([pods]).ok
-    trial.undo_to(mark)
-    return allowed
+    with s.trial("simulated", cause="Simulated") as trial:
+        _nominate_all(trial, nominations)
+        rules = policy.rules(s, ask, victim_table_of(s.world), contested(s, ask, usable_domains(s, ask)))
+        if not rules.allows_eviction(pods, priority=holder.priority).ok:
+            return False
+    with s.trial("simulated", cause="Simulated") as trial:
+        _nominate_all(trial, [(pod, nominations[0][1]) for pod in ask.pods])
+        return rules.allows_plan([pods]).ok
+
+
+def _nominate_all(trial: Trial, nominations: Sequence[tuple[Pod, str]]) -> None:
+    members = trial.world.facts.members
+    for _, equal in groupby(nominations, key=lambda each: (each[0].signature, members[each[0].uid])):
+        some = list(equal)
+        trial.place_many([pod for pod, _ in some], [node for _, node in some], phase=Phase.NOMINATED)
 
 
 def _evict_stale_gangs(s: Session, refusals: Refusals) -> None:
