@@ -81,7 +81,8 @@ def _beside_kept(s: Session, gang: Gang, kept: KeptCapacity, attempt_one: Callab
     s.left_out = kept.left_out(closed)
     result = attempt_one(gang)
     s.left_out = None
-    return replace(result, verdict=kept.explained(gang, result.verdict, closed))
+    explained = kept.explained(gang, result.verdict, closed)
+    return result if explained is result.verdict else replace(result, verdict=explained)
 
 
 def _surplus_beside_kept(s: Session, gang: Gang, kept: KeptCapacity) -> AttemptResult:

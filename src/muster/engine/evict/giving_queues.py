@@ -68,12 +68,12 @@ class GivingQueues:
 
     def _gives_to(self, queue: str, other: str) -> bool:
         comparison = self.comparisons[queue]
-        if other not in self._s.world.ledger or other == queue or not comparison.least_unit(other).any():
+        if other not in self._s.world.ledger or other == queue or not (least := comparison.least_unit(other)).any():
             return False
         why = comparison.why_never_taking(other) if self._takes_by_share else ""
-        why = why or comparison.why_never_giving(other, borrowers_give=not self._takes_by_share)
+        why = why or comparison.why_never_giving(other, least, borrowers_give=not self._takes_by_share)
         if why and self._takes_by_share and comparison.takes_within_parent(other):
-            why = comparison.why_not_borrowed(other, comparison.least_unit(other))
+            why = comparison.why_not_borrowed(other, least)
             self._within_parent.add(other)
         if why:
             self._whys[other] = why

@@ -131,11 +131,12 @@ class QueueComparison:
 
     # -- giving ------------------------------------------------------------------------------------------------------------------
 
-    def why_never_giving(self, other: str, *, borrowers_give: bool) -> str:
-        """Why the other queue gives no unit at all, as usage is now, however little it frees; empty where it might give one."""
-        least, first = self.least_unit(other), ""
+    def why_never_giving(self, other: str, least: Amounts, *, borrowers_give: bool) -> str:
+        """Why the other queue gives no unit at all, as usage is now, were it this `least_unit`; empty where it might give one."""
+        first = ""
         for at in np.flatnonzero(least).tolist():
-            lost = np.where(np.arange(len(least)) == at, least, 0)
+            lost = np.zeros_like(least)
+            lost[at] = least[at]
             why = self.why_not_giving(other, least, lost=lost, may_cross=True, borrowers_give=borrowers_give)
             if not why:
                 return ""
