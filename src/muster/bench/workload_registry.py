@@ -13,7 +13,7 @@ from muster import bench
 from muster.bench.workload import Workload
 
 FIRST_GROUP = "core"
-ON_DEMAND = ("live", "quality", "start", "trace")
+ON_DEMAND = ("live", "quality", "start", "trace", "history", "large-history")
 """Groups that run only when named: they take minutes, and `live` needs an etcd and a kube-apiserver."""
 
 _CHECKOUT = Path(__file__).parents[3]
