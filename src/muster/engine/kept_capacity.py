@@ -36,10 +36,14 @@ class KeptCapacity:
     def __init__(self, s: Session) -> None:
         self._s = s
         self._closed: list[_KeptFor] = []
-        self._evicted_by: dict[tuple[Hashable, ...], bool] = {}
+        self._turn: dict[str, int] = {}
+        """Of gangs that had their turn: how much of that was kept for gangs before them."""
+        self._evicted_by: dict[tuple[str, Hashable], bool] = {}
+        self._kinds: dict[str, Hashable] = {}
 
     def visited(self, gang: Gang, *, complete: bool) -> None:
         """The gang had its turn: what is kept for it is closed from now on, unless it has started."""
+        self._turn[gang.key] = len(self._closed)
         if complete:
             return
         if self._s.is_first_cycle:
@@ -50,10 +54,11 @@ class KeptCapacity:
             self._closed.append((gang, reservation))
 
     def closed_to(self, gang: Gang, *, surplus: bool = False) -> list[_KeptFor]:
-        """What this gang may not use. Members above a minimum give way to every gang of their priority or above."""
+        """What this gang may not use: what is kept for those before it. Members above a minimum give way to every gang of their
+        priority or above."""
         return [
             (holder, kept)
-            for holder, kept in self._closed
+            for holder, kept in (self._closed if surplus else self._closed[: self._turn.get(gang.key)])
             if holder is not gang
             and (_share_a_queue(self._s, gang, holder) or _might_use(self._s, gang, kept))
             and not (surplus and holder.priority < gang.priority)
@@ -63,8 +68,10 @@ class KeptCapacity:
 
     def _could_have_evicted(self, gang: Gang, holder: Gang, kept: BackfillReservation) -> bool:
         """Were the holder bound there. Asked once in a cycle of gangs that look alike."""
-        members = tuple(pod.signature for pod in gang.pods())
-        key = (holder.key, gang.priority, gang.never_preempts, tuple(role.queue for role in gang.roles), members)
+        if gang.key not in self._kinds:
+            members = tuple(pod.signature for pod in gang.pods())
+            self._kinds[gang.key] = gang.priority, gang.never_preempts, tuple(role.queue for role in gang.roles), members
+        key = holder.key, self._kinds[gang.key]
         if key not in self._evicted_by:
             nominations = _nominations(self._s, holder, kept)
             self._evicted_by[key] = bool(nominations) and could_have_evicted(self._s, gang, holder, nominations)
