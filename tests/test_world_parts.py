@@ -60,6 +60,7 @@ MEMORY = {
     "losses": {"state/memory.py", "engine/evict/eviction_history.py", "engine/saved_history.py"},
     "plan_losses": {"state/memory.py"},
     "backfill_reservations": {"state/memory.py"},
+    "backfill_searches": {"state/memory.py", "engine/backfill_reservations.py"},
     "moves": {
         "state/memory.py",
         "engine/consolidate/consolidate.py",

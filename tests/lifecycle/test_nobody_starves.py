@@ -73,7 +73,55 @@ SHAPES: tuple[Callable[[Random], Gang], ...] = (
 )
 
 
-def endless_stream(chance: Random, shape: Callable[[Random], Gang]) -> dict[str, object]:
+QUOTA = "quota.scheduling.koordinator.sh/name"
+WHERE = ("other queues", "below one parent", "quotas")
+
+
+def charged_to(queue: str, gang: Gang) -> Gang:
+    """The same in an ElasticQuota: its pods name it by a label."""
+    moved = {key: value for key, value in gang.items() if key != "queue"}
+    if "roles" in moved:
+        return {**moved, "roles": [{**role, "labels": {**role.get("labels", {}), QUOTA: queue}} for role in moved["roles"]]}
+    return {**moved, "labels": {**moved.get("labels", {}), QUOTA: queue}}
+
+
+def beside(chance: Random, where: str, document: dict[str, Any]) -> dict[str, Any]:
+    """The stream in other queues than the gang, of any weight, in which nobody has a share: alone, below a parent whose limit is as
+    narrow as the gang's queue, or in quotas. Two of its pods at a time may come as a gang of two."""
+    names = [f"s{number}" for number in range(chance.randint(1, 3))]
+    (own,) = document["queues"]
+    submitted = [step["submit"] for step in document["steps"] if "submit" in step]
+    big = next(one for one in submitted if isinstance(one, dict))
+    for one in (*document["gangs"], *(gang for many in submitted if isinstance(many, list) for gang in many)):
+        one["queue"] = chance.choice(names)
+        if one["name"] != "service" and chance.random() < 0.3:
+            del one["apiFlavour"]
+            one |= {"pods": 2, "min": chance.randint(1, 2)}
+    document["queues"] = [{"name": name, "weight": chance.randint(1, 3)} for name in names]
+    if where == "quotas":
+        limits = {"q": own.get("limit", {}).get("gpu", NODES * GPUS), **dict.fromkeys(names, NODES * GPUS)}
+        document["queues"] = []
+        document["objects"] = [
+            {
+                "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
+                "kind": "ElasticQuota",
+                "metadata": {"name": name, "namespace": "default"},
+                "spec": {"min": {}, "max": {"nvidia.com/gpu": limit}},
+            }
+            for name, limit in limits.items()
+        ]
+        for one in (*document["gangs"], big, *(gang for many in submitted if isinstance(many, list) for gang in many)):
+            moved = charged_to(one.get("queue", "q"), one)
+            one.clear()
+            one |= moved
+    elif where == "below one parent":
+        document["queues"] = [{**own, "name": "p"}, *({**queue, "parent": "p"} for queue in (*document["queues"], {"name": "q"}))]
+    else:
+        document["queues"].append(own)
+    return document
+
+
+def endless_stream(chance: Random, shape: Callable[[Random], Gang]) -> dict[str, Any]:
     """More small gangs of its priority or below than the cluster or the queue takes, each of which comes again when it has ended.
     Some declare a run time, and not all of these keep to it."""
     big: Gang = {"name": "big", "queue": "q", "priorityClassName": "patient", **shape(chance)}
@@ -141,4 +189,13 @@ def endless_stream(chance: Random, shape: Callable[[Random], Gang]) -> dict[str,
 def test_a_gang_starts_within_a_bound_beside_any_stream_of_smaller_ones(seed: int, shape: Callable[[Random], Gang]) -> None:
     chance = Random(f"stream {shape.__name__} {seed}")
     report = run(from_document(endless_stream(chance, shape), file=f"<stream, seed {seed}>"))
+    assert report.ok, report.explain()
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
+@pytest.mark.parametrize("where", WHERE)
+def test_a_gang_starts_within_a_bound_beside_any_stream_in_other_queues(where: str, shape: Callable[[Random], Gang]) -> None:
+    chance = Random(f"stream {shape.__name__} {where}")
+    document = beside(chance, where, endless_stream(chance, shape))
+    report = run(from_document(document, file=f"<stream, {where}>"))
     assert report.ok, report.explain()

@@ -7,6 +7,7 @@ node for one pod: nobody is placed by it, and nobody is evicted.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
@@ -49,7 +50,7 @@ def update_backfill_reservations(s: Session, refusals: Refusals) -> None:
         else:
             _move_or_keep(s, s.world.facts.gangs[key])
     searches = 0
-    for key in (*refusals, *_due(s, refusals)) if after_s else ():
+    for key in _in_turn(s, refusals) if after_s else ():
         if searches < MAX_RESERVATIONS and key not in memory.backfill_reservations:
             searches += keep_capacity(s, key)
     _end_idle(s)
@@ -61,6 +62,18 @@ def update_backfill_reservations(s: Session, refusals: Refusals) -> None:
 def _told(kept: BackfillReservation) -> tuple[tuple[str, ...], float | None]:
     """What the condition of the gang says of it: after another attempt, in the next cycle."""
     return kept.nodes, kept.starts_at
+
+
+def _in_turn(s: Session, refusals: Refusals) -> list[str]:
+    """Those for which nothing was found come last, and of each queue the first before all second ones: gangs that fit nowhere keep
+    nobody else from being looked at."""
+    searched, gangs = s.world.memory.backfill_searches, s.world.facts.gangs
+    of_queue: Counter[str] = Counter()
+    turns: list[tuple[float, int, str]] = []
+    for key in (*refusals, *_due(s, refusals)):
+        turns.append((searched.get(key, -NEVER), of_queue[gangs[key].queue], key))
+        of_queue[gangs[key].queue] += 1
+    return [key for *_, key in sorted(turns, key=lambda turn: turn[:2])]
 
 
 def _due(s: Session, refusals: Refusals) -> list[str]:
@@ -78,20 +91,52 @@ def _due(s: Session, refusals: Refusals) -> list[str]:
 
 
 def keep_capacity(s: Session, key: str) -> bool:
-    """Keep nodes, or capacity in its queues, for a gang that has waited for long. False where they were not even looked for.
-    A gang of its queue that comes after it gives way: what is kept for that one binds nobody before it."""
+    """Keep nodes, or room in its queues, for a gang that has waited for long. False where they were not looked for. Those after it
+    give way, in its queue at once and in others where they must: what is kept for them binds nobody before them."""
     memory, gangs = s.world.memory, s.world.facts.gangs
     if not s.policy.settings.reserve_after_s or not _has_waited(s, key):
         return False
     for other in [other for other in memory.backfill_reservations if gangs[other].queue == gangs[key].queue]:
         if s.gang_key(gangs[other]) > s.gang_key(gangs[key]):
             memory.end_backfill_reservation(other)
-    if not _may_have_one(s, gangs[key]):
+    kept = memory.backfill_reservations
+    if any(gangs[other].queue == gangs[key].queue for other in kept):
         return False
-    found = _best(s, s.world.facts.gangs[key])
-    if found is not None and _may_be_idle(s, [*(each.nodes for each in memory.backfill_reservations.values()), found.nodes]):
-        memory.keep_capacity(key, found)
+    after = _after(s, gangs[key])
+    found = None
+    if len(kept) - len(after) < MAX_RESERVATIONS:
+        found = _best(s, gangs[key]) or (_best(s, gangs[key], but=after) if after else None)
+    giving_way = None if found is None else _giving_way(s, found, after)
+    if found is None or giving_way is None:
+        memory.backfill_searches.set(key, s.now)
+        return True
+    for other in giving_way:
+        memory.end_backfill_reservation(other)
+    memory.keep_capacity(key, found)
     return True
+
+
+def _after(s: Session, gang: Gang) -> list[str]:
+    """For whom something is kept, of those that come after it in the order."""
+    keys = [
+        each.key for each in order_gangs(s, [*(s.world.facts.gangs[key] for key in s.world.memory.backfill_reservations), gang])
+    ]
+    return keys[keys.index(gang.key) + 1 :]
+
+
+def _giving_way(s: Session, found: BackfillReservation, after: Sequence[str]) -> list[str] | None:
+    """Whose nodes these are, and as many more of those after it, the last first, as there would be too many or too much idle; None
+    where that is not enough."""
+    kept = s.world.memory.backfill_reservations
+    giving_way = [key for key in after if not set(kept[key].nodes).isdisjoint(found.nodes)]
+    more = [key for key in after if key not in giving_way]
+    while True:
+        staying = [each.nodes for key, each in kept.items() if key not in giving_way]
+        if len(staying) < MAX_RESERVATIONS and _may_be_idle(s, [*staying, found.nodes]):
+            return giving_way
+        if not more:
+            return None
+        giving_way.append(more.pop())
 
 
 def _waits_for_capacity(s: Session, key: str) -> bool:
@@ -116,13 +161,6 @@ def _is_queue_full(s: Session, key: str) -> bool:
 def _has_waited(s: Session, key: str) -> bool:
     started = s.world.memory.attempts[key].started
     return started is not None and s.now - started >= s.policy.settings.reserve_after_s and _waits_for_capacity(s, key)
-
-
-def _may_have_one(s: Session, gang: Gang) -> bool:
-    """One for each queue, and not more than so many in all."""
-    memory, gangs = s.world.memory, s.world.facts.gangs
-    queues = {gangs[key].queue for key in memory.backfill_reservations}
-    return gang.queue not in queues and len(memory.backfill_reservations) < MAX_RESERVATIONS
 
 
 def _move_or_keep(s: Session, gang: Gang) -> None:
@@ -187,9 +225,9 @@ def _idle(s: Session, nodes: Iterable[str]) -> float:
 # -- when its queues take it -----------------------------------------------------------------------------------------------------
 
 
-def _best(s: Session, gang: Gang) -> BackfillReservation | None:
+def _best(s: Session, gang: Gang, *, but: Collection[str] = ()) -> BackfillReservation | None:
     """Where it would start soonest. As long as a queue is full no node is kept: it would only be idle."""
-    found = best_nodes(s, gang)
+    found = best_nodes(s, gang, but=but)
     if found is None or not _is_queue_full(s, gang.key):
         return found
     start = _fits_queues_at(s, gang)
@@ -197,17 +235,23 @@ def _best(s: Session, gang: Gang) -> BackfillReservation | None:
 
 
 def best_nodes(
-    s: Session, gang: Gang, *, among: Collection[str] | None = None, endless_since: float | None = None
+    s: Session,
+    gang: Gang,
+    *,
+    among: Collection[str] | None = None,
+    but: Collection[str] = (),
+    endless_since: float | None = None,
 ) -> BackfillReservation | None:
-    """The domain and nodes where what the gang lacks fits soonest, of those that are kept for nobody else."""
-    found = soonest_nodes(s, gang, _usable_rows(s, gang, among), endless_since=endless_since)
+    """The domain and nodes where what the gang lacks fits soonest, of those that are kept for nobody else but for these."""
+    found = soonest_nodes(s, gang, _usable_rows(s, gang, among, but), endless_since=endless_since)
     return None if found is None else _reservation(s, found.nodes, found.start)
 
 
-def _usable_rows(s: Session, gang: Gang, among: Collection[str] | None) -> BoolColumn:
-    """Nodes that are kept for nobody else, and among these where any are named."""
-    table, kept = s.world.table, [each.nodes for key, each in s.world.memory.backfill_reservations.items() if key != gang.key]
-    usable = ~table.mask(node for nodes in kept for node in nodes)
+def _usable_rows(s: Session, gang: Gang, among: Collection[str] | None, but: Collection[str]) -> BoolColumn:
+    """Nodes that are kept for nobody else but for these, and among these nodes where any are named."""
+    others = [each.nodes for key, each in s.world.memory.backfill_reservations.items() if key != gang.key and key not in but]
+    table = s.world.table
+    usable = ~table.mask(node for nodes in others for node in nodes)
     return usable if among is None else usable & table.mask(among)
 
 

@@ -22,7 +22,7 @@ from muster.engine.place import has_filters
 from muster.engine.run_times import run_time_of_queue
 from muster.engine.session import Session
 from muster.model.gang import Gang
-from muster.model.pod import Phase, Pod
+from muster.model.pod import RESERVATIONS, Phase, Pod
 from muster.state.node_table import BoolColumn, FloatColumn, RowIndex
 from muster.state.pod_terms import terms_of
 from muster.state.resource_columns import Amounts
@@ -54,12 +54,13 @@ def soonest_nodes(s: Session, gang: Gang, usable: BoolColumn, *, endless_since: 
 
 
 def ends_at(s: Session, table: VictimTable, victims: RowIndex) -> FloatColumn:
-    """When pods that run are known to end; NEVER where nobody says so, or where what was said did not come true."""
+    """When pods that run, or are nominated, are known to end; NEVER where nobody says so, or where what was said did not come true."""
     of_queue = np.array([run_time_of_queue(s.world, queue) for queue in table.queue_number], dtype=np.float64)
     queue = table.run_queue[victims]
     declared = table.run_s[victims]
     run_s = np.where(queue < 0, declared, np.minimum(declared, of_queue[queue]))
-    ends = started_at(table, victims) + run_s
+    is_to_come = np.isin(table.phase[victims], sorted(RESERVATIONS))
+    ends = np.where(is_to_come, s.now, started_at(table, victims)) + run_s
     found: FloatColumn = np.where(ends + OVERDUE_S >= s.now, np.maximum(ends, s.now), NEVER)
     return found
 
@@ -208,13 +209,13 @@ class _Search:
 
 
 class _EndingPods:
-    """Placed pods of ours on usable rows that end some time, by row and by when they do."""
+    """Placed pods of ours on usable rows that end some time, by row and by when they do. Those that are nominated will run there;
+    where evictions go on, some node has one at any time."""
 
     def __init__(self, s: Session, usable: BoolColumn, endless_since: float | None) -> None:
         self._s, table = s, victim_table_of(s.world)
         used = len(table.pods)
-        runs = (table.phase[:used] == Phase.BOUND) | (table.phase[:used] == Phase.BINDING)
-        here = table.alive[:used] & runs & (table.row[:used] >= 0)
+        here = table.alive[:used] & (table.row[:used] >= 0)
         here[here] = usable[table.row[:used][here]]
         at = np.flatnonzero(here & table.ours[:used])
         started = started_at(table, at)

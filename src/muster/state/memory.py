@@ -208,6 +208,8 @@ class Memory:
         self.moves: JournaledDict[str, Move] = JournaledDict(journal)
         """Of pods whose successors are not bound yet, by UID of the reserve pod."""
         self.backfill_reservations: JournaledDict[str, BackfillReservation] = JournaledDict(journal)  # in the order they were made
+        self.backfill_searches: JournaledDict[str, float] = JournaledDict(journal)
+        """When nodes to keep were last looked for in vain, by gang."""
         self.past_use: JournaledDict[str, PastUse] = JournaledDict(journal)
         """What queues used, where the policy looks at it."""
         self.noted_use = -1
@@ -227,7 +229,10 @@ class Memory:
 
     def observed_tables(self) -> tuple[object, ...]:
         """What is remembered whether or not a decision is carried out."""
-        return self.attempts, self.attempt_debts, self.below_min_since, self.backfill_reservations, self.past_use, self.faulty_nodes
+        return (
+            *(self.attempts, self.attempt_debts, self.below_min_since, self.past_use, self.faulty_nodes),
+            *(self.backfill_reservations, self.backfill_searches),
+        )
 
     def copied(self) -> Memory:
         """To read while this one changes: attempts and timeouts, and nothing else that it remembers."""
@@ -379,6 +384,7 @@ class Memory:
         self.attempts.drop(key)
         self.last_minimums.drop(key)
         self.below_min_since.drop(key)
+        self.backfill_searches.drop(key)
         self.forget_object(key)
 
     def forget_object(self, uid: str) -> None:
