@@ -16,6 +16,7 @@ from muster.engine import cycle, domain_placement, explain
 from muster.engine.commit import collect_effects
 from muster.engine.consolidate import consolidate, movable_pods
 from muster.engine.hooks import Ask, QuotaFit
+from muster.engine.kept_capacity import KeptCapacity
 from muster.engine.session import Refusals, Session
 from muster.model.device import Device, DeviceSlot
 from muster.model.effects import YES, Bind, Effect, Outcome, Verdict
@@ -54,6 +55,16 @@ steps:
 - patch:
     object: PodGroup/default/g
     merge: {spec: {minMember: 1, subGroupPolicy: [{name: part, matchLabelKeys: [part], subGroupSize: 2}]}}
+"""
+KEPT = """
+policy: {settings: {reserveAfterSeconds: 60}}
+nodes: [{name: "n[1-2]", gpu: 8}]
+gangs:
+- {name: runs, requests: {gpu: 8}, runningOn: n2, age: 1h}
+- {name: big, pods: 2, requests: {gpu: 8}, age: 1m}
+steps:
+- run: 2m
+- submit: {name: later, requests: {gpu: 8}}
 """
 TOO_LARGE = """
 nodes: [{name: "n[1-2]", gpu: 1}]
@@ -307,6 +318,11 @@ def moves_are_closed_when_they_begin(patch: Patch) -> Violated:
     return violated_invariants(run_steps(IN_PIECES))
 
 
+def kept_nodes_are_open(patch: Patch) -> Violated:
+    patch.setattr(KeptCapacity, "closed_to", lambda *_args, **_keywords: [])
+    return violated_invariants(run_steps(KEPT))
+
+
 BUGS: dict[str, Callable[[Patch], Violated]] = {
     "no node over capacity": every_node_fits,
     "no device over capacity": device_slots_are_assigned_twice,
@@ -327,6 +343,7 @@ BUGS: dict[str, Callable[[Patch], Violated]] = {
     "only movable pods are moved": everybody_may_be_moved,
     "nobody is moved twice in a while": earlier_moves_are_forgotten,
     "what is kept belongs to a move": moves_are_closed_when_they_begin,
+    "kept nodes stay closed": kept_nodes_are_open,
     NO_TRACE: a_release_gives_back_too_little,
     SAME_DECISION: the_order_is_random,
 }

@@ -27,6 +27,7 @@ from muster.scenario.invariants.gang_invariants import (
     no_incomplete_subgroup_is_placed,
     strict_gang_all_or_nothing,
 )
+from muster.scenario.invariants.kept_nodes_invariants import gangs_with_nodes, kept_nodes_stay_closed, unknown_starts
 from muster.scenario.invariants.move_invariants import (
     moved_controllers,
     moved_pods_have_a_place,
@@ -59,6 +60,7 @@ INVARIANTS: dict[str, Callable[[CheckedCycle], Iterator[str]]] = {
     "only movable pods are moved": only_movable_pods_are_moved,
     "nobody is moved twice in a while": nobody_is_moved_twice,
     "what is kept belongs to a move": reserve_pods_belong_to_moves,
+    "kept nodes stay closed": kept_nodes_stay_closed,
 }
 
 
@@ -108,6 +110,8 @@ def _update_history(case: CheckedCycle) -> None:
             history.evicting.pop(effect.uid, None)
     for key in moved_controllers(case):
         history.moved[key] = case.outcome.now
+    history.kept_nodes = unknown_starts(case)
+    history.placed_gangs = gangs_with_nodes(case) if history.kept_nodes else frozenset()
     history.nominations = {}
     for uid in world.placements.reservations:
         placement = world.placements.by_uid[uid]

@@ -47,6 +47,10 @@ class InvariantHistory:
     """Since the last external change."""
     moved: dict[tuple[str, str], float] = field(default_factory=dict)
     """When pods were moved last, by namespace and controller."""
+    kept_nodes: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Nodes that were kept after the cycle before for gangs that start nobody knows when."""
+    placed_gangs: frozenset[str] = frozenset()
+    """Gangs that had a node then, while any are kept."""
 
 
 @dataclass(frozen=True, slots=True)
