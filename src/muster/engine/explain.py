@@ -31,6 +31,7 @@ TIMED_OUT = "TimedOut"
 NEXT_CYCLE = "NextCycle"
 BIND_REFUSED = "BindRefused"
 
+ALL_KEPT = "all nodes that it may use are kept for others"
 CAPACITY: tuple[TopicKey, ...] = (Topic.FREE_CAPACITY.any, Topic.RELEASING.any, Topic.RESERVATIONS.any)
 """What can end a lack of capacity on nodes."""
 
@@ -158,6 +159,8 @@ def nodes_that_refuse(s: Session, gang: Gang, pod: Pod, domain: Domain, *, after
     def find() -> _Refusing:
         too_small = (s.world.request(pod) > s.world.table.allocatable).any(axis=1)
         phrases, curable, topics = _all_reasons(s, pod, domain, after_releases=after_releases, own=own & ~too_small)
+        if not phrases and s.left_out is not None:
+            return ALL_KEPT, True, topics
         return "; ".join(phrases) if phrases else "there are no nodes", curable, topics
 
     if domain.rows is not None or own.any() or s.has_inter_pod_constraints(pod):

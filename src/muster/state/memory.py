@@ -304,9 +304,10 @@ class Memory:
     # -- evictions that were refused -------------------------------------------------------------------------------------------
 
     def allow_eviction(self, uid: str) -> None:
-        """The pod's eviction was refused, and may be tried again now."""
+        """The pod's eviction was refused, and may be tried again now: whoever waits for that is attempted."""
         self.refused_evictions.drop(uid)
         self._changes.placements.add(uid)
+        self._changes.bump(Topic.EVICTABLE)
 
     # -- what evictions cost ---------------------------------------------------------------------------------------------------
 

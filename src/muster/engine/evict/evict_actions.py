@@ -332,7 +332,7 @@ def _is_found(best: PlanKey | None, each: BoundedDomain, *, searched: int, most:
 
 
 def _no_domain(where: AllowedDomains) -> NoPlan:
-    return NoPlan(where.verdict.why or "all nodes that it may use are kept for others")
+    return NoPlan(where.verdict.why or explain.ALL_KEPT)
 
 
 def _plan_in(eviction_ask: EvictionAsk, where: BoundedDomain, *, best: PlanKey | None) -> Plan | NoPlan:
