@@ -295,7 +295,7 @@ WAITED_FOR: dict[Topic, tuple[list[str], list[str]]] = {
     Topic.RESERVATIONS: (["state/placements.py"], ["engine/explain.py"]),
     Topic.POD_PLACED: (["state/placements.py", "state/pod_facts.py"], ["engine/explain.py"]),
     Topic.EVICTABLE: (
-        ["state/gangs/broken_gangs.py", "state/gangs/membership.py", "state/pod_facts.py"],
+        ["state/gangs/broken_gangs.py", "state/gangs/membership.py", "state/memory.py", "state/pod_facts.py"],
         [*PLANNERS],
     ),
     Topic.QUEUES: (["state/object_facts.py"], ["engine/evict/evict_actions.py", "engine/quota.py", "plugins/capacity.py"]),
