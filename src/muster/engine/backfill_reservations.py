@@ -96,12 +96,9 @@ def keep_capacity(s: Session, key: str) -> bool:
     memory, gangs = s.world.memory, s.world.facts.gangs
     if not s.policy.settings.reserve_after_s or not _has_waited(s, key):
         return False
-    for other in [other for other in memory.backfill_reservations if gangs[other].queue == gangs[key].queue]:
-        if s.gang_key(gangs[other]) > s.gang_key(gangs[key]):
-            memory.end_backfill_reservation(other)
-    kept = memory.backfill_reservations
-    if any(gangs[other].queue == gangs[key].queue for other in kept):
+    if not _is_first_of_its_queue(s, gangs[key]):
         return False
+    kept = memory.backfill_reservations
     after = _after(s, gangs[key])
     found = None
     if len(kept) - len(after) < MAX_RESERVATIONS:
@@ -114,6 +111,16 @@ def keep_capacity(s: Session, key: str) -> bool:
         memory.end_backfill_reservation(other)
     memory.keep_capacity(key, found)
     return True
+
+
+def _is_first_of_its_queue(s: Session, gang: Gang) -> bool:
+    """Of those for which anything is kept: a later one gives way."""
+    memory, gangs = s.world.memory, s.world.facts.gangs
+    beside = [gangs[key] for key in memory.backfill_reservations if gangs[key].queue == gang.queue]
+    for other in beside:
+        if s.gang_key(other) > s.gang_key(gang):
+            memory.end_backfill_reservation(other.key)
+    return all(other.key not in memory.backfill_reservations for other in beside)
 
 
 def _after(s: Session, gang: Gang) -> list[str]:

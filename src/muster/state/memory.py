@@ -208,12 +208,10 @@ class Memory:
         self.moves: JournaledDict[str, Move] = JournaledDict(journal)
         """Of pods whose successors are not bound yet, by UID of the reserve pod."""
         self.backfill_reservations: JournaledDict[str, BackfillReservation] = JournaledDict(journal)  # in the order they were made
-        self.backfill_searches: JournaledDict[str, float] = JournaledDict(journal)
-        """When nodes to keep were last looked for in vain, by gang."""
+        self.backfill_searches: JournaledDict[str, float] = JournaledDict(journal)  # when the last one was in vain, by gang
         self.past_use: JournaledDict[str, PastUse] = JournaledDict(journal)
         """What queues used, where the policy looks at it."""
-        self.noted_use = -1
-        """How far the log of the ledger was looked through for that."""
+        self.noted_use = -1  # how far the log of the ledger was looked through for that
         self.saved_plans: JournaledDict[str, SavedPlan] = JournaledDict(journal)
         """Plans as they were last saved, by gang."""
         self.saved_histories: JournaledDict[str, SavedHistory] = JournaledDict(journal)
