@@ -54,7 +54,7 @@ def soonest_nodes(s: Session, gang: Gang, usable: BoolColumn, *, endless_since: 
 
 
 def ends_at(s: Session, table: VictimTable, victims: RowIndex) -> FloatColumn:
-    """When pods that run, or are nominated, are known to end; NEVER where nobody says so, or where what was said did not come true."""
+    """When pods that run or are nominated are known to end; NEVER where nobody says so or what was said did not come true."""
     of_queue = np.array([run_time_of_queue(s.world, queue) for queue in table.queue_number], dtype=np.float64)
     queue = table.run_queue[victims]
     declared = table.run_s[victims]
