@@ -22,8 +22,9 @@ MAX_BYTES = 700_000
 _FEW = 500
 """So many entries are small enough, whatever their names."""
 _ENTRY_BYTES = 150
-_NAME_BYTES = 3
 """Of an entry beside its names."""
+_NAME_BYTES = 3
+"""Of a name of a list: its quotes and its comma."""
 MAX_GANGS = 500
 """Of a namespace: those whose last loss is the longest ago are forgotten first."""
 
