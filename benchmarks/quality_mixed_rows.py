@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from benchmarks.quality_worlds import MOST_UNITS, PLUGINS, Document, RandomWorld, written
+from benchmarks.quality_worlds import ASKER, MOST_UNITS, PLUGINS, Document, RandomWorld, written
 
 QUOTA_LABEL = "quota.scheduling.koordinator.sh/name"
 _PREFIX = "quota.scheduling.koordinator.sh"
@@ -253,3 +253,28 @@ def one_by_one(w: RandomWorld) -> None:
 
     w.fill(gang)
     w.ask(queue="a", pods=1, apiFlavour=w.chance.choice(("single-pod", "volcano")))
+
+
+def group_of_queues(w: RandomWorld) -> None:
+    """A GangGroup whose gangs are in several queues, each with a share of its own or none; free capacity may do for one of them."""
+    w.add_nodes(w.chance.randint(3, 4))
+    total = w.total
+    w.queues = [
+        {"name": "a", **({"deserved": w.part(total, 0.2, 0.6)} if w.chance.random() < 0.85 else {})},
+        {"name": "b", **({"deserved": w.part(total, 0.2, 0.6)} if w.chance.random() < 0.7 else {})},
+        {"name": "c", "deserved": w.part(total, 0.0, 0.15)},
+        {"name": "d"},
+    ]
+    w.fill(lambda number: elastic_roles(w, w.gang(number, queue=w.chance.choice("abccdd"))))
+    priority = w.chance.choice((1, 2, 3, 6))
+    names = [f"{ASKER}-{name}" for name in w.chance.choice(("ab", "ab", "ba"))]
+    for name in names:
+        w.ask(
+            name=name,
+            queue=name[-1],
+            priority=priority,
+            pods=w.chance.choice((1, 1, 2)),
+            apiFlavour="koordinator",
+            matchPolicy="waiting-and-running",
+            gangGroup=names,
+        )

@@ -8,6 +8,7 @@ from random import Random
 from benchmarks.quality_mixed_rows import (
     QUOTA_LABEL,
     deep_tree,
+    group_of_queues,
     mixed_devices,
     one_by_one,
     quota_tree,
@@ -219,6 +220,7 @@ ROWS: dict[str, tuple[list[str], Callable[[RandomWorld], None]]] = {
     "racks of queues": (RECLAIM, racks_of_queues),
     "soft budgets": (PREEMPT, soft_budgets),
     "one by one": (RECLAIM, one_by_one),
+    "groups of several queues": (RECLAIM, group_of_queues),
 }
 
 

@@ -30,6 +30,11 @@ obvious on purpose. Where the rules leave a choice, this is how they are read he
   the nominated nodes under a topology constraint, anywhere otherwise) and limits, quotas and shares on the asker's path still hold.
 - **Taking.** On the way to each queue that gives, one level of the taker has a share of something in L. What is evicted elsewhere
   gives it no such share.
+- **GangGroups over several queues.** The queues of the group take their turns in some order. Each takes units that it lacks, beside
+  those that were taken before, and that it may have: those of its own queue by priority, others by shares. What is left over is
+  free for whoever comes later. A gang does not end for a queue for which its surplus would do. The order of queues that give is
+  that of the first role's queue; all queues of the group are its own. Costs count what is contested for the roles that do not fit
+  by themselves, or for all where each does. Job-preempt is judged by what each role lacks in amounts.
 - **Not judged.** Room in worlds where ports, volumes, inter-pod terms or plugins of others decide; consolidation; pauses and
   doubled run times.
 """

@@ -133,6 +133,8 @@ class _Search:
         lower = unit.priority < self.gang.priority
         if self.action == JOB_PREEMPT:
             return lower
+        if len({self.s.queue_of(pod.uid) for pod in self.members}) > 1:
+            return lower or self.action == GANG_RECLAIM
         return lower if own else self.action == GANG_RECLAIM
 
     def _placement_after(self, gone: set[str]) -> dict[str, str] | None:

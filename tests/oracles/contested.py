@@ -32,6 +32,20 @@ def short_dimensions(s: Snapshot, gang: Gang, missing: Sequence[Pod]) -> frozens
     return frozenset(found)
 
 
+def finds_capacity(s: Snapshot, gang: Gang, missing: Sequence[Pod]) -> bool:
+    """Whether these members fit as it is, by themselves and within the limits."""
+    after = charge(s, ledger_of(s), [pod.uid for pod in missing])
+    if any(_breaks_limit(s, after, missing, name) for pod in missing for name in shared_request_of(pod)):
+        return False
+    domains = allowed_domains(s, gang, missing)
+    if len(missing) == 1:
+        domains = [frozenset().union(*domains)]
+    try:
+        return any(pack(s, missing, domain) is not None for domain in domains)
+    except TooHardToPack:
+        return True
+
+
 def _has_capacity(s: Snapshot, missing: Sequence[Pod], domains: Sequence[frozenset[str]], name: str) -> bool:
     try:
         return any(pack(s, missing, domain, only=name) is not None for domain in domains)

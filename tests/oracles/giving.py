@@ -36,6 +36,8 @@ class Taker:
     queue: str
     ask: Amounts
     contested: frozenset[str]
+    lacks: bool = True
+    """Whether these members find no capacity by themselves. Where all do, all lack something."""
 
 
 @dataclass(slots=True)
@@ -52,6 +54,8 @@ class Giving:
     """A job of a quota: among those who only borrow priority decides, and nobody within its share gives."""
     priority: int
     """The asker's: within its own queue it takes what has a lower one."""
+    given_to: Mapping[Unit, str] = field(default_factory=dict)
+    """For which taker a unit is taken, by its queue; any of them if it is not here."""
     start: Ledger = field(init=False)
 
     def __post_init__(self) -> None:
@@ -60,7 +64,8 @@ class Giving:
     def why_not(self, unit: Unit, taken: Iterable[Unit]) -> str:
         """Why the unit may not be taken after these, or nothing. One of the takers must be allowed to take it."""
         before = charge(self.s, self.start, [uid for other in taken for uid in other.pods], sign=-1)
-        reasons = [self._why_not_from(unit, taker, before) for taker in self.takers]
+        queue = self.given_to.get(unit)
+        reasons = [self._why_not_from(unit, taker, before) for taker in self.takers if queue in (None, taker.queue)]
         return "" if "" in reasons else next(iter(reasons), "nobody asks for anything")
 
     def _why_not_from(self, unit: Unit, taker: Taker, before: Ledger) -> str:

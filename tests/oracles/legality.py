@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tests.oracles.allowed_domains import allowed_domains
-from tests.oracles.contested import contested_dimensions, short_dimensions
+from tests.oracles.contested import contested_dimensions, finds_capacity, short_dimensions
 from tests.oracles.giving import Giving, Taker, freed_by_queue, order_of_giving
-from tests.oracles.packing import TooHardToPack, pack
+from tests.oracles.packing import TooHardToPack, is_packable_world, pack
 from tests.oracles.plain_amounts import shared_request_of, total
 from tests.oracles.plan_units import (
     Unit,
@@ -21,7 +21,8 @@ from tests.oracles.plan_units import (
 )
 from tests.oracles.protection import protection_findings
 from tests.oracles.queue_amounts import Ledger, ShareTable, below_common_ancestor, charge, ledger_of, share_tables
-from tests.oracles.snapshot import GANG_RECLAIM, JOB_PREEMPT, MOST_CROSSINGS, Finding, JudgedPlan, Snapshot
+from tests.oracles.role_shares import RoleShares
+from tests.oracles.snapshot import GANG_PREEMPT, GANG_RECLAIM, JOB_PREEMPT, MOST_CROSSINGS, Finding, JudgedPlan, Snapshot
 from tests.oracles.taking import limit_findings, quota_findings, taking_findings, trigger_findings
 from tests.oracles.within_parent import is_taken_within_parent
 
@@ -98,6 +99,9 @@ def rights_findings(s: Snapshot, plan: JudgedPlan, units: Sequence[Unit], claima
     yield from limit_findings(s, finished, members)
     yield from _priority_findings(s, plan, units)
     yield from quota_findings(s, after, finished, members)
+    if plan.action in (GANG_PREEMPT, GANG_RECLAIM) and len({s.queue_of(pod.uid) for pod in members}) > 1:
+        yield from _role_findings(s, plan, units, claimants or claimants_of(s, gang, members), finished)
+        return
     foreign = _foreign(s, plan, units)
     if not foreign:
         return
@@ -106,6 +110,8 @@ def rights_findings(s: Snapshot, plan: JudgedPlan, units: Sequence[Unit], claima
             yield Finding("D1 queue", f"{shown(s, unit)} is in another queue, and {plan.action} takes none")
         return
     claimants = claimants or claimants_of(s, gang, members)
+    lacking = _queues_that_lack(s, plan)
+    claimants = replace(claimants, takers=[taker for taker in claimants.takers if taker.queue in lacking])
     if plan.action == GANG_RECLAIM and is_taken_within_parent(_giving(s, plan, claimants, finished), foreign):
         return
     own = [unit for unit in units if unit not in foreign]
@@ -124,6 +130,34 @@ def rights_findings(s: Snapshot, plan: JudgedPlan, units: Sequence[Unit], claima
     _, refused = order_of_giving(_giving(s, plan, claimants, finished), foreign)
     for unit, why in refused.items():
         yield Finding("B6 giving", f"{shown(s, unit)} is taken, and {why}")
+
+
+def _role_findings(
+    s: Snapshot, plan: JudgedPlan, units: Sequence[Unit], claimants: Claimants, finished: Ledger
+) -> Iterator[Finding]:
+    """Whether each unit may be taken for one of the roles, and all of them can be shared out."""
+    giving = _giving(s, plan, claimants, finished)
+    stale = [unit for unit in units if _is_stale(s, s.gangs[plan.asker], unit)]
+    roles = RoleShares(s, plan, giving, finished, frozenset(uid for unit in stale for uid in unit.pods))
+    chosen = [unit for unit in units if unit not in stale]
+    if not chosen:
+        return
+    try:
+        if all(roles.is_for_some(unit, claimants.takers) for unit in chosen):
+            members = [s.pods[uid] for uid in plan.placed]
+            is_judged = len(chosen) <= MOST_SHARED_OUT and is_packable_world(s, members) and not s.kept_nodes
+            if not is_judged or roles.can_be_shared_out(chosen):
+                return
+            yield Finding("B6 roles", f"no role that lacks one of these may have it: {', '.join(shown(s, u) for u in chosen)}")
+    except TooHardToPack:
+        return
+    for unit in chosen:
+        if not roles.is_for_some(unit, [taker for taker in claimants.takers if taker.lacks]):
+            rule = "B6 giving" if plan.action == GANG_RECLAIM else "D1 queue"
+            yield Finding(rule, f"{shown(s, unit)} is taken, and no role that lacks it may have it: {giving.why_not(unit, ())}")
+
+
+MOST_SHARED_OUT = 8
 
 
 def _finished(s: Snapshot, plan: JudgedPlan) -> tuple[Snapshot, Ledger]:
@@ -174,11 +208,12 @@ def takers_of(s: Snapshot, gang: Gang, members: Sequence[Pod]) -> list[Taker]:
     """What is asked, by the queue that it is charged to, each with what is contested for it."""
     unplaced = s.without(pod.uid for pod in members)
     found: list[Taker] = []
-    for queue in sorted(_lacking_queues(unplaced, gang, members)):
+    for queue in dict.fromkeys(s.queue_of(pod.uid) for pod in members):
         ours = [pod for pod in members if s.queue_of(pod.uid) == queue]
         ask = total(shared_request_of(pod) for pod in ours)
-        found.append(Taker(queue, ask, contested_dimensions(unplaced, gang, ours)))
-    return found
+        lacks = not finds_capacity(unplaced, gang, ours)
+        found.append(Taker(queue, ask, contested_dimensions(unplaced, gang, ours), lacks))
+    return found if any(taker.lacks for taker in found) else [replace(taker, lacks=True) for taker in found]
 
 
 def _queues_that_lack(s: Snapshot, plan: JudgedPlan) -> frozenset[str]:

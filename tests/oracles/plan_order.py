@@ -89,7 +89,7 @@ class PlanOrder:
 
     def _unit_cost(self, unit: Unit) -> float:
         need = total(request_of(pod) for pod in self.members)
-        contested = frozenset().union(*(taker.contested for taker in self.claimants.takers))
+        contested = frozenset().union(*(taker.contested for taker in self.claimants.takers if taker.lacks))
         found = 0.0
         for uid in unit.pods:
             request = request_of(self.s.pods[uid])
@@ -130,7 +130,7 @@ class PlanOrder:
 
     def _queue_rank(self, queue: str, taker: str, contested: frozenset[str]) -> QueueRank:
         theirs, _ = below_common_ancestor(self.s, queue, taker)
-        if queue == taker or not theirs:
+        if any(queue == each.queue for each in self.claimants.takers) or not theirs:
             return True, 0, False, Fraction(0)
         top = theirs[-1]
         priority = self.s.queues[top].priority if top in self.s.queues else 0

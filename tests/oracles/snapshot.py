@@ -26,7 +26,7 @@ CHARGED = SEATED_OR_NOMINATED | {Phase.MOVING}
 ON_NODE = SEATED_OR_NOMINATED | {Phase.OVERDUE, Phase.MOVING}
 """Phases that fill a node after all releases."""
 
-JOB_PREEMPT, GANG_RECLAIM, STALE_GANGS = "job-preempt", "gang-reclaim", "stale-gangs"
+GANG_PREEMPT, JOB_PREEMPT, GANG_RECLAIM, STALE_GANGS = "gang-preempt", "job-preempt", "gang-reclaim", "stale-gangs"
 BROKEN_AFTER_S = 60.0
 MOST_CROSSINGS = 3
 

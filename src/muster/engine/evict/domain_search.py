@@ -367,9 +367,9 @@ class _Greedy(_InDomain):
     def find(self, selection: VictimSelection) -> PlacedMembers | None:
         if not self._free_queues(selection) or not all(self._free_nodes(selection, demand) for demand in self.amounts.demands):
             return None
-        if not selection.allows_plan() and not self._evict_in_own_queues(selection):
+        if not selection.allows_plan(unneeded=True) and not self._evict_in_own_queues(selection):
             return None
-        return self.placements() if self._reprieve(selection) else None
+        return self.placements() if self._reprieve(selection) and selection.allows_plan() else None
 
     def _free_queues(self, selection: VictimSelection) -> bool:
         """Where a queue is full, units charged to it or to one below it are evicted, in order, until the ask is within it."""
@@ -382,7 +382,7 @@ class _Greedy(_InDomain):
 
     def _evict_in_own_queues(self, selection: VictimSelection) -> bool:
         """The asking gang's queues would be over their shares: less if more of their own pods are evicted."""
-        return any(selection.evict(unit) and selection.allows_plan() for unit in self._units_in_own_queues(selection))
+        return any(selection.evict(unit) and selection.allows_plan(unneeded=True) for unit in self._units_in_own_queues(selection))
 
     def _units_in_own_queues(self, selection: VictimSelection) -> list[int]:
         """Units that are charged to a queue that the ask is charged to, without those that were evicted or refused."""
@@ -435,7 +435,7 @@ class _Greedy(_InDomain):
 
     def _could_place(self, selection: VictimSelection) -> bool:
         mark = selection.trial.mark()
-        placed = self.place(selection.trial, self.pods) and selection.allows_plan()
+        placed = self.place(selection.trial, self.pods) and selection.allows_plan(unneeded=True)
         selection.trial.undo_to(mark)
         return placed
 

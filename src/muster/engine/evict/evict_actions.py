@@ -27,9 +27,9 @@ from muster.engine.evict.job_preempt import JOB_PREEMPT, why_may_not_preempt
 from muster.engine.evict.plan_order import PlanKey
 from muster.engine.evict.queue_shortfall import breaks_limit
 from muster.engine.evict.reclaim import GANG_RECLAIM
+from muster.engine.evict.role_shares import why_kept
 from muster.engine.evict.single_node import plan_on_one_node
 from muster.engine.evict.stale_gangs import STALE_GANGS, stale_gangs_for
-from muster.engine.evict.taking_roles import taking_roles
 from muster.engine.evict.unit_membership import has_unsent_plan
 from muster.engine.evict.victim_search import ActionCache, EvictionAsk, nobody_eligible
 from muster.engine.evict.victims import victim_table_of
@@ -190,15 +190,10 @@ def _best_plan(s: Session, ask: Ask, policy: EvictionPolicy, cache: ActionCache)
         eviction_ask = EvictionAsk(
             s, each, policy, contested(s, each, usable_domains(s, each)), cache, s.policy.settings.max_placements
         )
-        if len(eviction_ask.contested) > 1 and ask.gang.topology is None:
-            taking = taking_roles(s, each, eviction_ask.rules, eviction_ask.contested)
-            if isinstance(taking, NoPlan):
-                found, rules = taking, eviction_ask.rules
-                continue
-            eviction_ask = replace(eviction_ask, contested=taking)
         found, rules = _search_domains(eviction_ask), eviction_ask.rules
         if isinstance(found, Plan):
             break
+        found = NoPlan(why_kept(s, each, rules, eviction_ask.contested) or found.why, found.at)
         charge_search(s, ask.gang, placements=s.policy.settings.max_placements - eviction_ask.placements_left)
     return found, rules
 

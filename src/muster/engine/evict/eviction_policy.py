@@ -18,6 +18,8 @@ from muster.model.topics import Topic
 from muster.state.derived_values import Derived
 from muster.state.node_table import BoolColumn, IntColumn
 
+Units = Sequence[Sequence[Pod]]
+
 
 class EvictionRules(ABC):
     """Which pods one ask may evict. Made before any eviction, so that what the ask is compared with stays the same. What most
@@ -53,6 +55,19 @@ class EvictionRules(ABC):
         """Asked of a finished plan, with its units evicted and the members of the ask nominated."""
         return YES
 
+    def is_own(self, queue: str, pods: Sequence[Pod], *, priority: int) -> bool:
+        """Is the unit taken by priority for the members of the ask in this queue, as one of their own queue?"""
+        return not self.why_not_for(queue, pods, priority=priority)
+
+    def why_not_for(self, queue: str, pods: Sequence[Pod], *, priority: int) -> str:  # noqa: ARG002
+        """Why a unit may not be evicted for the members of the ask in this queue, with the units before it evicted; or nothing."""
+        return self.allows_eviction(pods, priority=priority).why
+
+    def why_not_taking(self, queue: str, units: Units, later: Units) -> str:  # noqa: ARG002
+        """Why the members in this queue may not have these units of others, with the plan finished; or nothing. `later`: units
+        that are evicted after these, for members in other queues."""
+        return ""
+
     def crossing_gangs(self, victims: Sequence[Pod]) -> tuple[str, ...]:  # noqa: ARG002
         """Gangs, by key, that bring a queue of theirs below its share when these are evicted in this order."""
         return ()
@@ -78,6 +93,8 @@ class EvictionPolicy:
     rules: Callable[[Session, Ask, VictimTable, Contested], EvictionRules]
     is_preempting: bool = False
     """Only pods of lower priority in the asking gang's own queues are evicted: where there are none, nothing else matters."""
+    is_shared_out: bool = True
+    """In a GangGroup over several queues each unit is taken for the members in one of them."""
 
 
 def allows_eviction(s: Session, ask: Ask, rules: EvictionRules, pods: Sequence[Pod], *, priority: int) -> Verdict:
@@ -109,6 +126,12 @@ class PreemptRules(EvictionRules):
         if other is not None:
             return Verdict(ok=False, why=f"a gang of its queue has members in {show_queue(other)}, too")
         return lower_priority(self._ask, pods, priority)
+
+    def why_not_for(self, queue: str, pods: Sequence[Pod], *, priority: int) -> str:
+        members = [self._s.world.placements.charged(pod) for pod in pods]
+        if all(member is None or member.queue != queue for member in members):
+            return f"{pods[0].full_name} is not in {show_queue(queue)}"
+        return self.allows_eviction(pods, priority=priority).why
 
     def may_take(self, queue: str) -> bool:
         return bool((self.eligible & in_queues(self._victim_table, {queue})).any())

@@ -82,22 +82,21 @@ class GivingQueues:
     def any_gives_to(self, queue: str, victim_table: VictimTable) -> bool:
         return any(self._gives_to(queue, other) for other in victim_table.placed_queues())
 
-    def why_not(self, pods: Sequence[Pod], *, is_lower: bool, may_cross: bool = True, outranks: bool = False) -> str:
-        """Why these need not be given, with the units before them evicted; empty where each of their queues gives its part.
-        `is_lower`: they have a lower priority than the asking gang, so those of the ask's own queues are not judged by shares;
-        `outranks`: they have a higher one. `may_cross`: these may take a queue below its share, too."""
+    def why_not(self, pods: Sequence[Pod], *, taker: str, is_lower: bool, may_cross: bool = True, outranks: bool = False) -> str:
+        """Why these need not be given to the members in a queue of the ask, with the units before them evicted; empty where each of
+        their other queues gives its part. `is_lower`: they have a lower priority than the asking gang; `outranks`: a higher one.
+        `may_cross`: these may take a queue below its share, too."""
         freed: dict[str, Amounts] = {}
         for pod in pods:
             queue = charged(self._s.world, pod).queue
-            if not is_lower or queue not in self.comparisons:
+            if queue != taker:
                 freed[queue] = freed.get(queue, 0) + self._s.world.request(pod)
         for queue, amounts in freed.items():
-            whys = [
-                self._why_not_from(comparison, queue, amounts, may_cross=may_cross, outranks=outranks, is_lower=is_lower)
-                for comparison in self.comparisons.values()
-            ]
-            if all(whys):
-                return whys[0]
+            why = self._why_not_from(
+                self.comparisons[taker], queue, amounts, may_cross=may_cross, outranks=outranks, is_lower=is_lower
+            )
+            if why:
+                return why
         return ""
 
     def _why_not_from(
@@ -108,6 +107,16 @@ class GivingQueues:
         return comparison.why_not_giving(
             queue, freed, may_cross=may_cross and self._may_cross, borrowers_give=not self._takes_by_share, outranks=outranks
         )
+
+    def why_not_taking(self, queue: str, units: Iterable[Iterable[Pod]], later: Iterable[Iterable[Pod]]) -> str:
+        """Why the members in this queue may not have what these units free in others, with the plan finished."""
+        freed, after = (
+            [(other, amounts) for other, amounts, _ in freed_by_unit(self._s.world, each) if other != queue]
+            for each in (units, later)
+        )
+        # What the members in other queues ask for makes no giver larger.
+        asked = [(other, -comparison.demand) for other, comparison in self.comparisons.items() if other != queue]
+        return self.comparisons[queue].why_not_taking(freed, [*after, *asked])
 
     def takes_within_parent(self, queues: Set[str]) -> bool:
         """Are these siblings that give by priority what they borrow?"""

@@ -13,12 +13,13 @@ from muster.engine.evict.eviction_history import MAX_CROSSINGS, crossed_often
 from muster.engine.evict.eviction_policy import (
     EvictionPolicy,
     EvictionRules,
+    Units,
     exclude_own_gang,
     in_queues,
     lower_priority,
     priority_against,
 )
-from muster.engine.evict.giving_queues import GivingQueues, freed_by_unit
+from muster.engine.evict.giving_queues import GivingQueues, charged, freed_by_unit
 from muster.engine.evict.victims import VictimTable
 from muster.engine.hooks import Ask
 from muster.engine.session import Session
@@ -58,10 +59,11 @@ class JobRules(EvictionRules):
 
     def allows_eviction(self, pods: Sequence[Pod], *, priority: int) -> Verdict:
         """Pods of another queue are evicted only while it is over its share, checked before each unit, and never below it."""
-        why = self._queues.why_not(pods, is_lower=True)
+        whys = [self.why_not_for(queue, pods, priority=priority) for queue in self._queues.comparisons]
+        why = "" if "" in whys else whys[0]
         if not why and self._gave_way.intersection(self._queues.borrowing_gangs(pods)):
             why = f"both only borrow, and their gang lost pods in {MAX_CROSSINGS} plans for {self._ask.gang.full_name} before"
-        return Verdict(ok=False, why=why) if why else lower_priority(self._ask, pods, priority)
+        return Verdict(ok=False, why=why) if why else YES
 
     def allows_plan(self, units: Sequence[Sequence[Pod]]) -> Verdict:
         """Members in a quota are admitted by it; others take only what is within the share of their queue."""
@@ -70,6 +72,18 @@ class JobRules(EvictionRules):
             if not queue.startswith("quota/") and (why := comparison.why_not_taking(taken)):
                 return Verdict(ok=False, why=why)
         return YES
+
+    def is_own(self, queue: str, pods: Sequence[Pod], *, priority: int) -> bool:
+        queues = {charged(self._s.world, pod).queue for pod in pods}
+        return queue in queues and queues <= self._queues.comparisons.keys() and priority < self._ask.gang.priority
+
+    def why_not_for(self, queue: str, pods: Sequence[Pod], *, priority: int) -> str:
+        if self.is_own(queue, pods, priority=priority):
+            return ""
+        return self._queues.why_not(pods, taker=queue, is_lower=True) or lower_priority(self._ask, pods, priority).why
+
+    def why_not_taking(self, queue: str, units: Units, later: Units) -> str:
+        return "" if queue.startswith("quota/") else self._queues.why_not_taking(queue, units, later)
 
     def may_take(self, queue: str) -> bool:
         return (

@@ -331,9 +331,9 @@ class QueueComparison:
 
     # -- taking ------------------------------------------------------------------------------------------------------------------
 
-    def why_not_taking(self, units: Iterable[tuple[str, Amounts]]) -> str:
+    def why_not_taking(self, units: Iterable[tuple[str, Amounts]], later: Iterable[tuple[str, Amounts]] = ()) -> str:
         """Why this queue may not take what these units free, each in another queue, with the ask and without what the plan evicts;
-        empty where it may."""
+        empty where it may. `later`: units that are evicted after these, for others."""
         sharing: dict[str, QueuePair] = {}
         borrowing: dict[str, QueuePair] = {}
         by_share: dict[str, Amounts] = {}
@@ -347,6 +347,9 @@ class QueueComparison:
             else:
                 sharing[other] = pair
                 by_share[giver] = by_share.get(giver, 0) + amounts
+        for other, amounts in later if borrowing else ():
+            if (pair := self.pair(other)) is not None:
+                by_share[pair.giving[-1]] = by_share.get(pair.giving[-1], 0) + amounts
         for giver, pair in borrowing.items():
             # Those that are judged by shares may be evicted after the others.
             kept = by_share.get(giver, np.zeros_like(self.demand))

@@ -16,6 +16,7 @@ from muster.engine.evict.eviction_policy import (
     GANG_PREEMPT,
     EvictionPolicy,
     EvictionRules,
+    Units,
     exclude_own_gang,
     in_queues,
     lower_priority,
@@ -29,6 +30,7 @@ from muster.engine.hooks import Ask
 from muster.engine.session import Session
 from muster.model.effects import YES, Verdict
 from muster.model.pod import Pod
+from muster.model.queue import show_queue
 from muster.model.topics import Topic
 from muster.state.derived_values import Derived
 from muster.state.node_table import IntColumn
@@ -44,9 +46,10 @@ class ReclaimRules(EvictionRules):
         self._s, self._ask, self._victim_table = s, ask, victim_table
         self._queues = GivingQueues(s, ask, contested, may_cross=not s.policy.settings.strict_deserved, takes_by_share=True)
         self._own = lower_priority_in_same_queue(s, ask, victim_table, set(contested))
-        if self._own.any():
+        if self._own.any() or len(contested) > 1:
             for queue, comparison in self._queues.comparisons.items():
                 comparison.own_evictable = self._evictable_in(queue)
+        if self._own.any():
             in_one_queue = ~mask_of(list(victim_table.multi_queue), len(self._own))
             self.preempted_by = (GANG_PREEMPT.name, self._own & in_one_queue)
         self.eligible = exclude_own_gang(ask, victim_table, self._queues.gangs(victim_table, also=self._own))
@@ -55,13 +58,15 @@ class ReclaimRules(EvictionRules):
         self._rank: IntColumn | None = None
 
     def _evictable_in(self, queue: str) -> Amounts:
-        """What the gangs use that the asking gang could preempt in this one of its queues."""
-        table = self._victim_table
+        """What the gangs use that the asking gang could preempt in this one of its queues; where it has several, what could be
+        evicted there for the members in another one, too."""
+        table, is_group = self._victim_table, len(self._queues.comparisons) > 1
         used = len(table.pods)
-        mine = np.flatnonzero(table.alive[:used] & self._own[table.gang[:used]] & ~table.not_evictable[:used])
-        if len(self._queues.comparisons) > 1:
-            members = self._s.world.facts.members
-            mine = mine[[members[table.pods[at].uid].queue == queue for at in mine.tolist()]] if len(mine) else mine
+        evictable = table.alive[:used] & ~table.not_evictable[:used]
+        mine = np.flatnonzero(evictable if is_group else evictable & self._own[table.gang[:used]])
+        if is_group:
+            world = self._s.world
+            mine = mine[[charged(world, table.pods[at]).queue == queue for at in mine.tolist()]] if len(mine) else mine
         return np.asarray(table.request[mine].sum(axis=0), dtype=np.int64)
 
     def queue_rank(self) -> IntColumn:
@@ -80,21 +85,41 @@ class ReclaimRules(EvictionRules):
         return self._rank
 
     def allows_eviction(self, pods: Sequence[Pod], *, priority: int) -> Verdict:
-        """With the units before it already evicted: may each of its queues give what the unit has there?"""
-        table, asking = self._victim_table, self._ask.gang.priority
-        at = table.index.get(pods[0].uid) if pods else None
-        gang = int(table.gang[at]) if at is not None else None
-        is_lower = (gang is None or table.gang_priority[gang] < asking) and priority < asking
-        if not is_lower and any(self._is_own(pod) for pod in pods) and not (lower := lower_priority(self._ask, pods, priority)).ok:
-            return lower
-        why = self._queues.why_not(pods, is_lower=is_lower, outranks=priority > asking)
-        if not why and gang in self._may_not_cross:
-            why = self._queues.why_not(pods, is_lower=is_lower, may_cross=False)
-            why = why and f"{why}, as it did in {MAX_CROSSINGS} plans for {self._ask.gang.full_name} before"
-        return Verdict(ok=False, why=why) if why else YES
+        """With the units before it already evicted: may it be taken for the members in one of the asking queues?"""
+        whys = [self.why_not_for(queue, pods, priority=priority) for queue in self._queues.comparisons]
+        return YES if "" in whys else Verdict(ok=False, why=whys[0])
 
-    def _is_own(self, pod: Pod) -> bool:
-        return charged(self._s.world, pod).queue in self._queues.comparisons
+    def _is_lower(self, pods: Sequence[Pod], priority: int) -> bool:
+        """Have the unit and its gang a lower priority than the asking gang?"""
+        table = self._victim_table
+        at = table.index.get(pods[0].uid) if pods else None
+        asks = self._ask.gang.priority
+        return (at is None or bool(table.gang_priority[table.gang[at]] < asks)) and priority < asks
+
+    def _why_not_given(self, pods: Sequence[Pod], priority: int, taker: str) -> str:
+        table, asks = self._victim_table, self._ask.gang.priority
+        by_priority = self._is_lower(pods, priority)
+        why = self._queues.why_not(pods, taker=taker, outranks=priority > asks, is_lower=by_priority)
+        at = table.index.get(pods[0].uid) if pods else None
+        if not why and at is not None and int(table.gang[at]) in self._may_not_cross:
+            why = self._queues.why_not(pods, taker=taker, may_cross=False, is_lower=by_priority)
+            why = why and f"{why}, as it did in {MAX_CROSSINGS} plans for {self._ask.gang.full_name} before"
+        return why
+
+    def is_own(self, queue: str, pods: Sequence[Pod], *, priority: int) -> bool:
+        queues = {charged(self._s.world, pod).queue for pod in pods}
+        return queue in queues and queues <= self._queues.comparisons.keys() and self._is_lower(pods, priority)
+
+    def why_not_for(self, queue: str, pods: Sequence[Pod], *, priority: int) -> str:
+        if self.is_own(queue, pods, priority=priority):
+            return ""
+        is_lower = self._is_lower(pods, priority)
+        if not is_lower and any(charged(self._s.world, pod).queue == queue for pod in pods):
+            return lower_priority(self._ask, pods, priority).why or f"{show_queue(queue)} gives nothing to itself"
+        return self._why_not_given(pods, priority, queue)
+
+    def why_not_taking(self, queue: str, units: Units, later: Units) -> str:
+        return self._queues.why_not_taking(queue, units, later)
 
     def allows_plan(self, units: Sequence[Sequence[Pod]]) -> Verdict:
         """Each queue that takes from others must be within its share, with the ask and without what the plan evicts."""

@@ -100,4 +100,4 @@ class StaleGangRules(EvictionRules):
         return f"{gang.full_name} has been below its minimum for {minutes:.0f} min, with {placed} of {gang.min} members"
 
 
-STALE_GANGS = EvictionPolicy(name=STALE_GANGS_ACTION, rules=StaleGangRules)
+STALE_GANGS = EvictionPolicy(name=STALE_GANGS_ACTION, rules=StaleGangRules, is_shared_out=False)

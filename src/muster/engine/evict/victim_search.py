@@ -20,6 +20,7 @@ from muster.engine.evict.eviction_policy import EvictionPolicy, EvictionRules, a
 from muster.engine.evict.eviction_units import EvictionUnits, UnitsCache, eviction_units
 from muster.engine.evict.node_costs import NodeCosts
 from muster.engine.evict.plan_order import PlanOrder
+from muster.engine.evict.role_shares import KnownShares, UnitView, lacking_queues, surplus_choices, why_not_shared_out
 from muster.engine.evict.unit_membership import SURPLUS, WHOLE, SurplusPart
 from muster.engine.evict.victims import VictimTable, victim_table_of
 from muster.engine.explain import nodes_that_refuse, plural
@@ -73,11 +74,15 @@ class EvictionAsk:
     rules: EvictionRules = field(init=False)
     need: Amounts = field(init=False)
     """What its pods request together."""
+    measured: BoolColumn = field(init=False)
+    """What is contested for those of its members that lack something: in these columns costs are measured."""
 
     def __post_init__(self) -> None:
         self.need = total_need(self.s, self.ask.pods)
         self.victim_table = victim_table_of(self.s.world)
         self.rules = self.policy.rules(self.s, self.ask, self.victim_table, self.contested)
+        lacking = lacking_queues(self.s, self.ask, self.contested)
+        self.measured = np.logical_or.reduce([self.contested[queue] for queue in lacking])
 
 
 class VictimSearch:
@@ -88,7 +93,6 @@ class VictimSearch:
         s = self.s = eviction_ask.s
         self.ask, self.rules, self.domain = eviction_ask.ask, eviction_ask.rules, domain
         self.victim_table = eviction_ask.victim_table
-        contested: BoolColumn = np.logical_or.reduce(list(eviction_ask.contested.values()))
         self.units: EvictionUnits = eviction_units(
             s,
             self.ask,
@@ -96,7 +100,7 @@ class VictimSearch:
             self.victim_table,
             domain,
             need=eviction_ask.need,
-            contested=contested,
+            contested=eviction_ask.measured,
             cache=eviction_ask.cache.units,
         )
         self.order = PlanOrder(
@@ -109,6 +113,20 @@ class VictimSearch:
         self.refusal = ""
         self.orders: dict[frozenset[int], list[int] | None] = {frozenset(): []}
         """An order in which limits allow these units to be evicted, or none; for sets that the usual orders do not suit."""
+        self.view = UnitView(lambda unit: int(self.units.priority[unit]), KnownShares(), self._surplus_instead, self.pods_of)
+
+    def pods_of(self, unit: int) -> list[Pod]:
+        return [self.victim_table.pods[at] for at in self.units.victims_of(unit)]
+
+    def _surplus_instead(self, unit: int) -> Iterator[tuple[int, ...]]:
+        """Sets of surplus members that the gang can do without, in place of all that it has."""
+        units, gang = self.units, int(self.units.gang[unit])
+        if units.kind[unit] != WHOLE or units.divides[unit] or gang not in units.surplus:
+            return iter(())
+        alone = np.flatnonzero((units.gang == gang) & (units.kind == SURPLUS)).tolist()
+        return surplus_choices(
+            alone, lambda chosen: units.surplus[gang].allows([pod for each in chosen for pod in self.pods_of(each)], {})
+        )
 
     def attempt(self, strategy: Strategy, *, excluded: BoolColumn | None = None) -> Plan | None:
         """Evict, put back, write down, and undo everything. `excluded`: units that this attempt must do without."""
@@ -203,7 +221,7 @@ class VictimSelection:
         search, units = self.search, self.search.units
         gang = int(units.gang[unit])
         self.excluded[unit] = True
-        pods = self._pods_of(unit)
+        pods = self.search.pods_of(unit)
         absorbed = self._absorbed(unit, pods)
         if gang in self._whole or (units.kind[unit] == SURPLUS and not self._has_surplus(gang, pods, absorbed)):
             return False
@@ -252,7 +270,7 @@ class VictimSelection:
         if absorbed:
             taken = Counter(taken)
             for other in absorbed:
-                taken.subtract(surplus.used_by(self._pods_of(other)))
+                taken.subtract(surplus.used_by(self.search.pods_of(other)))
         if not surplus.allows(pods, taken):
             return False
         return not surplus.has_subgroups or not any(pods[0].uid in each for each in self._ended_subgroups(gang, absorbed))
@@ -262,15 +280,12 @@ class VictimSelection:
             if len(pairs) > 1 and self.search.units.gang[other] == gang and other not in absorbed:
                 yield {pod.uid for pod, _ in pairs}
 
-    def _pods_of(self, unit: int) -> list[Pod]:
-        return [self.search.victim_table.pods[at] for at in self.search.units.victims_of(unit)]
-
     def _count(self, unit: int, by: int) -> None:
         units = self.search.units
         gang = int(units.gang[unit])
         if units.kind[unit] == SURPLUS and gang in units.surplus:
             taken = self._taken.setdefault(gang, Counter())
-            for part, used in units.surplus[gang].used_by(self._pods_of(unit)).items():
+            for part, used in units.surplus[gang].used_by(self.search.pods_of(unit)).items():
                 taken[part] += by * used
         elif self._is_whole_gang(unit):
             (self._whole.add if by > 0 else self._whole.discard)(gang)
@@ -350,13 +365,19 @@ class VictimSelection:
     def victims(self) -> list[Pod]:
         return [pod for pairs in self.before.values() for pod, placement in pairs if placement.phase is Phase.BOUND]
 
-    def allows_plan(self) -> bool:
+    def allows_plan(self, *, unneeded: bool = False) -> bool:
         """With the members of the ask nominated: do the action's rules allow the plan as it is? Reservations that end count
-        like victims: only who could evict a gang ends them."""
-        verdict = self.search.rules.allows_plan([[pod for pod, _ in pairs] for pairs in self.before.values()])
-        if not verdict.ok:
-            self.refuse(verdict.why)
-        return verdict.ok
+        like victims: only who could evict a gang ends them. `unneeded`: units that nobody needs are put back later."""
+        search = self.search
+        if len(search.eviction_ask.contested) > 1 and search.eviction_ask.policy.is_shared_out:
+            tried = search.view.known.placements
+            why = why_not_shared_out(search.s, search.ask, search.rules, search.domain, self.before, search.view, unneeded=unneeded)
+            search.eviction_ask.placements_left -= search.view.known.placements - tried
+        else:
+            why = search.rules.allows_plan([[pod for pod, _ in pairs] for pairs in self.before.values()]).why
+        if why:
+            self.refuse(why)
+        return not why
 
     def plan(self, domain: str, placements: tuple[tuple[Pod, Placement], ...]) -> Plan:
         evicted = [pair for unit in sorted(self.before) for pair in self.before[unit]]
