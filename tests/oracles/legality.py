@@ -137,9 +137,9 @@ def _role_findings(
 ) -> Iterator[Finding]:
     """Whether each unit may be taken for one of the roles, and all of them can be shared out."""
     giving = _giving(s, plan, claimants, finished)
-    stale = [unit for unit in units if _is_stale(s, s.gangs[plan.asker], unit)]
-    roles = RoleShares(s, plan, giving, finished, frozenset(uid for unit in stale for uid in unit.pods))
-    chosen = [unit for unit in units if unit not in stale]
+    chosen = [unit for unit in units if not _is_stale(s, s.gangs[plan.asker], unit)]
+    # Stale gangs end for whoever asks; what was left of gangs that the scheduler before this one began to evict was judged then.
+    roles = RoleShares(s, plan, giving, finished, plan.gone - {uid for unit in chosen for uid in unit.pods})
     if not chosen:
         return
     try:

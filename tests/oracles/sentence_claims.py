@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 
 from tests.oracles.best_moves import has_just_started, why_not_movable
-from tests.oracles.contested import most_of
+from tests.oracles.contested import finds_capacity, most_of
 from tests.oracles.plain_amounts import request_of, total
 from tests.oracles.protection import budgets_over, started_at
 from tests.oracles.queue_amounts import dominant_share
@@ -376,6 +376,28 @@ def _percent(text: str, value: Fraction) -> Iterator[str]:
         yield f"it is {float(100 * value):.1f} %"
 
 
+# -- gangs of one group in several queues ------------------------------------------------------------------------------------------
+
+
+def _takes_nothing(facts: SentenceFacts, found: Match) -> Iterator[str]:
+    yield from _does_not_fit(facts, found)
+    queue = facts.queues[found[1]]
+    for pod in facts.unprotected():
+        if pod in facts.lower_in_own_queues() and facts.s.queue_of(pod.uid) == queue and not facts.is_young(pod):
+            yield f"{pod.full_name} is of lower priority there"
+
+
+def _does_not_fit(facts: SentenceFacts, found: Match) -> Iterator[str]:
+    members = facts.missing_in(facts.queues[found[1]])
+    if not members or finds_capacity(facts.s, facts.gang, members):
+        yield "it fits on what is free"
+
+
+def _cannot_share_out(facts: SentenceFacts, _: Match) -> Iterator[str]:
+    if len({facts.s.queue_of(pod.uid) for pod in facts.missing}) < 2:
+        yield "its members are in one queue"
+
+
 # -- evictions ---------------------------------------------------------------------------------------------------------------------
 
 
@@ -450,4 +472,7 @@ _FORMS: list[tuple[str, Check]] = [
         rf"{QUEUE} would have a larger share of the cluster \((\d+)%\) than {QUEUE} (has|would keep) \((\d+)%\){COUNTED}",
         _larger_share,
     ),
+    (rf"no pod may be evicted for its members in {QUEUE}, and they do not fit on free capacity", _takes_nothing),
+    (rf"those of them that may be evicted for its members in {QUEUE} are too few for these", _does_not_fit),
+    (r"its members in different queues cannot share them out: those that lack one may not have it", _cannot_share_out),
 ]

@@ -51,6 +51,9 @@ class SentenceFacts:
             found += max(0, self.s.nodes[node].allocatable[name] - used.get(name, 0))
         return found
 
+    def missing_in(self, queue: str) -> list[Pod]:
+        return [pod for pod in self.missing if self.s.queue_of(pod.uid) == queue]
+
     # -- queues ----------------------------------------------------------------------------------------------------------------
 
     def resource(self, short: str) -> str:
@@ -88,7 +91,9 @@ class SentenceFacts:
     # -- whom it could evict ---------------------------------------------------------------------------------------------------
 
     def pods_of_other_queues(self) -> list[Pod]:
-        return [pod for pod in self._placed_here() if self.s.queue_of(pod.uid) not in self._own_queues()]
+        """In a queue that is not that of some role: this one may take them by shares."""
+        placed, own = self.others_placed(), self._own_queues()
+        return [pod for pod in placed if own - {self.s.queue_of(pod.uid)}]
 
     def others_placed(self) -> list[Pod]:
         return [pod for pod in self._placed_here() if pod not in self.gang.pods()]
@@ -99,7 +104,8 @@ class SentenceFacts:
 
     def could_evict(self) -> list[Pod]:
         """All whom some action could evict for the gang, were nobody protected and did every queue give."""
-        return self.lower_in_own_queues() + self.pods_of_other_queues()
+        lower = self.lower_in_own_queues()
+        return lower + [pod for pod in self.pods_of_other_queues() if pod not in lower]
 
     def unprotected(self) -> list[Pod]:
         """Those of them whom nothing but time protects."""
@@ -148,8 +154,9 @@ class SentenceFacts:
             yield f"{name} {text} is no share of {queue}: {self.shares(queue, name)}"
 
     def counted(self, said: int, pods: Sequence[Pod], what: str) -> Iterator[str]:
-        """Of the own queues all are counted; of other queues those that give."""
-        least = sum(self.s.queue_of(pod.uid) in self._own_queues() for pod in pods)
+        """Those of lower priority in its own queues are all counted; of others those that give."""
+        lower = self.lower_in_own_queues()
+        least = sum(pod in lower for pod in pods)
         if not least <= said <= len(pods):
             yield f"{least} to {len(pods)} pods are {what}"
 

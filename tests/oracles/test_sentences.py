@@ -107,6 +107,10 @@ gangs:
         ("2 pods may be moved, and no way to move them was found that makes it fit", False),
         ("1 pod is protected from eviction", True),
         ("2 pods are protected from eviction", False),
+        ("no pod may be evicted for its members in queue a, and they do not fit on free capacity", True),
+        ("no pod may be evicted for its members in queue b, and they do not fit on free capacity", False),
+        ("with 1 pod evicted, those of them that may be evicted for its members in queue b are too few for these", False),
+        ("its members in different queues cannot share them out: those that lack one may not have it", False),
         ("the moon is full", False),
         (
             "queue b is within its deserved share: gpu 4 of 4 (1 pod); queue b is within its deserved share: gpu 4 of 4 (1 pod)",
