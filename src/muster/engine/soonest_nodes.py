@@ -209,8 +209,8 @@ class _Search:
 
 
 class _EndingPods:
-    """Placed pods of ours on usable rows that end some time, by row and by when they do. Those that are nominated will run there;
-    where evictions go on, some node has one at any time."""
+    """Placed pods of ours on usable rows that end some time, by row and by when they do. Those that are nominated count where their
+    run time is known: where evictions go on, some node has one at any time."""
 
     def __init__(self, s: Session, usable: BoolColumn, endless_since: float | None) -> None:
         self._s, table = s, victim_table_of(s.world)
@@ -220,6 +220,8 @@ class _EndingPods:
         at = np.flatnonzero(here & table.ours[:used])
         started = started_at(table, at)
         ends = ends_at(s, table, at)
+        runs = (ends < NEVER) | ~np.isin(table.phase[at], sorted(RESERVATIONS))
+        at, started, ends = at[runs], started[runs], ends[runs]
         if endless_since is not None:
             kept = (ends < NEVER) | (started >= endless_since)
             at, ends = at[kept], ends[kept]
